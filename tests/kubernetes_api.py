@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ KINDS = {
 }  # fmt: skip
 OF_THE_CLUSTER = ("namespaces", "nodes")  # not namespaced
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
-WAITS_SECONDS = 30
+WAITS_SECONDS = 120
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Api:
     logs: dict[str, Log] = field(default_factory=dict)
     refusals: dict[tuple[str, str], tuple[int, str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    asked_at: list[float] = field(default_factory=list)  # by time.monotonic()
     changed: threading.Condition = field(default_factory=threading.Condition)
     address: str = ""
 
@@ -57,8 +59,12 @@ class Api:
         return kept
 
     def only(self, kind: str) -> dict[str, Any]:
-        (found,) = [thing for (of, _, _), thing in self.objects.items() if of == kind]
+        with self.changed:
+            (found,) = [thing for (of, _, _), thing in self.objects.items() if of == kind]
         return found
+
+    def has_no(self, kind: str, name: str) -> bool:
+        return all((of, its) != (kind, name) for of, _, its in self.objects)
 
     def until(self, what: Any, told: str) -> None:
         with self.changed:
@@ -194,6 +200,7 @@ class Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         with self.api.changed:
             self.api.asked.append(f"{self.command} {parts.path}")
+            self.api.asked_at.append(time.monotonic())
             self.api.changed.notify_all()
         return parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()}
 

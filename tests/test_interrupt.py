@@ -12,10 +12,13 @@ import time
 
 import pytest
 from fakes import FakeJob
+from followed import by_signal
 from house import until
 
 from ngcdl.errors import EngineHangs
 from ngcdl.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
+
+NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -28,7 +31,7 @@ def test_a_signal_before_there_is_a_job_interrupts(number: signal.Signals) -> No
 
 @pytest.mark.parametrize("first", SIGNALS)
 def test_the_first_signal_stops_and_a_second_ctrl_c_kills(first: signal.Signals) -> None:
-    stopper, job = Stopper(7, print), FakeJob(ignores_stop=True)
+    stopper, job = Stopper(7, print, NEVER_SECONDS), FakeJob(ignores_stop=True)
     stopper.job = job
     stopper.on_signal(first)
     until(lambda: job.asked == ["stop 7"])
@@ -56,7 +59,7 @@ def test_a_closed_terminal_or_a_second_stop_kills_nothing(first: signal.Signals,
 
 def test_the_first_signal_says_what_the_second_does() -> None:
     said: list[str] = []
-    stopper = Stopper(7, said.append)
+    stopper = Stopper(7, said.append, NEVER_SECONDS)
     stopper.job = FakeJob(ignores_stop=True)
     stopper.on_signal(signal.SIGINT)
     stopper.on_signal(signal.SIGINT)
@@ -88,21 +91,26 @@ def test_a_job_without_a_time_or_before_it_is_left_alone() -> None:
 def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer() -> None:
     stopper = Stopper(7, print, kill_seconds=0.05)
     stopper.job = FakeJob(ignores_stop=True)
-    with stopper.listening():
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(Unkillable):
-            threading.Event().wait(20)
+
+    def killed() -> None:
+        by_signal(signal.SIGINT, signal.SIGINT)()
+        threading.Event().wait(20)
+
+    with stopper.listening(), pytest.raises(Unkillable):
+        killed()
 
 
 def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:
-    stopper = Stopper(7, print, kill_seconds=0.05)
+    stopper = Stopper(7, print, NEVER_SECONDS)
     stopper.job = FakeJob(ignores_stop=True)
+    before = set(threading.enumerate())
     with stopper.listening():
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+        by_signal(signal.SIGINT, signal.SIGINT)()
+        (timer,) = [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
         stopper.ended()
-        threading.Event().wait(0.2)
+        assert not timer.is_alive()
+        timer.function()  # as if it had gone off in the moment before
+        signal.raise_signal(signal.SIGALRM)
 
 
 def test_a_stop_or_a_kill_that_fails_is_said() -> None:
@@ -115,7 +123,7 @@ def test_a_stop_or_a_kill_that_fails_is_said() -> None:
             raise EngineHangs("unix socket", 5)
 
     said: list[str] = []
-    stopper, job = Stopper(7, said.append), Hanging()
+    stopper, job = Stopper(7, said.append, NEVER_SECONDS), Hanging()
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
     until(lambda: len(said) == 2)
@@ -194,7 +202,7 @@ def test_a_job_that_ended_is_not_asked_again_whatever_its_stop_came_to() -> None
     stopper.job = job
     stopper.stop_at(0.0)
     assert job.ending.wait(20)
-    until(lambda: stopper._bell and not stopper._bell.is_alive(), "the end of the timer", 10)
+    until(lambda: stopper._bell and not stopper._bell.is_alive(), "the end of the timer")
     assert job.asked == ["stop 7"]
 
 

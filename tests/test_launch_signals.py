@@ -8,6 +8,7 @@ import threading
 import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, by_signal, follow, recorded
+from house import until
 
 from ngcdl import launch
 from ngcdl.engines.base import Exit
@@ -26,7 +27,9 @@ def test_a_signal_stops_the_job_and_the_run_is_interrupted(shelf: Store, number:
 
 
 def test_a_second_ctrl_c_kills(shelf: Store) -> None:
-    job = FakeJob((by_signal(signal.SIGTERM, signal.SIGINT),), until_stopped=True, ignores_stop=True)
+    job = FakeJob(until_stopped=True, ignores_stop=True)
+    # not before the stop: a kill that overtakes it leaves nothing to stop
+    job.chunks = (by_signal(signal.SIGTERM), lambda: until(lambda: job.asked), by_signal(signal.SIGINT))
     run, _ = follow(shelf, job, train=False)
     assert sorted(job.asked) == ["kill", "remove", "stop 10"]
     assert (run.status, run.exit_code) == ("interrupted", 143), "the first signal counts"

@@ -34,7 +34,7 @@ def killed(house: House, **env: str) -> tuple[str, int]:
     events = house.shelf.folder(run_id) / EVENTS
     until(lambda: "step" in [line["event"] for line in lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     return run_id, int(run.container.removeprefix("pid:"))
 
 
@@ -90,6 +90,7 @@ def test_an_unwatched_training_can_be_stopped(house: House) -> None:
 def test_two_commands_at_once_agree_and_close_it_once(house: House) -> None:
     run_id, pid = killed(house, STAND_IN="deaf")
     os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid), "its end")
     both = [house.popen("show", run_id, "--json") for _ in range(3)]
     records = [json.loads(process.communicate(timeout=60)[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0, 0]

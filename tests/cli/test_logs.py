@@ -24,7 +24,7 @@ def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(
     (folder / "log.txt").write_text("up\n")
     said, out = house.home / "err", house.home / "out"
     with said.open("w") as err, out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=err) as process:
-        until(lambda: "known yet" in said.read_text() and out.read_text(), "a word", 20)
+        until(lambda: "known yet" in said.read_text() and out.read_text(), "a word")
         process.send_signal(signal.SIGINT)
     (told,) = said.read_text().splitlines()
     assert (process.returncode, out.read_text()) == (130, "up\n")

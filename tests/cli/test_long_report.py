@@ -23,16 +23,21 @@ def long(house: House) -> House:
     return house
 
 
-def ngcdl(processors: int, *words: str) -> list[str]:
+# So long, or a report might be done before a busy machine has sent the signal. The second process waits, too: nobody
+# reads what it has to say.
+READS_LONG = "import time; reading.told_in_two = lambda *_: time.sleep(600); "
+
+
+def ngcdl(processors: int, *words: str, more: str = "") -> list[str]:
     """ngcdl as on a machine with this many processors: this one may have only one."""
-    script = f"from ngcdl import reading, __main__; reading.processors = lambda: {processors}; __main__.main()"
+    script = f"from ngcdl import reading, __main__; {more}reading.processors = lambda: {processors}; __main__.main()"
     return [sys.executable, "-P", "-c", script, *words]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
-        ngcdl(2, "report", "long"), env=long.environment(), cwd=long.home, stdin=subprocess.DEVNULL,
+        ngcdl(2, "report", "long", more=READS_LONG), env=long.environment(), cwd=long.home, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

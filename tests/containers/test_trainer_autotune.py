@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import events, needs, start, trainer
+from conftest import events, needs, start, trainer, until
 
 from trainer import autotune, choices, host, trial
 from trainer.arguments import arguments, imported
@@ -320,11 +320,9 @@ def until_started(process, folder):
 def test_ctrl_c_during_the_trial_leaves_an_interrupted_run_and_no_choice(tmp_path):
     needs("torch")
     process = start("fcn-r", "--out", tmp_path / "run", "--device", "cpu", "--autotune", "--choices", tmp_path)
-    end = time.monotonic() + 60
-    while not (tmp_path / "run" / "trial" / "events.jsonl").exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    until((tmp_path / "run" / "trial" / "events.jsonl").exists, "the trial")
     process.send_signal(2)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["interrupted"]
     assert not (tmp_path / "run" / "trial").exists()

@@ -3,11 +3,10 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from conftest import events, needs, start, trainer
+from conftest import events, needs, start, trainer, until
 from drawn import pets
 
 from trainer import fits, short
@@ -250,11 +249,9 @@ def test_the_training_goes_on_with_what_was_found(tmp_path):
 def test_sigterm_while_it_looks_leaves_an_interrupted_run(tmp_path):
     needs("torch")
     process = start("fcn-r", "--out", tmp_path, "--framework", "pytorch", "--device", "cpu", "--batch", "largest")
-    end = time.monotonic() + 60
-    while not (tmp_path / "fits" / "events.jsonl").exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    until((tmp_path / "fits" / "events.jsonl").exists, "it looks")
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     assert [event["kind"] for event in events(tmp_path, "error")] == ["interrupted"]
     assert not (tmp_path / "fits").exists()

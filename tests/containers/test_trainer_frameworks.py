@@ -66,7 +66,7 @@ def test_told_to_end_it_leaves_a_checkpoint(framework, tmp_path):
     while ": step 10, " not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     (error,) = events(tmp_path, "error")
     assert error["kind"] == "interrupted"

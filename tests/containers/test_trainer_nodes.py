@@ -96,7 +96,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
         time.sleep(1)  # it listens briefly before it waits
         first.terminate()
         try:
-            _, err = first.communicate(timeout=30)
+            _, err = first.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             pytest.fail(f"it did not end; killed, it had said {killed(first)}")
     assert (first.returncode, "ended by signal 15" in err) == (143, True), err

@@ -23,6 +23,7 @@ class Reply:
     chunk: int = 1 << 16
     pause_seconds: float = 0  # between chunks
     stall_after: int | None = None  # bytes of the body, then silence
+    go_on: threading.Event | None = None  # until then the second half comes a byte at a time
     kind: str = "application/x-gzip"
 
 
@@ -91,7 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
         ends = [end for end in (reply.cut_after, reply.stall_after) if end is not None]
         until = min([len(body), *ends])
         while at < until:
-            step = min(reply.chunk, until - at)
+            is_held = reply.go_on and at >= len(body) // 2 and not reply.go_on.wait(5)
+            step = 1 if is_held else min(reply.chunk, until - at)
             self.wfile.write(body[at : at + step])
             self.wfile.flush()
             at += step

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,8 +29,8 @@ import sys
 from pathlib import Path
 from {package} import small
 from ngcdl.dataset import prepare
-dataset = prepare("auto", cache=Path(sys.argv[1]), say=lambda line: print(line, flush=True), environ={{}},
-                  archive=small.archive_of(small.PACKED, sys.argv[2]))
+dataset = prepare("auto", cache=Path(sys.argv[1]), say=lambda line: print(line, flush=True),
+                  environ={{"NGCDL_DOWNLOAD_MINUTES": "inf"}}, archive=small.archive_of(small.PACKED, sys.argv[2]))
 print("READY", dataset.sha256, flush=True)
 """
 
@@ -45,7 +46,7 @@ def child(cache: Path, url: str) -> subprocess.Popen[str]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < limit
         time.sleep(0.01)
@@ -155,19 +156,24 @@ def test_a_password_in_an_address_is_shown_nowhere(host: Host, serve: Serve) -> 
 
 
 def test_of_two_processes_the_second_waits_and_takes_what_the_first_made(tmp_path: Path, serve: Serve) -> None:
-    server = serve(Reply(PACKED, chunk=2000, pause_seconds=0.01))
+    go_on = threading.Event()
+    server = serve(Reply(PACKED, go_on=go_on))
     with child(tmp_path / "cache", server.url) as first:
         wait_for(lambda: bool(server.seen))
         with child(tmp_path / "cache", server.url) as second:
-            texts = [process.communicate(timeout=60)[0] for process in (first, second)]
+            assert first.stdout
+            assert second.stdout
+            begun = second.stdout.readline()
+            go_on.set()
+            texts = [first.stdout.read(), second.stdout.read()]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "waiting for it" in texts[1]
+    assert "waiting for it" in begun
     assert all(f"READY {small.TRAINING_SHA256}" in text for text in texts)
     assert len(server.seen) == 1
 
 
 def test_after_kill_9_the_next_process_goes_on_with_range(host: Host, tmp_path: Path, serve: Serve) -> None:
-    server = serve(Reply(PACKED, chunk=2000, pause_seconds=0.01), Reply(PACKED))
+    server = serve(Reply(PACKED, stall_after=len(PACKED) // 2), Reply(PACKED))
     with child(host.cache, server.url) as process:
         wait_for(lambda: host.part.exists() and host.part.stat().st_size > 30_000)
         process.send_signal(signal.SIGKILL)

@@ -70,9 +70,9 @@ class Followed:
 
     def until(self, text: str, stream: str = "stdout") -> None:
         with self._more:
-            assert self._more.wait_for(lambda: text in self.text(stream), 30), f"{text!r} is not in {self.chunks}"
+            assert self._more.wait_for(lambda: text in self.text(stream), 120), f"{text!r} is not in {self.chunks}"
 
     def end(self) -> str:
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the output has no end"
         return self.text()

@@ -53,7 +53,7 @@ def test_a_stop_deletes_the_job_and_keeps_what_the_pod_says_until_it_is_gone(
     )
     api.until(lambda: any(asked.endswith("/log") for asked in api.asked), "nobody reads what it says")
     api.goes(pod, b"saved\n" + record(exit__json=b'{"code": 143, "t": 5.5}'))
-    stopping.join(30)
+    stopping.join(120)
     assert not stopping.is_alive()
     assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"ngcdl: pod {pod}\nstep 0\nsaved\n"
     ended = job.wait()

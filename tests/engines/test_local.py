@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -107,10 +106,9 @@ def test_a_signal_while_tensorflow_is_installed_ends_the_installer_at_once() -> 
     def interrupted(event: PullEvent) -> None:
         raise Interrupted(signal.SIGTERM)
 
-    began = time.monotonic()
+    code = "print('Downloading 1 MB', flush=True)\nimport time; time.sleep(3600)"
     with pytest.raises(Interrupted):
-        _tool([sys.executable, "-c", "print('Downloading 1 MB', flush=True)\nimport time; time.sleep(20)"], interrupted)
-    assert time.monotonic() - began < 15
+        _tool([sys.executable, "-c", code], interrupted)
 
 
 def test_a_stop_asks_and_a_training_that_listens_ends_as_it_likes(start: Start) -> None:

@@ -77,7 +77,7 @@ def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_it
         until((tmp_path / "up").exists, "the training")
         os.killpg(process.pid, signal.SIGTERM)
         if is_stop:
-            process.wait(20)
+            process.wait(60)
         else:
             until(lambda: (tmp_path / ".task-0-n1").read_text() == "137\n", "the mark")
             os.killpg(process.pid, signal.SIGKILL)
@@ -186,7 +186,7 @@ def test_an_image_that_somebody_else_fetched_needs_no_lock_and_one_that_can_t_be
     if is_there:
         (tmp_path / "images" / image).touch()
     with fetching(tmp_path, "exit 1") as process:
-        process.wait(20)
+        process.wait(60)
     told = json.loads((tmp_path / "exit.json").read_text())
     assert (process.returncode, told["code"]) == ((0, 0) if is_there else (125, 125))
     assert (tmp_path / "srun.image").exists() == is_there
@@ -194,11 +194,11 @@ def test_an_image_that_somebody_else_fetched_needs_no_lock_and_one_that_can_t_be
 
 def test_an_image_is_fetched_once(tmp_path: Path) -> None:
     with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(20)
+        process.wait(60)
     assert process.returncode == 0
     assert Path((tmp_path / "srun.image").read_text().strip()).exists()
     with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(20)
+        process.wait(60)
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
 
 
@@ -207,7 +207,7 @@ def test_a_time_limit_that_comes_while_the_image_is_fetched_is_told(tmp_path: Pa
     with fetching(tmp_path, "touch up; read -r _ <pipe") as process:
         until((tmp_path / "up").exists, "the import")
         process.send_signal(signal.SIGUSR1)
-        process.wait(20)
+        process.wait(60)
         os.killpg(process.pid, signal.SIGKILL)  # as Slurm ends what a job leaves
     told = json.loads((tmp_path / "exit.json").read_text())
     assert (process.returncode, told["code"], told["why"]) == (143, 143, "time_limit")

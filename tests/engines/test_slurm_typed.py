@@ -52,7 +52,7 @@ def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False) -> None:
     with (folder / "out").open("wb") as out:
         done = subprocess.run(
             ["bash", str(folder / "job.sh")], env={"PATH": f"{folder}:/usr/bin:/bin", **known, **kept}, cwd=folder,
-            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, timeout=20, check=False,
+            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, timeout=120, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "exit.json").read_text())["code"] == 0

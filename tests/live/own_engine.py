@@ -57,7 +57,7 @@ class OwnEngine:
         """Kill dockerd and its containerd (a new dockerd starts its own); its containers and their shims stay."""
         assert self._process
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = entry.read_bytes().split(b"\0")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -102,10 +104,17 @@ def test_variables_arrive(user: User) -> None:
     assert done.out == "1 2.x.\n", done
 
 
+def free_port() -> int:
+    """Return a port from below those that Linux gives to connections: until it is published, nobody gets it."""
+    for port in random.sample(range(20_000, 32_768), 100):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports are taken")
+
+
 def test_a_port_is_really_published(user: User) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     script = "echo published > /tmp/index.html; exec httpd -f -p 8888 -h /tmp"
     child = user.start("run", "busybox:1", "-p", f"127.0.0.1:{port}:8888", "--", "sh", "-c", script)
 

@@ -218,7 +218,7 @@ def test_a_gpu_lost_in_mid_run_is_a_labelled_gap_and_the_run_goes_on(gpu_user: U
     draft = state.with_suffix(".draft")
     draft.write_text(state.read_text() + "\nfail.gpu0.DeviceGetUtilizationRates=15\nfail.gpu0.DeviceGetMemoryInfo=15\n")
     draft.replace(state)
-    until(lambda: any(card.get("error") for sample in samples() for card in sample["gpus"] or ()), "a gap", 20)
+    until(lambda: any(card.get("error") for sample in samples() for card in sample["gpus"] or ()), "a gap")
     (gpu_user.here / "over").touch()
     assert child.done().code == 0
     record = gpu_user.shown()

@@ -90,7 +90,7 @@ def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user:
         "--steps",
         "100000",
         "--seconds",  # long enough for some samples on any machine
-        "7",
+        "15",
         "--data",
         "synthetic",
         "--no-eval",

@@ -92,7 +92,7 @@ def test_the_next_pull_after_a_dead_client_fetches_only_the_rest(
     at = BIG_BYTES * percent // 100
     child = stalled(puller, front, layer, at)
     child.signal(number)
-    assert child.done(10).code == (130 if number == signal.SIGINT else -9)
+    assert child.done().code == (130 if number == signal.SIGINT else -9)
     front.break_down()
     done = puller.run("pull", "busybox:big")
     assert done.code == 0, done
@@ -107,7 +107,7 @@ def test_the_next_pull_after_a_killed_engine_fetches_only_the_rest(
         user.environment["NGCDL_REGISTRY"] = front.host
         child = stalled(user, front, layer, 20_000_000)
         engine.kill9()
-        done = child.done(30)
+        done = child.done()
         assert done.code == 125, done
         assert "went away while ngcdl was pulling the image" in done.err
         assert "Traceback" not in done.err
@@ -152,7 +152,7 @@ def test_a_name_that_a_killed_client_left_at_the_engine_goes_with_the_next_pull(
     front.break_down(ping={"hang": True})  # the engine's own pull begins with it
     until(lambda: "/ngcdl-" in puller.docker("images", "-a", "--digests"), "the relay's name at the engine")
     child.signal(signal.SIGKILL)
-    child.done(10)
+    child.done()
     front.break_down()
     done = puller.run("pull", "busybox:big")
     assert done.code == 0, done

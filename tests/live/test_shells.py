@@ -10,7 +10,6 @@ import select
 import signal
 import struct
 import termios
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -47,7 +46,7 @@ class Terminal:
                 self.shown += data
         return self.shown
 
-    def until(self, text: str, seconds: float = 30) -> None:
+    def until(self, text: str, seconds: float = 60) -> None:
         try:
             until(lambda: text.encode() in self.read(), repr(text), seconds)
         except AssertionError as error:
@@ -59,7 +58,7 @@ class Terminal:
         self.type(command + "\r")
         self.until(answer)
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self, seconds: float = 60) -> int:
         def ended() -> bool:
             self.read()
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -102,12 +101,10 @@ def test_a_shell_in_the_image_of_2018_has_a_terminal_that_follows_the_window(use
         until(lambda: _size(shell) == "40 132", "the new size")
         shell.ask("python my_script.py", "mine")
         # the child itself reports that it runs: a Ctrl-C while the shell is still forking may be lost
-        shell.ask("sh -c 'echo is-\"running\"; exec sleep 100'; echo not-'reached'", "is-running")
-        began = time.monotonic()
+        shell.ask("sh -c 'echo is-\"running\"; exec sleep 600'; echo not-'reached'", "is-running")
         shell.type("\x03")
         shell.ask("echo still-'here'", "still-here")
         assert b"not-reached" not in shell.shown
-        assert time.monotonic() - began < 10
         shell.type("exit 5\r")
         assert shell.end() == 5
         assert shell.modes() == before

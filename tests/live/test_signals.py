@@ -55,7 +55,7 @@ def test_a_signal_in_a_pull_ends_it_and_records_nothing(
     child.until_err("Pulling")
     until(lambda: front.requests(), "a request at the registry")
     child.signal(number)
-    done = child.done(10)
+    done = child.done()
     assert done.code == code, done
     assert "Traceback" not in done.err
     assert not user.ids()
@@ -66,9 +66,9 @@ def test_ctrl_c_before_the_start_leaves_no_container(user: User, tmp_path: Path,
     with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
         relay.hold_answer(request_line) if b"create" in request_line else relay.hold(request_line)
         child = user.start("run", "busybox:1", "--", "sleep", "600", DOCKER_HOST=relay.address)
-        assert relay.held.wait(30)
+        assert relay.held.wait(60)
         child.signal(signal.SIGINT)
-        done = child.done(20)
+        done = child.done()
     assert done.code == 130, done
     assert "Traceback" not in done.err
     record = user.record()
@@ -106,21 +106,22 @@ def test_a_run_under_nohup_survives_the_hangup(user: User) -> None:
     child.until_out("up")
     child.signal(signal.SIGHUP)
     (user.here / "over").touch()
-    assert child.done(20).code == 0
+    assert child.done().code == 0
     assert user.record()["status"] == "finished"
 
 
 def test_ctrl_c_twice_kills_at_once(user: User) -> None:
     child = user.start("run", "busybox:1", "--", "sh", "-c", STUBBORN)
     child.until_out("up")
-    began = time.monotonic()
+    began = time.time()
     child.signal(signal.SIGINT)
-    until(lambda: (time.monotonic() - began) > 0.3, "a person's second Ctrl-C")
+    child.until_err("press Ctrl-C again to kill")
     child.signal(signal.SIGINT)
-    done = child.done(9)
+    done = child.done()
     assert done.code == 130, done
-    assert time.monotonic() - began < 8
-    assert user.record()["status"] == "interrupted"
+    record = user.record()
+    assert record["status"] == "interrupted"
+    assert record["finished"] - began < 9.5, "of itself the engine kills it after 10 s"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
@@ -128,7 +129,7 @@ def test_a_signal_stops_the_run_and_the_record_says_which(user: User, number: si
     child = user.start("run", "busybox:1", "--", "sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; sleep 600 & wait")
     child.until_out("up")
     child.signal(number)
-    done = child.done(15)
+    done = child.done()
     assert done.code == code, done
     assert "bye" in done.out
     record = user.record()

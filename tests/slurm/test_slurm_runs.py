@@ -70,7 +70,7 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     process = someone.popen(*TRAIN, env={"STAND_IN": "go", "STAND_IN_GO": str(go)})
     run_id = until(lambda: [one for one in someone.shelf.ids() if someone.shelf.load(one).container], "the job")[0]
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
     run = someone.shelf.load(run_id)  # without a job, and older than a submission takes, it is found by its name
@@ -90,7 +90,7 @@ def test_a_run_is_stopped_and_the_training_ends_by_itself(someone: Someone) -> N
     assert "interrupted, exit code 143, stopped by ngcdl stop" in done.stderr
     assert someone.events(run_id)[-1]["kind"] == "interrupted"
     assert json.loads((someone.folder(run_id) / "exit.json").read_text())["code"] == 143
-    assert someone.state(run_id) == "FAILED", "it ended by itself, and was not cancelled"
+    until(lambda: someone.state(run_id) == "FAILED", "that it ended by itself, and was not cancelled")
 
 
 def test_ctrl_c_stops_what_is_followed(someone: Someone) -> None:
@@ -101,7 +101,7 @@ def test_ctrl_c_stops_what_is_followed(someone: Someone) -> None:
     process.communicate(timeout=60)
     run = someone.record()
     assert (run["status"], run["exit_code"], run["reason"]) == ("interrupted", 130, "stopped by SIGINT")
-    assert someone.state(run_id) == "FAILED"
+    until(lambda: someone.state(run_id) == "FAILED", "the end of its job")
 
 
 def test_a_job_that_somebody_cancels_is_interrupted_and_says_so(someone: Someone) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -108,7 +109,7 @@ def test_a_watch_as_json_adds_a_line_for_each_reading_and_ctrl_c_ends_it_well(ca
         assert process.stdout is not None
         rows = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert errors == b""
     assert [row["gpus"][0]["gpu_percent"] for row in rows] == [87] * 3
@@ -125,7 +126,10 @@ def test_a_watch_on_a_terminal_redraws_and_ctrl_c_ends_it_well(card: Host) -> No
         while seen.count(b"GTX 1050 Ti") < 2:
             seen += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=10) == 0
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while data := os.read(ours, 4096):  # a terminal that nobody reads is full soon, and holds up the end
+                seen += data
+        assert process.wait(timeout=60) == 0
     os.close(ours)
     assert b"Traceback" not in seen
 

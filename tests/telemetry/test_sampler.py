@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -241,12 +240,13 @@ def test_samples_closer_than_the_shortest_interval_are_refused(tmp_path: Path) -
 
 
 def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
-    Sampler(tmp_path / "s.jsonl", Sources(), 60.0).stop()
-    with Sampler(tmp_path / "s.jsonl", Sources(gpus=Gpus(GpuSample(0))), 60.0) as sampler:
+    Sampler(tmp_path / "s.jsonl", Sources(), 3600.0).stop()
+    with Sampler(tmp_path / "s.jsonl", Sources(gpus=Gpus(GpuSample(0))), 3600.0) as sampler:
         sampler.start()
-    before = time.monotonic()
     sampler.stop()
-    assert time.monotonic() - before < 1.5
+    assert sampler._thread
+    sampler._thread.join(60)
+    assert not sampler._thread.is_alive()
 
 
 def test_a_reading_that_never_returns_does_not_hold_up_the_end(tmp_path: Path) -> None:
@@ -260,8 +260,6 @@ def test_a_reading_that_never_returns_does_not_hold_up_the_end(tmp_path: Path) -
     sampler = Sampler(tmp_path / "s.jsonl", Sources(stuck))
     sampler.start()
     inside.wait()
-    before = time.monotonic()
-    sampler.stop()
-    assert time.monotonic() - before < 2
+    sampler.stop()  # it returns, though the reading has not
     assert "did not return" in sampler.problems[0]
     never.set()
