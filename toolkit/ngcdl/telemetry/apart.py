@@ -144,7 +144,7 @@ class Apart:
 def _how(process: subprocess.Popen[bytes]) -> str:
     code = None
     with suppress(subprocess.TimeoutExpired):
-        code = process.wait(timeout=0.2)
+        code = process.wait(timeout=_JOIN_SECONDS)
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return f"the sampling process ended by itself ({how})"
 
