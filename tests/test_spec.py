@@ -67,6 +67,11 @@ def test_a_reference_outside_the_grammar_is_refused_with_the_reason(text: str, r
         ImageRef.parse(text)
 
 
+def test_a_name_may_stay_open_where_that_is_asked_for() -> None:
+    assert ImageRef.parse("nvidia/cuda", needs_tag=False) == ImageRef("nvcr.io", "nvidia/cuda")
+    assert ImageRef.parse("cuda:1", needs_tag=False) == ImageRef.parse("cuda:1")
+
+
 def test_short_names_belong_to_the_registry_that_was_set_also_below_a_path() -> None:
     assert str(ImageRef.parse("tensorflow:1", "127.0.0.1:5443")) == "127.0.0.1:5443/nvidia/tensorflow:1"
     assert str(ImageRef.parse("tensorflow:1", "mirror.example/nvcr")) == "mirror.example/nvcr/nvidia/tensorflow:1"

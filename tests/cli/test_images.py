@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ngcdl.cli.images import _table, _whose
-from ngcdl.errors import RateLimited
-from ngcdl.imagefacts import Tags
+from ngcdl.cli.images import _judged, _table, _whose
+from ngcdl.errors import KeyRejected, LoginNeeded, NgcdlError, RateLimited
+from ngcdl.imagefacts import Found, Tags
+from ngcdl.judge import Judged
+from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
+from ngcdl.spec import ImageRef
 
 
 def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
@@ -31,3 +34,23 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
 ])  # fmt: skip
 def test_whose_tags_they_are_is_said_if_the_registry_was_not_heard(tags: Tags, note: list[str]) -> None:
     assert _whose(tags) == [f"nvcr.io is limiting the rate of requests. {text}" for text in note]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "line"),
+    [
+        (LoginNeeded("nvcr.io", "nvidia/pytorch"), "    ngcdl login"),
+        (LoginNeeded("mirror.example", "x", "docker login mirror.example"), "    docker login mirror.example"),
+        (KeyRejected("nvcr.io", "the variable NGC_API_KEY"), "    unset NGC_API_KEY && ngcdl login"),
+        (RateLimited("nvcr.io", None), None),
+    ],
+)
+@pytest.mark.parametrize("origin", ["catalogue", "cache"])
+def test_whoever_has_to_sign_in_first_is_told_how(trouble: NgcdlError, line: str | None, origin: str) -> None:
+    ref = ImageRef.parse("pytorch:25.03-py3")
+    found = Found(ImageFacts(ref), origin, trouble, 0, 0)
+    (note,) = _whose(Tags(("1",), origin, trouble, 7500.0))
+    for text in (note, _judged(Judged(ref, HostFacts(), found, Verdict("runs", None, ())), "here")):
+        assert text.count("login") == (line is not None), text
+        if line:
+            assert text.splitlines()[-1].endswith(line)

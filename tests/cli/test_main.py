@@ -74,6 +74,22 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
         (("jupyter", "lab"), "    ngcdl run -p 8888:8888 pytorch -- jupyter lab "),
         (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),
+        (("runs", "ls"), "runs ls: ngcdl has no such command.\n      ngcdl runs\n"),
+        (("runs", "inspect", "abc"), "    ngcdl show abc\n"),
+        (("runs", "logs", "abc", "-f"), "    ngcdl logs abc -f\n"),
+        (("runs", "nonsense"), "No such command 'nonsense'"),
+        (("version",), "    ngcdl --version\n"),
+        (("pytorch",), "    ngcdl run pytorch\n"),
+        (("nvidia/pytorch:25.03-py3", "--", "ls"), "    ngcdl run nvidia/pytorch:25.03-py3 -- ls\n"),
+        (("resnet-56", "--steps", "9"), "    ngcdl run --train resnet-56 --steps 9\n"),
+        (("logs", "-n", "5"), "-n: ngcdl logs has no such option.\n      ngcdl logs last | tail -n 5\n"),
+        (("logs", "-f", "last-1", "--tail=50"), "    ngcdl logs last-1 | tail -n 50\n"),
+        (("logs", "--tall", "5"), "No such option: --tall"),
+        (("runs", "-n3"), "    ngcdl runs | head -n 4\n"),
+        (("runs", "--tail", "30"), "    ngcdl runs --all | head -n 31\n"),
+        (("login", "-u", "$oauthtoken", "--password-stdin"), "    ngcdl login --password-stdin\n"),
+        (("login", "--password"), "--password: ngcdl asks for the key.\n      ngcdl login\n"),
+        (("login", "--enrot"), "No such option: --enrot"),
         (("run", "--nonsense"), "No such option"),
         (("run",), "Nothing to run: name an image"),
         (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
@@ -113,12 +129,30 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
             "--batch, --feed, --amp, --channels-first: only --train reads that",
         ),
         (("run", "tensorflow:1", "--autotune"), "--autotune: only --train reads that"),
+        (("run", "pytorch:1", "--epochs", "3"), "    ngcdl run pytorch:1 --train cifar10-keras --epochs 3\n"),
+        (("run", "--epochs", "3"), "    ngcdl run --train cifar10-keras --epochs 3\n"),
+        (
+            ("run", "-e", "A_KEY=hush", "pytorch:1", "--times", "3"),
+            "    ngcdl run -e A_KEY pytorch:1 --train cifar10-94 --times 3\n",
+        ),
+        (("run", "tensorflow:1", "--times", "3"), "    ngcdl workloads\n"),
+        (("run", "pytorch:1", "--epochs", "3", "--", "ls"), "if the command reads it, type it after --"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "cuda"), "which release"),
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
         (("compare", "cuda", "--train", "cifar10"), "which release"),
-        (("run", "TensorFlow:1"), "lower case"),
+        (("run", "TensorFlow:1-A", "--", "ls"), "lower case.\n  Did you mean tensorflow:1-A?\n"),
+        (
+            ("run", "-e", "A_KEY=hush", "TensorFlow:1-A", "--", "ls", "TOKEN=hush"),
+            "    ngcdl run -e A_KEY tensorflow:1-A -- ls 'TOKEN=***'\n",
+        ),
+        (("run", "-deA_KEY=hush", "--shm-size", "2g", "PyTorch"), "    ngcdl run -deA_KEY --shm-size 2g pytorch\n"),
+        (("run", "https://nvcr.io/nvidia/pytorch:1"), "    ngcdl run nvcr.io/nvidia/pytorch:1\n"),
+        (("images", "PyTorch"), "PyTorch: the repository must be lower case.\n  Did you mean pytorch?\n"),
+        (("resolve", "PyTorch", "--json"), "    ngcdl resolve pytorch --json\n"),
+        (("pull", "pytorh"), "    ngcdl pull pytorch\n"),
+        (("compare", "pytorh", "--train", "cifar10"), "    ngcdl compare pytorch --train cifar10\n"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
         (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs 3"),
         (
@@ -160,6 +194,7 @@ def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option:
         (("pytorch:25.03-py3", "--jsn"), "No such option: --jsn"),
         (("pytorch:25.03-py3", "--gpu"), "requires an argument"),
         (("nosuch",), "    ngcdl images nosuch\n"),
+        (("pytorh", "--json"), "  Did you mean pytorch?\n      ngcdl check pytorch --json\n"),
         (("pytorch:25.03-py3", "--host", "foo=1"), "'foo=1' is not understood"),
     ],
 )
@@ -169,17 +204,50 @@ def test_what_was_mistyped_is_no_verdict(house: House, words: tuple[str, ...], s
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--password", "hush"),
+        ("--password=hush",),
+        ("-phush",),
+        ("-u", "$oauthtoken", "-p", "hush", "nvcr.io"),
+        ("--api-key", "hush"),
+    ],
+)
+def test_a_key_typed_as_an_option_is_not_repeated_and_known_to_be_in_the_history(
+    house: House, words: tuple[str, ...]
+) -> None:
+    done = house.run("login", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "what you typed is in your shell's history now.\n" in done.stderr
+    assert "      ngcdl login\n" in done.stderr
+    assert "hush" not in done.stderr
+
+
+def test_a_folder_for_runs_that_can_t_be_written_leads_on_with_a_line_that_a_shell_takes(house: House) -> None:
+    house.bring_trainer()
+    done = house.run(*TRAIN, env={"XDG_STATE_HOME": "/proc/x"})
+    assert done.returncode == 125
+    assert done.stderr.endswith("    export XDG_STATE_HOME=DIR\n")
+
+
 def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
     done = house.run(*TRAIN, "--resume", "last")
     assert (done.returncode, "no run" in done.stderr) == (125, True)
 
 
-def made(house: House, *events: dict[str, object]) -> str:
+def made(house: House, *events: dict[str, object], has_checkpoint: bool = False) -> str:
     """Record an older run with these trainer events; return its id."""
     run = Run(house.shelf.new_id("cifar10"), "interrupted", 1.0, 2.0)
     folder = house.shelf.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    if has_checkpoint:
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints/step-3.npz").touch()
     return run.id
+
+
+BEGAN = {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0}
 
 
 @pytest.mark.parametrize(("typed", "said"), [
@@ -189,7 +257,7 @@ def made(house: House, *events: dict[str, object]) -> str:
 def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
     house: House, typed: tuple[str, ...], said: str
 ) -> None:
-    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 8, "seed": 3})
+    older = made(house, {**BEGAN, "batch": 8, "seed": 3}, has_checkpoint=True)
     done = house.run("run", "--train", "cifar10-keras", *TRAIN[3:], *typed, "--resume", "last")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -200,10 +268,7 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
 def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_runs(house: House, tmp_path: Path) -> None:
     """With live-restore its container keeps running without dockerd: a second one would be useless."""
     house.bring_trainer()
-    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
-    checkpoints = house.shelf.folder(older) / "checkpoints"
-    checkpoints.mkdir()
-    (checkpoints / "step-3.npz").touch()
+    older = made(house, BEGAN, has_checkpoint=True)
     run = Run(older, "lost", 1.0, 2.0, engine="docker", container="c0ffee", owner=Owner(2**22 + 1, 5))
     house.shelf.save(run)
     with serving(Daemon(tmp_path / "docker.sock", state={"Running": True})) as daemon:
@@ -219,17 +284,14 @@ def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_run
 
 def test_a_resume_of_a_record_that_can_t_be_read_is_left_to_its_checkpoints(house: House) -> None:
     house.bring_trainer()
-    older = made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
-    checkpoints = house.shelf.folder(older) / "checkpoints"
-    checkpoints.mkdir()
-    (checkpoints / "step-3.npz").touch()
+    older = made(house, BEGAN, has_checkpoint=True)
     (house.shelf.folder(older) / "run.json").write_text("{")
     assert house.run(*TRAIN, "--resume", "last").returncode == 0
 
 
 def test_a_resume_without_a_checkpoint_or_of_no_training_is_refused(house: House) -> None:
-    made(house, {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0})
-    done = house.run(*TRAIN, "--resume", "last")
+    made(house, BEGAN)
+    done = house.run(*TRAIN, "--seed", "9", "--resume", "last")  # another training, but that does not matter then
     assert (done.returncode, "has no checkpoint" in done.stderr) == (2, True)
     made(house)
     done = house.run(*TRAIN, "--resume", "last")
@@ -269,6 +331,16 @@ def test_the_same_by_hand_makes_the_folders_that_it_names(house: House) -> None:
     state = house.home / "state/ngcdl"
     assert by_hand[0] == f"mkdir -p {state}/runs/dry-run/home {state}/autotune"
     assert f"--choices {state}/autotune" in by_hand[1]
+
+
+def test_a_dry_run_says_that_the_python_it_names_is_made_by_the_first_run(house: House) -> None:
+    done = house.run(*TRAIN, "--dry-run")
+    (told,) = [line for line in done.stderr.splitlines() if "is not here yet" in line]
+    python = json.loads(house.run(*TRAIN, "--dry-run", "--json").stdout)["request"]["argv"][0]
+    assert told.startswith(f"ngcdl: {python} is not here yet: the run itself installs it first (a ")
+    assert told.endswith(" and its dependencies).") or told.endswith(" and CUDA).")
+    house.bring_trainer()
+    assert "is not here yet" not in house.run(*TRAIN, "--dry-run").stderr
 
 
 def test_a_dry_run_as_json_is_one_document(house: House) -> None:

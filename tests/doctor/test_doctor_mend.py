@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from doctor.sights import ENGINE, HEALTHY
-from ngcdl.cli.doctor import screen, summary
+from ngcdl.cli.doctor import _mend, screen, summary
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding, Step, broken, from_error, ok, unchecked, warning
 from ngcdl.doctor.mend import Mender
@@ -106,6 +106,14 @@ def test_a_link_that_an_earlier_remedy_mended_is_not_asked_for_again() -> None:
     mender = Mender(person.told.append, lambda _: person.answers.pop(0), lambda _: 0, again)
     assert [finding.state for finding in mender.mend(both)] == ["ok", "ok"]
     assert person.answers == []
+
+
+@pytest.mark.parametrize("found", [WELL, unchecked("disk", "needs engine"), broken("gpu", "it is lost", "It fell off")])
+def test_where_no_command_could_fix_anything_that_is_said_and_no_verdict_again(
+    found: Finding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _mend([found]) == [found]
+    assert capsys.readouterr() == ("", "ngcdl: --fix: there is nothing that a command could fix.\n")
 
 
 # -- the screen -------------------------------------------------------------------------------------------------

@@ -39,6 +39,20 @@ def test_any_other_name_needs_its_tag(name: str) -> None:
         image(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [
+        ("pytorh", "pytorch"), ("nvidia/tensorflw", "nvidia/tensorflow"),
+        (f"{MIRROR}/nvidia/pytoch", f"{MIRROR}/nvidia/pytorch"),
+        ("tensorrt", ""), ("me/pytorh", ""), ("me/pytorch", ""), ("docker.io/nvidia/pytorch", ""),
+    ],
+)  # fmt: skip
+def test_a_misspelt_framework_leads_on_to_the_one_that_was_probably_meant(name: str, framework: str) -> None:
+    with pytest.raises(BadReference) as refused:
+        image(name, MIRROR)
+    assert refused.value.meant == framework
+
+
 @pytest.mark.parametrize("name", ["pytorch:24.05-py3", "nvidia/pytorch@sha256:" + "1" * 64, "localhost:5000/a:b"])
 def test_a_name_with_a_tag_or_a_digest_is_what_it_says(name: str) -> None:
     assert image(name) == ImageRef.parse(name)

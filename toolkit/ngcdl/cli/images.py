@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from ngcdl import console, engines, settings
 from ngcdl.catalog import releases
 from ngcdl.console import NOT_AVAILABLE, size
-from ngcdl.errors import BadOption, EngineElsewhere, EngineError, NgcdlError, NoneRuns, RegistryError
+from ngcdl.errors import (
+    BadOption,
+    EngineElsewhere,
+    EngineError,
+    KeyRejected,
+    LoginNeeded,
+    NgcdlError,
+    NoneRuns,
+    RegistryError,
+)
 from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
 
@@ -151,11 +160,10 @@ def _closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where:
 
 def _repository(name: str, registry: str) -> ImageRef:
     """Read pytorch, nvidia/cuda, or a reference with a tag of the variant that is meant."""
-    has_tag = ":" in name.rpartition("/")[2]
-    ref = ImageRef.parse(name if has_tag else f"{name}:0", registry)
+    ref = ImageRef.parse(name, registry, needs_tag=False)
     if ref.digest:
         raise BadOption(f"{name}: a digest always names the same image.", f"    ngcdl check {name}")
-    return ref if has_tag else replace(ref, tag=None)
+    return ref
 
 
 def _tags(
@@ -198,10 +206,18 @@ def _whose(tags: Tags) -> list[str]:
     if tags.trouble is None:
         return []
     if tags.origin == "catalogue" or tags.age_seconds is None:
-        return [f"{tags.trouble.message} These tags are from ngcdl's own catalogue."]
+        return [f"{tags.trouble.message} These tags are from ngcdl's own catalogue.{_sign_in(tags.trouble, 4)}"]
     hours = tags.age_seconds / 3600
     age = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"  # younger than an hour, it is not asked
-    return [f"{tags.trouble.message} These tags are what it listed {age} ago."]
+    return [f"{tags.trouble.message} These tags are what it listed {age} ago.{_sign_in(tags.trouble, 4)}"]
+
+
+def _sign_in(trouble: NgcdlError | None, indent: int) -> str:
+    """Return the line that ends a refusal for want of a key, to be put below the text about it."""
+    if not isinstance(trouble, LoginNeeded | KeyRejected):
+        return ""
+    line = next(line.strip() for line in trouble.hint.splitlines() if line.startswith("    "))
+    return f"\n{' ' * indent}{line}"
 
 
 def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,7 +331,7 @@ def _origin(judged: Judged) -> str:
     if found.origin == "registry":
         return f"the registry ({found.requests} requests, {size(found.bytes)})"
     if found.origin == "catalogue":
-        why = f": {found.trouble.message}" if found.trouble else ""
+        why = f": {found.trouble.message}{_sign_in(found.trouble, 17)}" if found.trouble else ""
         return f"ngcdl's own catalogue{why}"
-    why = f" (now: {found.trouble.message})" if found.trouble else ""
+    why = f" (now: {found.trouble.message}){_sign_in(found.trouble, 17)}" if found.trouble else ""
     return f"the registry{asked_before}{why}"

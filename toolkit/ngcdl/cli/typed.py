@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -14,7 +15,7 @@ from ngcdl import console, plan, settings, trainings
 from ngcdl.asked import Asked
 from ngcdl.cli import terminal
 from ngcdl.engines.base import HERE
-from ngcdl.errors import BadOption
+from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
@@ -97,7 +98,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     image = image_of(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
-        _nothing_of_a_training(typed)
+        _nothing_of_a_training(typed, image, shelf)
     own = None
     if not typed.train and image:
         has_input = not kind_of(typed.engine).is_cluster
@@ -121,8 +122,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
 
 
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
-    """Return the line that was typed, with -- where the container's command begins. A secret variable appears by name
-    only: -e then takes its value from the caller's environment."""
+    """Return the line that was typed, with -- where the container's command begins."""
     words = list(argv)
     if "--" in words:
         words.remove("--")
@@ -130,11 +130,21 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
         at = words.index(typed.stray[0], words.index(typed.image or "") + 1)
     except ValueError:  # argv belongs to a program that embeds ngcdl
         words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
-    for text in typed.environment:
-        name, _, value = text.partition("=")
-        if redacted(name, value) == REDACTED:
-            words = [word.replace(text, name) for word in words]
-    return f"    ngcdl {shlex.join(words[:at])} -- {shlex.join(redacted_words(tuple(words[at:])))}"
+    return again([*words[:at], "--", *words[at:]])
+
+
+def again(words: Sequence[str]) -> str:
+    """Return the line `ngcdl words`, to be typed. A secret variable appears by name only: -e then takes its value from
+    the caller's environment. Whatever else is known for a secret is hidden."""
+    at = words.index("--") if "--" in words else len(words)
+    options = [re.sub(r"\A(-\w*?e|--env=)?(\w+)=(.*)\Z", _by_name, word, flags=re.DOTALL) for word in words[:at]]
+    options = [redacted("", word) for word in options]
+    return f"    ngcdl {shlex.join([*options, *words[at : at + 1], *redacted_words(tuple(words[at + 1 :]))])}"
+
+
+def _by_name(variable: re.Match[str]) -> str:
+    is_secret = redacted(variable[2], variable[3]) == REDACTED
+    return f"{variable[1] or ''}{variable[2]}" if is_secret else variable[0]
 
 
 def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:
@@ -195,11 +205,32 @@ def _of_a_training(typed: Typed) -> list[str]:
     return [name for name, is_given in given.items() if is_given]
 
 
-def _nothing_of_a_training(typed: Typed) -> None:
+def _nothing_of_a_training(typed: Typed, image: ImageRef | None, shelf: Store) -> None:
     """Raise BadOption if an option was typed that only --train reads."""
     stray = _of_a_training(typed)
-    if stray:
-        raise BadOption(f"{', '.join(stray)}: only --train reads that.", "    ngcdl run IMAGE --train cifar10 ...")
+    if not stray:
+        return
+    said = f"{', '.join(stray)}: only --train reads that."
+    if typed.command:
+        raise BadOption(said, "Leave it out, or, if the command reads it, type it after --.")
+    words, name = sys.argv[1:], _taking(typed, image, shelf)
+    at = words.index(typed.image) + 1 if typed.image in words else 1
+    if name is None or not words or (typed.image and at == 1):  # no training, or argv of a program that embeds ngcdl
+        raise BadOption(said, "    ngcdl workloads")
+    raise BadOption(said, again([*words[:at], "--train", name, *words[at:]]))
+
+
+def _taking(typed: Typed, image: ImageRef | None, shelf: Store) -> str | None:
+    """Return a bundled training that takes the options that were typed, in `image`."""
+    from ngcdl import validation
+
+    for name in ("cifar10", "cifar10-keras", *trainings.names()):
+        with contextlib.suppress(NgcdlError):
+            workload = _workload(replace(typed, train=name), shelf)
+            validation.check_workload(workload)
+            validation.check_place(workload, image, typed.device or "gpu")
+            return name
+    return None
 
 
 def _workload(typed: Typed, shelf: Store) -> Workload:

@@ -15,7 +15,7 @@ class StateNotWritable(RecordError):
     def __init__(self, path: object, why: str, what: str = "Runs are recorded") -> None:
         super().__init__(
             f"{what} in {path}, which can't be written: {why}.",
-            "Make it writable, or name another place:\n    XDG_STATE_HOME=DIR ngcdl ...",
+            "Make it writable, or name another place:\n    export XDG_STATE_HOME=DIR",
         )
 
 

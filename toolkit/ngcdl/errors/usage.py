@@ -12,6 +12,12 @@ class UsageError(NgcdlError):
 class BadReference(UsageError):
     """Not a valid image name."""
 
+    def __init__(self, message: str, hint: str = "", *, typed: str = "", meant: str = "") -> None:
+        """`meant` is the name that was probably meant by `typed`."""
+        super().__init__(message, hint or (f"Did you mean {meant}?" if meant else ""))
+        self.typed = typed
+        self.meant = meant
+
 
 class BadGpuRequest(UsageError):
     """Not a way to ask for GPUs."""

@@ -5,10 +5,12 @@ Known to the catalogue: a tag that is new in the registry must not mean another 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ngcdl.errors import BadReference
 from ngcdl.spec import NVCR, ImageRef
 
 if TYPE_CHECKING:
@@ -16,15 +18,21 @@ if TYPE_CHECKING:
 
 
 def named(name: str, registry: str) -> ImageRef:
-    """Parse an image's name. A framework of the catalogue needs no tag: chosen() gives it one. Raise BadReference."""
-    if "@" in name or ":" in name.rpartition("/")[2]:
-        return ImageRef.parse(name, registry)
+    """Parse an image's name. A framework of the catalogue needs no tag: chosen() gives it one. Raise BadReference, for
+    a name without a tag with the framework that was probably meant."""
+    image = ImageRef.parse(name, registry, needs_tag=False)
+    if not is_open(image):
+        return image
     from ngcdl.catalog import releases
 
-    for framework in releases.frameworks():
-        own = f"nvidia/{framework}"
-        if name in (framework, own, f"{NVCR}/{own}", f"{registry}/{own}"):
-            return replace(ImageRef.parse(f"{name}:0", registry), tag=None)
+    frameworks = releases.frameworks()
+    known = {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in frameworks}
+    if image.name in known:
+        return image
+    near = difflib.get_close_matches(image.framework, frameworks, 1, 0.8)
+    if near and image.name.removesuffix(image.framework) + near[0] in known:
+        meant = name.removesuffix(image.framework) + near[0]
+        raise BadReference(f"{name}: which release? NGC has no 'latest'.", typed=name, meant=meant)
     return ImageRef.parse(name, registry)
 
 

@@ -27,7 +27,7 @@ def _is_domain(component: str) -> bool:
 
 @dataclass(frozen=True)
 class ImageRef:
-    """One image by name. At least one of `tag` and `digest` is set; `repository` excludes the registry."""
+    """One image by name. With neither `tag` nor `digest` it is still open; `repository` excludes the registry."""
 
     registry: str
     repository: str
@@ -35,18 +35,18 @@ class ImageRef:
     digest: str | None = None
 
     @classmethod
-    def parse(cls, text: str, registry: str = NVCR) -> Self:
+    def parse(cls, text: str, registry: str = NVCR, *, needs_tag: bool = True) -> Self:
         """Parse `tensorflow:18.01-py2`, `nvidia/tensorflow:...` or a full name; short ones belong to `registry`.
 
         `registry` may end in a path, for mirrors that keep nvcr.io under a prefix: `mirror.example/nvcr`.
-        Raise BadReference with the reason.
+        Without `needs_tag` a name may lack tag and digest. Raise BadReference with the reason.
         """
         rest, digest = cls._split_digest(text)
         rest, tag = cls._split_tag(text, rest)
         domain, path = cls._split_domain(text, rest, registry)
         if len(domain) + 1 + len(path) > 255:
             raise BadReference(f"{text[:60]}...: a name has at most 255 characters.")
-        if tag is None and digest is None:
+        if needs_tag and tag is None and digest is None:
             raise BadReference(
                 f"{text}: which release? NGC has no 'latest'.",
                 f"Its tags, and the newest that runs here:\n    ngcdl images {text}\n    ngcdl resolve {text}",
@@ -58,7 +58,7 @@ class ImageRef:
         if text != text.strip() or not text:
             raise BadReference(f"{text!r} is not an image name: it is empty or has blanks around it.")
         if "://" in text:
-            raise BadReference(f"{text}: an image name has no scheme.", f"    {text.split('://', 1)[1]}")
+            raise BadReference(f"{text}: an image name has no scheme.", typed=text, meant=text.split("://", 1)[1])
         rest, at, digest = text.partition("@")
         if not at:
             return rest, None
@@ -91,7 +91,8 @@ class ImageRef:
         if not _DOMAIN.fullmatch(domain):
             raise BadReference(f"{text}: {domain!r} is not a registry host.")
         if path != path.lower():
-            raise BadReference(f"{text}: the repository must be lower case.", f"    {text.lower()}")
+            meant = rest.lower() + text[len(rest) :]
+            raise BadReference(f"{text}: the repository must be lower case.", typed=text, meant=meant)
         if _HEX64.fullmatch(path):
             raise BadReference(f"{text}: 64 hexadecimal digits are an image id, not a name.")
         if not _PATH.fullmatch(path):
