@@ -336,8 +336,9 @@ def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are
     own = {"workload": None, "own": RunSpec(None, ("ls",))}
     for gpus, kind in (("all", NothingToCompare), ("2", NoGpu)):
         cpu, gpu = variants(gpus, cpu={**own, "gpus": GpuRequest("none")}, gpu=own)
-        with pytest.raises(kind, match="this host has no NVIDIA driver"):
-            compare.settle([cpu, replace(gpu, device="gpu")], config, shelf, FakeShow())
+        with pytest.raises(kind, match="this host has no NVIDIA driver") as refused:
+            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], config, shelf, FakeShow())
+        assert "    ngcdl run IMAGE --gpus none -- COMMAND\n" in refused.value.hint, "compare would refuse --gpus none"
 
 
 @docker_s_socket

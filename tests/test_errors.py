@@ -13,6 +13,8 @@ from ngcdl.errors import NgcdlError, UsageError
 CLASSES = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, NgcdlError)]
 # A realistic value for each argument.
 EXAMPLES = {
+    "arms": ("gpus=1", "gpus=2"),
+    "most": 2,
     "nearest": ("18.01-py3", "18.02-py2"),
     "offered": ("linux/arm64",),
     "seconds": 5.0,

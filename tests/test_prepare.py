@@ -21,6 +21,7 @@ from ngcdl.errors import (
     BadOption,
     DatasetWrong,
     DigestMismatch,
+    EngineError,
     EngineLost,
     MountMissing,
     NgcdlError,
@@ -28,7 +29,7 @@ from ngcdl.errors import (
     StateNotWritable,
     UnknownRepository,
 )
-from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.store import Store
 
 DIGEST = "sha256:" + "5" * 64
@@ -213,6 +214,22 @@ def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
     with pytest.raises(DatasetWrong):  # what the registry can't answer is left to the pull, which comes last
         prepare.prepare(replace(asked, image=unreachable), config, shelf, FakeShow())
+
+
+@pytest.mark.parametrize(("engine", "program"), [("slurm", "sbatch"), ("kubernetes", "kubectl")])
+def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_are_asked_for(
+    config: settings.Settings, shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, program: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    show, no_data = FakeShow(), Workload("cifar10", data=str(tmp_path / "no-data"))
+    asked = training(engine=engine, workload=no_data, gpus=GpuRequest.parse("8"), placement=Placement(2))
+    with pytest.raises(EngineError, match=f"{program} (is not on this machine|can't be run)"):
+        prepare.prepare(asked, config, shelf, show)
+    assert len(show.said) == 1, "which engine it was"
+    assert shelf.ids() == []
+    if engine == "slurm":  # what is only planned, or exported, is for another machine
+        with pytest.raises(DatasetWrong):
+            prepare.decide(asked, config, shelf, show, dry=True)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from house import House, until
+from house import ROOT, House, until
 from telemetry.stand_in import SOURCE, write_state
 
 from ngcdl import trainings
@@ -113,8 +115,58 @@ def cards(tmp_path: Path) -> dict[str, str]:
 def test_more_cards_than_this_machine_has_are_told_before_anything_runs(trained: House, cards: dict[str, str]) -> None:
     done = trained.run(*COMPARE[:-2], "--vary", "gpus=4,1", env=cards)
     assert (done.returncode, done.stdout) == (125, "")
-    assert "--gpus 4: 2 of 2 GPUs are free (in use or out of order: none)." in done.stderr
+    assert (
+        "A comparison of cifar10 with gpus=4 and gpus=1 needs 4 cards: 2 of 2 GPUs are free (in use or out of order: "
+        "none)."
+    ) in done.stderr
     assert trained.shelf.ids() == []
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("--train", "scaling"), "A comparison of scaling with gpus=1 and gpus=2 needs 2 cards: this host has no NVIDIA"),
+    (("--train", "scaling"), "    ngcdl compare --train scaling --gpus none --vary threads=1,2\n"),
+    (("--train", "cifar10", "--gpus", "all"), "  Leave it out, and the CPU alone is measured.\n"),
+    (("--train", "cifar10", "--gpus", "2", "--vary", "threads=1,2"), "    ngcdl compare ... --gpus none\n"),
+])  # fmt: skip
+def test_without_a_gpu_the_refusal_names_what_was_typed(trained: House, words: tuple[str, ...], said: str) -> None:
+    done = trained.run("compare", "--engine", "local", "--data", "synthetic", *words)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert said in done.stderr
+    assert "ngcdl run" not in done.stderr
+    assert trained.shelf.ids() == []
+
+
+def test_the_line_for_scaling_without_a_gpu_can_be_typed(trained: House) -> None:
+    words = ("compare", "--train", "scaling", "--gpus", "none", "--vary", "threads=1,2")
+    assert trained.run(*words, "--data", "synthetic", "--repeat", "1").returncode == 0
+
+
+DOCUMENTED = [
+    line
+    for page in ("README.md", "docs/training.md", "docs/scale.md", "toolkit/ngcdl/cli/app/running.py")
+    for line in re.findall(
+        r"ngcdl ((?:compare|run) [^\n\\\"#\[`;]*--(?:vary nodes=|nodes )[^\n\\\"#\[`;]*)", (ROOT / page).read_text()
+    )
+    if "NAME" not in line
+]
+
+
+@pytest.mark.parametrize("line", DOCUMENTED)
+def test_a_documented_line_for_several_nodes_is_stopped_by_the_missing_cluster_only(house: House, line: str) -> None:
+    line = line.replace("...", "IMAGE --train resnet-50 --batch 512 --engine slurm --gpus 8")
+    words = {"IMAGE": "pytorch:25.03-py3", "G": "8", "N": "2"}
+    done = house.run(*(words.get(word, word) for word in shlex.split(line)), env={"PATH": "/nowhere"})
+    said = "kubectl can't be run" if "kubernetes" in line else "Slurm's sbatch is not on this machine"
+    is_planned = "--dry-run" in line
+    assert (done.returncode, said in done.stderr) == ((0, False) if is_planned else (125, True)), done.stderr
+
+
+def test_a_batch_too_small_for_one_arm_is_refused_with_one_that_suffices_for_all(house: House) -> None:
+    words = ("compare", "pytorch:25.03-py3", "--train", "resnet-50", "--engine", "slurm", "--gpus", "8")
+    done = house.run(*words, "--vary", "nodes=1,4,2")
+    assert "--batch 16: too small for 32 replicas" in done.stderr
+    assert "    --batch 64\n" in done.stderr
+    assert "too small" not in house.run(*words, "--vary", "nodes=1,4,2", "--batch", "64").stderr
 
 
 def test_cpu_against_gpu_is_one_command_and_the_verdict_has_the_spread(trained: House, cards: dict[str, str]) -> None:
@@ -177,7 +229,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what --vary varies"),
     ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
-    ((*COMPARE, "--vary", "gpus=none,1"), "none means the CPU"),
+    ((*COMPARE[:-2], "--vary", "gpus=none,1"), "none means the CPU"),
     ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
     ((*COMPARE, "--vary", "feed=ahead,fast"), "--feed fast: ahead, plain"),
     ((*COMPARE, "--vary", "feed=ahead,resident"), "is made on the CPU when its turn comes"),
@@ -186,7 +238,15 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "teacher=none,kept"), "cifar10 has none"),
     ((*COMPARE, "--vary", "nodes=1,2"), "--vary nodes: needs --engine slurm or kubernetes"),
     ((*COMPARE, "--vary", "threads=1,2", "--scaling", "weak"), "only for --vary gpus and --vary nodes"),
-    ((*COMPARE, "--vary", "gpus=1,2", "--scaling", "linear"), "--scaling linear: must be strong or weak"),
+    ((*COMPARE, "--vary", "gpus=1,2"), "--gpus none: --vary gpus=1,2 requests the cards itself."),
+    ((*COMPARE[:-1], "2", "--vary", "gpus=1,2"), "--gpus 2: --vary gpus=1,2 requests the cards itself."),
+    (
+        ("compare", "--train", "scaling", "--gpus", "none"),
+        "--gpus none: scaling, which varies gpus=1,2, requests the cards itself.\n"
+        "  Leave it out, or compare something else:\n"
+        "      ngcdl compare --train scaling --gpus none --vary threads=1,2\n",
+    ),
+    ((*COMPARE[:-2], "--vary", "gpus=1,2", "--scaling", "linear"), "--scaling linear: must be strong or weak"),
     ((*THREADS, "--detach"), "local has no queue that would keep the order of the runs; slurm has"),
     ((*THREADS, "--partition", "main"), "--partition: engine local does not use it"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "largest"), "the same batch"),

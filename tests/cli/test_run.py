@@ -46,7 +46,7 @@ def test_a_run_trains_shows_its_table_and_is_recorded(trained: House) -> None:
     assert done.returncode == 0, done.stderr
     assert "step 0, loss = 4.68" in done.stdout
     assert "SYNTHETIC" in done.stdout
-    assert "engine local: it was asked for" in done.stderr
+    assert "engine local: it was named" in done.stderr
     record = trained.record()
     assert (record["status"], record["exit_code"], record["engine"]) == ("finished", 0, "local")
     assert (record["dataset"], record["device"], record["gpus"]) == ("synthetic", "cpu", [])
@@ -123,7 +123,8 @@ def test_a_signal_stops_the_training_and_closes_the_record(trained: House, numbe
 
 def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
     process = started(trained, STAND_IN="deaf")
-    child = int(trained.record()["container"].removeprefix("pid:"))
+    run = until(lambda: (run := trained.shelf.load(trained.shelf.find("last"))).container and run, "its record")
+    child = int(run.container.removeprefix("pid:"))
     process.send_signal(signal.SIGINT)
     until(lambda: _is_stopping(process.pid), "the first signal's thread")
     process.send_signal(signal.SIGINT)

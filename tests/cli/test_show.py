@@ -48,7 +48,7 @@ def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House)
 
 
 @pytest.mark.parametrize(("run", "said"), [
-    (Run("x", "interrupted", 1.0), "a checkpoint was saved; continue from it with: ngcdl run ... --resume x"),
+    (Run("x", "interrupted", 1.0), "continue from it with:\n    ngcdl run --train cifar10 --seed 3 --resume x\n"),
     (Run("x", "failed", 1.0), "--resume x"),
     (Run("x", "lost", 1.0), "--resume x"),
     (Run("x", "lost", 1.0, owner=GONE, engine="docker"), "what became of it is not known yet: ngcdl show x"),
@@ -58,6 +58,8 @@ def test_an_unfinished_training_with_a_checkpoint_is_shown_with_the_line_that_go
     house: House, run: Run, said: str
 ) -> None:
     checkpoints = house.shelf.create(replace(run, started=time.time())) / "checkpoints"
+    start = {"event": "start", "t": 1.0, "workload": "cifar10", "seed": 3}
+    (checkpoints.parent / "events.jsonl").write_text(json.dumps(start) + "\n")
     assert "--resume" not in house.run("show", "x").stderr
     checkpoints.mkdir()
     (checkpoints / "step-3.npz").touch()

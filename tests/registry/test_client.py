@@ -132,6 +132,7 @@ def test_an_unknown_tag_is_answered_with_the_nearest(ngc):
     assert isinstance(error, UnknownTag)
     assert error.nearest[:3] == ("18.01-py3", "18.02-py2", "18.01-py2")
     assert len(error.nearest) == 5
+    assert error.hint.splitlines()[-1] == f"    ngcdl images {ngc.host}/nvidia/tensorflow"
     assert f"{ngc.host}/nvidia/tensorflow:18.01-py3" in error.hint
 
 

@@ -12,8 +12,8 @@ from house import until
 
 pytestmark = pytest.mark.lab
 
-COMPARE = ("compare", IMAGE, "--train", "cifar10", "--engine", "slurm", "--data", "synthetic", "--gpus", "none")
-NODES = (*COMPARE, "--vary", "nodes=1,2", "--repeat", "2")
+COMPARE = ("compare", IMAGE, "--train", "cifar10", "--engine", "slurm", "--data", "synthetic")
+NODES = (*COMPARE, "--gpus", "none", "--vary", "nodes=1,2", "--repeat", "2")
 
 
 def shown(someone: Someone, name: str = "last") -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_ctrl_c_ends_the_run_under_way_and_withdraws_the_others(someone: Someone
     assert {someone.record(run)["status"] for run in someone.shelf.ids()} == {"interrupted"}
 
 
-@pytest.mark.parametrize("words", [("--vary", "nodes=1,4"), ("--vary", "gpus=1,9")])
+@pytest.mark.parametrize("words", [("--gpus", "none", "--vary", "nodes=1,4"), ("--vary", "gpus=1,9")])
 def test_more_than_the_cluster_has_is_told_with_what_there_is_before_anything_starts(
     someone: Someone, words: tuple[str, ...]
 ) -> None:

@@ -114,9 +114,9 @@ def _engine(
             raise BadOption(
                 "--engine local runs this host's own Python, not an image.", "    ngcdl run --train cifar10"
             )
-        return engines.connect("local"), None, "engine local: it was asked for"
+        return engines.connect("local"), None, "engine local: it was named"
     if name != "auto" or image:
-        why = "it was asked for" if name != "auto" else "an image was named"
+        why = "it was named" if name != "auto" else "an image was named"
         engine = engines.connect(USUAL if name == "auto" else name)
         image, release = tagged(image, engine)
         return engine, image, f"{release}engine {engine.name}: {why}"

@@ -14,7 +14,7 @@ from ngcdl import choice, meanwhile, prepare
 from ngcdl.asked import Asked
 from ngcdl.asked import Show as Preparing
 from ngcdl.comparisons import Kept
-from ngcdl.errors import NgcdlError, NoGpu, NothingToCompare
+from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
 from ngcdl.folder import EVENTS, lines
 from ngcdl.prepare import Settled
 from ngcdl.record import Run
@@ -56,9 +56,7 @@ def settle(
     try:
         first = prepare.settle(asked, settings, shelf, show)
     except NoGpu as error:
-        if asked.own is None or hardest.device != "gpu" or asked.gpus.kind != "all":  # those were typed
-            raise
-        raise NothingToCompare(error.found) from error
+        raise _lacking(variants, hardest, error.found) from error
     ready, remarks = [], []
     for variant in variants:
         if variant.device == "gpu" and first.picked.gpus.kind == "none":
@@ -69,10 +67,23 @@ def settle(
             show.say(f"WARNING: {variant.name}: {doubt}")
         ready.append((variant, settled))
     if not ready and hardest.asked.gpus.demanded:
-        raise NoGpu(str(hardest.asked.gpus), first.picked.way.why)
+        raise _lacking(variants, hardest, first.picked.way.why)
     if not ready:
-        raise NoGpu("gpu", first.picked.way.why, option="--device")
+        raise NoGpu("gpu", first.picked.way.why, option="--device", command="compare")
     return ready, tuple(remarks)
+
+
+def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuError:
+    """Return the error of a comparison whose cards are not there, by what was typed. `found`: what is there instead."""
+    asked = hardest.asked
+    if asked.own and hardest.device == "gpu" and asked.gpus.kind == "all":  # not typed
+        return NothingToCompare(found)
+    if asked.workload and len({variant.asked.gpus for variant in variants}) > 1:
+        return TooFewToCompare(asked.workload.name, [one.name for one in variants], asked.gpus.count or 1, found)
+    instead = None
+    if {variant.device for variant in variants} == {"cpu", "gpu"}:  # without a card nothing is left to compare
+        instead = "Leave it out, and the CPU alone is measured." if asked.workload else ON_CPU_ALONE
+    return NoGpu(str(asked.gpus), found, command="compare", instead=instead)
 
 
 def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store, show: Show) -> Settled:

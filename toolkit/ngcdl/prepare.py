@@ -81,6 +81,8 @@ def decide(
         show.say(line)
     if picked.engine.is_cluster:
         nothing_of_a_screen(asked, picked.engine.name)
+        if not dry:
+            _ = picked.engine.version  # raises if the cluster can't be reached: before anything is fetched for it
     if not dry:
         look_ahead(asked)
     placement = asked.placement

@@ -64,6 +64,7 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
             f"compare runs a bundled training: {form}; or a command of your own, after an image and --.",
             EXAMPLE if vary else "    ngcdl compare --train cifar10\n    ngcdl compare IMAGE -- python train.py",
         )
+    _check_gpus(typed, others, rounds)
     kept, number = carried_out(typed, others, rounds)
     if typed.detach and not number:
         return _left(kept, typed.json)
@@ -89,18 +90,19 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
     config = settings.load()
     shelf = Store(config.runs)
-    known = None if typed.command and not typed.train else trainings.bundled(typed.train or "")
+    known = _known(typed)
     if not (known or typed.image) and (rounds.vary or "").startswith("image="):
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
     _check(typed, rounds, known)
-    repeat, vary = rounds.repeat, rounds.vary or (None if others or not known else known.vary)
+    repeat, vary = rounds.repeat, _vary(known, others, rounds)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling)
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, shelf))
     name, variants = arms(asked, vary, images, config.registry, scaling)
-    for one in (variant.asked for variant in variants if known):
+    # The most replicas first: one refusal then names the batch that suffices for all.
+    for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
@@ -128,6 +130,33 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
             screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
     return going.kept, number
+
+
+def _known(typed: Typed) -> trainings.Bundled | None:
+    """Return the training that was typed; None for a command of the user's own. Raise BadOption."""
+    return None if typed.command and not typed.train else trainings.bundled(typed.train or "")
+
+
+def _vary(known: trainings.Bundled | None, others: Sequence[str], rounds: Rounds) -> str | None:
+    return rounds.vary or (None if others or not known else known.vary)
+
+
+def _replicas(asked: Asked) -> int:
+    return asked.nodes * trainings.replicas(asked.workload or Workload(""), asked.gpus)
+
+
+def _check_gpus(typed: Typed, others: Sequence[str], rounds: Rounds) -> None:
+    """Raise BadOption if --gpus was typed where the number of cards is what is varied."""
+    known = _known(typed)
+    vary = _vary(known, others, rounds) or ""
+    if not known or typed.gpus == "auto" or not vary.startswith("gpus="):
+        return
+    what = f"--vary {vary}" if rounds.vary else f"{known.name}, which varies {vary},"
+    instead = f", or compare something else:\n    ngcdl compare --train {known.name} --gpus none --vary threads=1,2"
+    raise BadOption(
+        f"--gpus {typed.gpus}: {what} requests the cards itself.",
+        f"Leave it out{instead if typed.gpus.strip() == 'none' else '.'}",
+    )
 
 
 def _of_compare(asked: Asked) -> Asked:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -108,22 +107,19 @@ def say_silence(run: Run, silent_seconds: float) -> None:
 
 def say_how_to_go_on(store: Store, run: Run) -> None:
     """Say the next command after an unfinished training that has a checkpoint."""
-    words = None if run.status in ("finished", "running") else _words_to_resume(store.folder(run.id), run)
-    if words is None:
+    if run.status in ("finished", "running") or not _can_go_on(store.folder(run.id), run):
         return
     if run.is_open:  # its engine may come back, and its container may have gone on
         console.say(f"what became of it is not known yet: ngcdl show {run.id}")
-    else:
-        line = shlex.join(["ngcdl", "run", "...", *words, "--resume", run.id])
-        console.say(f"a checkpoint was saved; continue from it with: {line}")
+    elif line := resumed.line(store.folder(run.id), run):
+        console.say(f"a checkpoint was saved; continue from it with:\n    {line}")
 
 
-def _words_to_resume(folder: Path, run: Run) -> list[str] | None:
-    """Return the options that a run needs to see the checkpoints of `run`; None if it saved none."""
+def _can_go_on(folder: Path, run: Run) -> bool:
+    """Did it save a checkpoint that another run can see?"""
     if kind_of(run.engine).shares_files:
-        return [] if has_checkpoint(folder) else None
-    claim = resumed.words_for_claim(run)
-    return ["--engine", str(run.engine), *claim] if claim and resumed.reports_checkpoint(folder) else None
+        return has_checkpoint(folder)
+    return bool(resumed.words_for_claim(run)) and resumed.reports_checkpoint(folder)
 
 
 def comparison(store: Store, name: str) -> Kept:

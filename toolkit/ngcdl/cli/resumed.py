@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,24 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, shelf
     trained = _trained(folder, run)
     if trained is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
-    _check_same(asked, before, trained)
     # If the trainer's report did not arrive from a pod, there may be one.
     if not (has_checkpoint(folder) if is_here else not size(folder / EVENTS) or reports_checkpoint(folder)):
         raise BadOption(f"--resume {before}: it has no checkpoint to continue from.", f"    ngcdl show {before}")
+    _check_same(asked, before, trained)
     if run and not is_here:
         _check_claim(run, placement)
+
+
+def line(folder: Path, run: Run) -> str | None:
+    """Return the command that continues from the last checkpoint of `run` with all that was asked for then; if that was
+    not recorded, with what the trainer reported. None if no training began."""
+    if run.workload:
+        from ngcdl.report import naming
+
+        spec = {**(run.spec or {}), "workload": {**run.workload, "resume": run.id}}
+        return naming.command(replace(run, spec=spec))
+    trained = _trained(folder, run)
+    return shlex.join(["ngcdl", "run", *_same(trained, run.id)]) if trained else None
 
 
 def _recorded(before: str, engine: str, shelf: Store) -> Run | None:
@@ -76,12 +90,18 @@ def _check_same(asked: Workload, before: str, trained: Mapping[str, Any]) -> Non
     other = [name for name, value in known.items() if value is not None and value != wanted[name]]
     if other:
         said = ", ".join(f"{name} {known[name]}" for name in other)
-        same = [f"--{name} {trained[name]}" for name in ("batch", "seed") if trained.get(name) is not None]
-        words = [f"--train {known['workload'] or asked.name}", *same, f"--resume {before}"]
+        same = _same({**trained, "workload": known["workload"] or asked.name}, before)
         raise BadOption(
             f"--resume {before}: it trained with {said}, and can continue with nothing else.",
-            f"    ngcdl run ... {' '.join(words)}",
+            f"    ngcdl run ... {shlex.join(same)}",
         )
+
+
+def _same(trained: Mapping[str, Any], before: str) -> list[str]:
+    """Return the options without which no training can continue from `before`."""
+    known = {"--train": trained.get("workload"), "--batch": trained.get("batch"), "--seed": trained.get("seed")}
+    given = {option: str(value) for option, value in known.items() if value is not None}
+    return [word for pair in {**given, "--resume": before}.items() for word in pair]
 
 
 def reports_checkpoint(folder: Path) -> bool:

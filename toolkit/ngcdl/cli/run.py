@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from ngcdl import console, launch, meanwhile, prepare, settings, trainings
 from ngcdl.asked import Asked
@@ -153,6 +154,8 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     if as_json:
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
         return 0
+    if not picked.engine.has_containers and not Path(target).exists():
+        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(bool(picked.probe.cards))}).")
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
@@ -160,6 +163,13 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
+
+
+def _size(has_gpu: bool) -> str:
+    """Say how much the local engine installs."""
+    from ngcdl.engines.local.engine import SIZES, lock_name
+
+    return SIZES[lock_name(has_gpu)].rstrip(",")
 
 
 def reconcile_last(shelf: Store) -> None:

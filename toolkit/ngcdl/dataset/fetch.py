@@ -63,7 +63,8 @@ class Fetch:
                     self.say(f"{address.host(url)}: {failure.why}. Trying {address.host(urls[number])}.")
         why = "; ".join(f"{name}: {failure.why}" for name, failure in failures)
         if any(failure.answered for _, failure in failures):
-            raise DatasetUnavailable(why, is_untrusted=any(failure.is_untrusted for _, failure in failures))
+            is_untrusted = any(failure.is_untrusted for _, failure in failures)
+            raise DatasetUnavailable(why, is_kept=self.part.bytes > 0, is_untrusted=is_untrusted)
         raise Offline(why)
 
     def _from(self, url: str) -> None:

@@ -57,6 +57,7 @@ NgcdlError (125)
 │   └── PathUnfit             a path that can't be passed to the nodes
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
+│   │   └── TooFewToCompare   or fewer than one arm of a comparison needs
 │   ├── NothingToCompare      there is none to compare the CPU with
 │   ├── NvmlUnavailable       the driver is not loaded, or its version differs from its library's
 │   │   ├── DriverHangs       a call to it has not returned
@@ -109,6 +110,7 @@ from ngcdl.errors.engine import (
     EngineTooOld,
 )
 from ngcdl.errors.gpu import (
+    ON_CPU_ALONE,
     DriverHangs,
     GpuError,
     GpuHookFailed,
@@ -119,6 +121,7 @@ from ngcdl.errors.gpu import (
     NoGpuWay,
     NothingToCompare,
     NvmlUnavailable,
+    TooFewToCompare,
 )
 from ngcdl.errors.keys import (
     BadKey,

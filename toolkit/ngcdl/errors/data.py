@@ -16,10 +16,12 @@ class DatasetError(NgcdlError):
 
 
 class DatasetUnavailable(DatasetError):
-    def __init__(self, why: str, *, is_untrusted: bool = False) -> None:
-        """`is_untrusted`: a certificate met on the way is not trusted here."""
+    def __init__(self, why: str, *, is_kept: bool = False, is_untrusted: bool = False) -> None:
+        """`is_kept`: a part has arrived, and is kept. `is_untrusted`: a certificate met on the way is not trusted
+        here."""
+        kept = " What arrived is kept, and the next try resumes there." if is_kept else ""
         super().__init__(
-            f"CIFAR-10 could not be downloaded: {why}. What arrived is kept, and the next try resumes there.",
+            f"CIFAR-10 could not be downloaded: {why}.{kept}",
             f"{_NAME_ITS_CA if is_untrusted else ''}"
             "Fetch cifar-10-binary.tar.gz some other way and name its folder, or train on synthetic images:\n"
             "    ngcdl run ... --data DIR\n    ngcdl run ... --data synthetic",

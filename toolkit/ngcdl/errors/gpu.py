@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from ngcdl.errors.base import NgcdlError
+
+ON_CPU_ALONE = "To measure the command on the CPU alone:\n    ngcdl run IMAGE --gpus none -- COMMAND"
 
 
 class GpuError(NgcdlError):
@@ -12,14 +15,36 @@ class GpuError(NgcdlError):
 
 
 class NoGpu(GpuError):
-    def __init__(self, asked: str, found: str, *, option: Literal["--gpus", "--device"] = "--gpus") -> None:
-        """`option`: the one that asked for it."""
-        instead = {
-            "--gpus": "To run without a GPU, say so:\n    ngcdl run ... --gpus none",
-            "--device": "Leave it out, or, to run without a GPU, say so:\n    ngcdl run ... --device cpu",
+    def __init__(
+        self,
+        asked: str,
+        found: str,
+        *,
+        option: Literal["--gpus", "--device"] = "--gpus",
+        command: str = "run",
+        instead: str | None = None,
+    ) -> None:
+        """`option` is the one that asked for it, and `command` what was typed; `instead`: what to do without a GPU, if
+        not to say so."""
+        usual = {
+            "--gpus": f"To run without a GPU, say so:\n    ngcdl {command} ... --gpus none",
+            "--device": f"Leave it out, or, to run without a GPU, say so:\n    ngcdl {command} ... --device cpu",
         }
         super().__init__(
-            f"{option} {asked}: {found}.", f"{instead[option]}\nTo see what the driver reports:\n    ngcdl gpu"
+            f"{option} {asked}: {found}.", f"{instead or usual[option]}\nTo see what the driver reports:\n    ngcdl gpu"
+        )
+        self.found = found
+
+
+class TooFewToCompare(NoGpu):
+    def __init__(self, training: str, arms: Sequence[str], most: int, found: str) -> None:
+        cards = f"{most} cards" if most > 1 else "a card"
+        GpuError.__init__(
+            self,
+            f"A comparison of {training} with {' and '.join(arms)} needs {cards}: {found}.",
+            "Without a GPU, compare something else:\n"
+            f"    ngcdl compare --train {training} --gpus none --vary threads=1,2\n"
+            "To see what the driver reports:\n    ngcdl gpu",
         )
         self.found = found
 
@@ -28,8 +53,7 @@ class NothingToCompare(GpuError):
     def __init__(self, found: str) -> None:
         super().__init__(
             f"The CPU can't be compared with a GPU: {found}.",
-            "To measure the command on the CPU alone:\n    ngcdl run IMAGE --gpus none -- COMMAND\n"
-            "To see what the driver reports:\n    ngcdl gpu",
+            f"{ON_CPU_ALONE}\nTo see what the driver reports:\n    ngcdl gpu",
         )
 
 

@@ -116,6 +116,7 @@ class UnknownTag(RegistryError):
         name = name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
         if nearest:
             hint = "The nearest ones:\n" + "\n".join(f"    {name}:{tag}" for tag in nearest)
+            hint += f"\nAll of them, and which of them run here:\n    ngcdl images {name}"
         else:
             which = "no image with that digest" if "@" in reference else "no tag like it"
             hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"

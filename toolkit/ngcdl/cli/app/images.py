@@ -73,7 +73,7 @@ def images(
     images(name, everything, host, tuple(gpu or ()), json)
 
 
-@app.command(epilog="\b\nExample:\n  docker run --rm --gpus all $(ngcdl resolve pytorch) nvidia-smi")
+@app.command(epilog='\b\nExample:\n  image=$(ngcdl resolve pytorch) && docker run --rm --gpus all "$image" nvidia-smi')
 def resolve(
     name: Annotated[
         str,
