@@ -78,9 +78,9 @@ class Library(object):
         return [card for card in found if card[0] in self.shown]
 
     def visible(self, cards):
-        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if that is not set, or if any of
-        its names is not that of exactly one, such as a number of the host's in a container. As in CUDA, the list ends
-        at anything else: "", -1 and void hide all."""
+        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if that is not set, or if one
+        of its names is not that of exactly one, such as a number of the host's in a container. As in CUDA, the list
+        ends at anything else: "", -1 and void hide all."""
         if VISIBLE is None:
             return set(index for index, _, _ in cards)
         names = {index: [] if code else self.names(handle) for index, handle, code in cards}
