@@ -109,6 +109,13 @@ def test_rounds_of_short_runs_that_are_far_apart_ask_for_longer_ones() -> None:
     assert compared.verdict(long).startswith("Something disturbed the rounds of cpu: measure again. ")
 
 
+def test_one_round_gives_no_ratio_but_says_whether_the_gpu_was_used() -> None:
+    assert compared.verdict(of([own("cpu1", 240.0)], [own("gpu1", 40.0, 43.0)])) == (
+        "No ratio is given (one pair, no spread: use --repeat 2 or more): cpu 240.0 s, gpu 40.0 s. "
+        "The GPU is used (43 % busy)."
+    )
+
+
 def test_on_a_cluster_only_reported_speeds_are_compared() -> None:
     queued: dict[str, Any] = {"engine": "slurm", "gpus": None}
     cpu = [own(f"cpu{n}", 900.0, rate=100.0, **queued) for n in (1, 2, 3)]

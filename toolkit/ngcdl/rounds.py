@@ -105,7 +105,8 @@ class Comparing:
                 if not self.arms[name].asked.workload and self._is_pointless():  # the others may take hours
                     return False
             if file := self._edited():
-                self.kept = replace(self.kept, trials=self.kept.trials[:-1])
+                counted = tuple(one for one in self.kept.trials if (one.arm, one.round) != (name, number))
+                self.kept = replace(self.kept, trials=counted)
                 during = f"{self._place(number)}, {name}"
                 self._end(f"{file} was edited during {during}: that run is left out, and no further begins")
                 return False

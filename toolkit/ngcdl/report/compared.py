@@ -57,7 +57,9 @@ def verdict(it: Comparison) -> str:
         return " ".join([*_doubt(it), *told, *_left_out(it)])
     if it.ratios:
         return " ".join([*_doubt(it), *(_sentence(it, ratio) for ratio in it.ratios), *told, *_without(it)])
-    return " ".join([_no_ratio(it), *told])
+    of_command = it.is_command and it.vary == "device"  # whether its GPU is used is known all the same
+    uses = [f"{arm.use}." for arm in it.arms if of_command and arm.counted and arm.use]
+    return " ".join([_no_ratio(it), *uses, *told])
 
 
 def _no_ratio(it: Comparison) -> str:
