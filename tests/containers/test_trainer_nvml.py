@@ -1,0 +1,186 @@
+"""What the trainer reads of the cards, by a stand-in for the driver's library."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from conftest import CONTAINERS, python
+
+STAND_IN = CONTAINERS.parent / "scripts" / "lab_parts" / "nvml.c"
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory):
+    """The folder of an NVML stand-in that reads a text file."""
+    if not STAND_IN.exists() or shutil.which("gcc") is None:
+        pytest.skip("needs gcc and scripts/lab_parts/nvml.c")
+    folder = tmp_path_factory.mktemp("nvml")
+    library = str(folder / "libnvidia-ml.so.1")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", library, str(STAND_IN)], check=True)
+    return folder
+
+
+def answered(stand_in, code, state, **more):
+    (stand_in / "state").write_text(state)
+    environment = {"LD_LIBRARY_PATH": str(stand_in), "NGCDL_NVML_STATE": str(stand_in / "state"), **more}
+    program = f"import json, os\nfrom trainer import nvml, record\nprint(json.dumps({code}))"
+    code, out, err = python(program, **environment)
+    assert code == 0, err
+    return json.loads(out)
+
+
+CARD = """driver=384.111
+gpu0.name=GeForce GTX 1050 Ti
+gpu0.uuid=GPU-1
+gpu0.cc=6.1
+gpu0.memory_total=4235198464
+gpu0.memory_used=1000
+gpu0.utilization=87
+gpu0.memory_utilization=41
+gpu0.power_mw=61250
+gpu0.temperature=64
+gpu0.sm_mhz=1620
+gpu0.memory_mhz=3504
+"""
+
+
+def test_a_card_is_read(stand_in):
+    assert answered(stand_in, "nvml.read()", CARD) == [
+        {
+            "index": 0,
+            "uuid": "GPU-1",
+            "name": "GeForce GTX 1050 Ti",
+            "gpu_percent": 87,
+            "memory_percent": 41,
+            "memory_used_bytes": 1000,
+            "memory_total_bytes": 4235198464,
+            "watts": 61.25,
+            "celsius": 64,
+            "sm_mhz": 1620,
+            "memory_mhz": 3504,
+            "energy_joules": None,
+            "throttle_reasons": None,
+            "error": None,
+        }
+    ]
+    assert answered(stand_in, "record.graphics()", CARD) == {
+        "driver": "384.111",
+        "gpus": [
+            {
+                "index": 0,
+                "name": "GeForce GTX 1050 Ti",
+                "uuid": "GPU-1",
+                "memory_bytes": 4235198464,
+                "compute_capability": "6.1",
+            }
+        ],
+    }
+
+
+def test_a_card_of_today_has_a_counter_of_its_energy_and_says_why_its_clocks_are_low(stand_in):
+    state = CARD + "gpu0.energy_mj=123456789\ngpu0.clock_reasons=2084\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["energy_joules"], card["error"]) == (123456.789, None)
+    assert card["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown", "0x800"]
+    (free,) = answered(stand_in, "nvml.read()", CARD + "gpu0.clock_reasons=0\n")
+    assert (free["throttle_reasons"], free["energy_joules"]) == ([], None)
+
+
+def test_a_driver_that_knows_the_older_name_of_the_reasons_is_asked_by_it(stand_in):
+    state = CARD + "gpu0.clock_reasons=64\nfail.DeviceGetCurrentClocksEventReasons=3\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["throttle_reasons"], card["error"]) == (["hw_thermal_slowdown"], None)
+
+
+def test_a_counter_that_fails_says_with_which_code(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + "fail.DeviceGetTotalEnergyConsumption=999\n")
+    assert (card["energy_joules"], card["error"]) == (None, "nvmlDeviceGetTotalEnergyConsumption 999")
+
+
+def test_a_reading_that_fails_is_unknown_and_keeps_its_code(stand_in):
+    (card,) = answered(
+        stand_in, "nvml.read()", CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetTemperature=999\n"
+    )
+    assert (card["watts"], card["celsius"], card["gpu_percent"]) == (None, None, 87)
+    assert card["error"] == "nvmlDeviceGetTemperature 999"
+
+
+def test_what_a_card_does_not_offer_is_unknown_and_no_failure(stand_in):
+    state = CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetClockInfo=13\nfail.DeviceGetTemperature=25\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["watts"], card["sm_mhz"], card["celsius"], card["error"]) == (None, None, None, None)
+
+
+CARDS = CARD + "gpu1.name=A card\ngpu1.uuid=GPU-2a\ngpu2.name=A card\ngpu2.uuid=GPU-2b\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "indices"),
+    [
+        ({}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2b"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2b, GPU-1"}, [0, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "2", "SLURM_JOB_ID": "7"}, [2]),
+        ({"CUDA_VISIBLE_DEVICES": "1,GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [0, 1]),
+        # nothing is certain of these
+        ({"CUDA_VISIBLE_DEVICES": "2"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "0,5", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-2"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-9"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_JOB_ID": "7"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "void"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1,-1,GPU-2b"}, [0]),
+    ],
+)
+def test_of_all_cards_that_the_driver_shows_those_that_cuda_shows_are_read(stand_in, variables, indices):
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", CARDS, **variables)] == indices
+
+
+def test_a_card_that_is_lost_later_is_still_the_one_that_cuda_shows(stand_in):
+    state = CARDS + "fail_after.gpu1.DeviceGetHandleByIndex=3:15\n"
+    twice = "(lambda it: [[card[::2] for card in it.handles()] for _ in range(2)])(nvml.Library.open())"
+    assert answered(stand_in, twice, state, CUDA_VISIBLE_DEVICES="GPU-2a") == [[[1, 0]], [[1, 15]]]
+
+
+def test_an_abbreviated_uuid_of_a_card_is_enough(stand_in):
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", CARDS, CUDA_VISIBLE_DEVICES="GPU-1")] == [0]
+    long = CARDS.replace("GPU-1", "GPU-5f1e2d3c-0a1b")
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", long, CUDA_VISIBLE_DEVICES="GPU-5f1e")] == [0]
+
+
+def test_a_part_of_a_card_stands_for_the_card(stand_in):
+    state = CARDS + "gpu1.mig=1\ngpu1.mig0.uuid=MIG-a\ngpu1.mig2.uuid=MIG-b\n"
+    assert [card["index"] for card in answered(stand_in, "nvml.read()", state, CUDA_VISIBLE_DEVICES="MIG-b")] == [1]
+
+
+def test_the_cards_stay_the_same_when_the_trainer_hides_them_from_its_framework(stand_in):
+    twice = "(lambda it: (it.handles(), os.environ.update(CUDA_VISIBLE_DEVICES='-1'), it.handles()))"
+    code = f"[len(one) for one in {twice}(nvml.Library.open())[::2]]"
+    assert answered(stand_in, code, CARDS, CUDA_VISIBLE_DEVICES="GPU-2a") == [1, 1]
+
+
+MIG = "gpu0.mig=1\nfail.DeviceGetMemoryInfo=4\nfail.DeviceGetUtilizationRates=3\nfail.DeviceGetPowerUsage=2\n"
+
+
+def test_a_card_with_mig_on_is_not_sick_for_what_it_tells_root_alone(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + MIG)
+    assert (card["memory_used_bytes"], card["gpu_percent"], card["watts"], card["celsius"]) == (None, None, None, 64)
+    assert card["error"] is None
+
+
+def test_without_mig_no_permission_is_a_failure(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + MIG.replace("mig=1", "mig=0"))
+    assert card["error"] == "nvmlDeviceGetMemoryInfo 4, nvmlDeviceGetPowerUsage 2"
+
+
+def test_a_lost_card_is_told_with_nothing_but_its_code(stand_in):
+    (card,) = answered(stand_in, "nvml.read()", CARD + "fail.DeviceGetHandleByIndex=15\n")
+    assert card.pop("error") == "nvmlDeviceGetHandleByIndex_v2 15"
+    assert card.pop("index") == 0
+    assert set(card.values()) == {None}
+
+
+def test_a_driver_that_is_not_loaded_is_no_gpu(stand_in):
+    assert answered(stand_in, "nvml.read()", CARD + "fail.Init=9\n") == []
