@@ -14,7 +14,7 @@ from typing import get_type_hints
 
 import pytest
 
-from ngcdl.engines import base
+from ngcdl import engines
 from ngcdl.spec import KINDS, Kind, Placement, kind_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -140,8 +140,8 @@ def test_each_kind_of_engine_is_a_module_that_connects_and_each_module_a_kind() 
     for name in KINDS:
         engine = get_type_hints(importlib.import_module(f"ngcdl.engines.{name}").connect)["return"]
         assert engine.name == name
-        assert engine.has_containers is base.OfKind.has_containers, "it has no other word on that than its kind"
-        assert engine.is_cluster is base.OfKind.is_cluster
+        assert engine.has_containers is engines.OfKind.has_containers, "it has no other word on that than its kind"
+        assert engine.is_cluster is engines.OfKind.is_cluster
 
 
 def test_what_a_kind_of_engine_takes_are_fields_of_a_placement_and_each_is_taken() -> None:

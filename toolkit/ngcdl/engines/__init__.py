@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
-from ngcdl.engines.base import Engine
+from ngcdl.engines.base import Engine, EngineFacts, LayerStore, Order, ShowPull
 from ngcdl.errors import BadOption
-from ngcdl.spec import KINDS
+from ngcdl.spec import KINDS, ImageRef, Placement, kind_of
 
 
 def connect(name: str) -> Engine:
@@ -15,3 +17,63 @@ def connect(name: str) -> Engine:
         raise BadOption(f"--engine {name}: the engines are {', '.join(['auto', *KINDS])}.")
     engine: Engine = import_module(f"{__name__}.{name}").connect()  # not imported above: --help loads no engine
     return engine
+
+
+# -- what several of them answer alike ------------------------------------------------------------------------------
+
+
+class OfKind:
+    """The part of an Engine that follows from its name alone; of one that has nothing to report, place or wait for."""
+
+    name: str
+    waits_for: str | None = None
+
+    @property
+    def has_containers(self) -> bool:
+        return kind_of(self.name).has_containers
+
+    @property
+    def is_cluster(self) -> bool:
+        return kind_of(self.name).is_cluster
+
+    @property
+    def shares_files(self) -> bool:
+        return kind_of(self.name).shares_files
+
+    def facts(self) -> EngineFacts:
+        return EngineFacts()
+
+    def placed(self, placement: Placement | None) -> Placement | None:
+        del placement
+        return None
+
+    def fits(self, order: Order) -> str | None:
+        del order
+        return None
+
+
+class NoImages:
+    """The image methods of an Engine that keeps no images on this host: it is never asked to pull one."""
+
+    name: str
+
+    def has(self, image: ImageRef) -> str | None:
+        del image
+        return None
+
+    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
+        del image
+        return None
+
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
+        del show, auth
+        raise BadOption(f"The engine {self.name} does not pull to this host.", f"    ngcdl pull {image}")
+
+    def layer_store(self) -> LayerStore:
+        return LayerStore(f"the engine {self.name} keeps no images on this host")
+
+    def untag(self, image: ImageRef) -> None:
+        del image
+
+    def target(self, image: ImageRef, digest: str) -> str:
+        return image.pinned(digest)

@@ -8,8 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ngcdl.errors import BadOption
-from ngcdl.spec import ImageRef, Placement, RunSpec, kind_of
+from ngcdl.spec import ImageRef, Placement, RunSpec
 
 
 @dataclass(frozen=True)
@@ -348,60 +347,3 @@ class Cluster(Protocol):
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
         """Return the placement that keeps a run off the `bad` nodes; None if no placement does. Pure."""
         ...
-
-
-class OfKind:
-    """The part of an Engine that follows from its name alone; of one that has nothing to report, place or wait for."""
-
-    name: str
-    waits_for: str | None = None
-
-    @property
-    def has_containers(self) -> bool:
-        return kind_of(self.name).has_containers
-
-    @property
-    def is_cluster(self) -> bool:
-        return kind_of(self.name).is_cluster
-
-    @property
-    def shares_files(self) -> bool:
-        return kind_of(self.name).shares_files
-
-    def facts(self) -> EngineFacts:
-        return EngineFacts()
-
-    def placed(self, placement: Placement | None) -> Placement | None:
-        del placement
-        return None
-
-    def fits(self, order: Order) -> str | None:
-        del order
-        return None
-
-
-class NoImages:
-    """The image methods of an Engine that keeps no images on this host: it is never asked to pull one."""
-
-    name: str
-
-    def has(self, image: ImageRef) -> str | None:
-        del image
-        return None
-
-    def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        del image
-        return None
-
-    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
-        del show, auth
-        raise BadOption(f"The engine {self.name} does not pull to this host.", f"    ngcdl pull {image}")
-
-    def layer_store(self) -> LayerStore:
-        return LayerStore(f"the engine {self.name} keeps no images on this host")
-
-    def untag(self, image: ImageRef) -> None:
-        del image
-
-    def target(self, image: ImageRef, digest: str) -> str:
-        return image.pinned(digest)

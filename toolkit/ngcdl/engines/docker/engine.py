@@ -11,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, OfKind, Order, ShowPull, Started
+from ngcdl.engines import OfKind
+from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, Order, ShowPull, Started
 from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull

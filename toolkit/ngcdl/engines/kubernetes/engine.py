@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import HERE, GpuWay, Job, Node, NoImages, OfKind, Order, ShowPull
+from ngcdl.engines import NoImages, OfKind
+from ngcdl.engines.base import HERE, GpuWay, Job, Node, Order, ShowPull
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY

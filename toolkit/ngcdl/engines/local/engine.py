@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, NoImages, OfKind, Order, PullEvent, ShowPull, architecture
+from ngcdl.engines import NoImages, OfKind
+from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, PullEvent, ShowPull, architecture
 from ngcdl.engines.local.job import PID, FoundJob, LocalJob
 from ngcdl.errors import LocalUnavailable
 from ngcdl.folder import HOME, job_of

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import GpuWay, Job, Node, NoImages, OfKind, Order, ShowPull, Started
+from ngcdl.engines import NoImages, OfKind
+from ngcdl.engines.base import GpuWay, Job, Node, Order, ShowPull, Started
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import TRAINER, job_name, script
