@@ -149,7 +149,7 @@ class FakeEngine:
 
     def untag(self, image: ImageRef) -> None: ...
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
         return "python3"
 
     def target(self, image: ImageRef, digest: str) -> str:

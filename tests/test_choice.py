@@ -24,7 +24,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest
 try:
-    training = "TRAINING" in os.environ
+    training = bool(os.environ.get("TRAINING", "" if image else "yes"))
     named = meant.named(image, "nvcr.io") if image else None
     unfit = lambda *_: os.environ.get("UNFIT", "").split()
     usual = os.environ.get("USUAL", "").split() or DEFAULT_FRAMEWORKS
@@ -79,13 +79,25 @@ def test_a_card_without_docker_is_used_from_this_host(cards: Host) -> None:
     it = choose(cards)
     assert (it["engine"], it["device"], it["loud"]) == ("local", "auto", [])
     assert "Docker is unavailable" in it["why"]
-    assert len(it["uuids"]) == 2
+    assert len(it["uuids"]) == 1
+
+
+def test_a_command_without_an_image_runs_on_this_host_with_all_cards(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "")
+    daemon.info |= NVIDIA
+    it = choose(cards, docker=daemon.host)
+    assert (it["engine"], it["image"], it["way"], len(it["uuids"])) == ("local", "None", "none", 2)
+    assert it["why"] == "engine local: no image was named, so the command runs on this host"
+    assert choose(cards, gpus="0,", docker=daemon.host)["gpus"] == FIRST
+    assert choose(cards, "docker", docker=daemon.host)["engine"] == "docker", "which alone has its images"
 
 
 def test_a_card_that_docker_can_hand_on_is_used_in_the_default_image(cards: Host, daemon: Daemon) -> None:
     daemon.info |= NVIDIA
     it = choose(cards, docker=daemon.host)
-    assert (it["engine"], it["way"], it["gpus"], it["device"]) == ("docker", "runtime", "auto", "auto")
+    assert (it["engine"], it["way"], it["gpus"], it["device"]) == ("docker", "runtime", f"auto:{it['uuids'][0]}", "auto")
     assert "tensorflow" in it["image"]
 
 
@@ -129,7 +141,7 @@ def test_a_training_on_several_kinds_of_cards_gets_what_runs_on_each_of_them(
     cards.set(driver="575.57.08", gpu0__cc="7.0", gpu0__brand="2")
     command = choose(cards, image="pytorch", gpus="all", docker=daemon.host)
     assert command["image"].endswith("/pytorch:26.02-py3"), "it may use the one that it runs on"
-    monkeypatch.setenv("TRAINING", "")
+    monkeypatch.setenv("TRAINING", "yes")
     images = {gpus: choose(cards, image="pytorch", gpus=gpus, docker=daemon.host)["image"] for gpus in ("all", "0,1")}
     assert {image.rpartition("/")[2] for image in images.values()} == {"pytorch:24.12-py3"}
 

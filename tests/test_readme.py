@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 # What a plan contains, by engine.
-PLANS = {"docker": "# the same by hand:", "slurm": "#SBATCH --nodes=2", "kubernetes": "completionMode: Indexed"}
+PLANS = {"docker": "docker run", "local": "python train.py", "slurm": "#SBATCH --nodes=2", "kubernetes": "completionMode: Indexed"}
 
 
 def commands() -> list[str]:
@@ -69,12 +69,14 @@ def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, A
         "HOME": str(tmp_path),
         "DOCKER_HOST": lab["engine"]["host"],
         "NGCDL_REGISTRY": lab["registry"]["host"],
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # Debian itself has no `python`
     }
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ngcdl", *argv], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    engine = asked[asked.index("--engine") + 1] if "--engine" in asked else "docker"
+    has_image = "--train" in asked or len(asked) > 1
+    engine = asked[asked.index("--engine") + 1] if "--engine" in asked else "docker" if has_image else "local"
     assert PLANS[engine] in done.stdout
 
 

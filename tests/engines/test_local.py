@@ -15,12 +15,12 @@ import pytest
 from house import until
 
 from ngcdl.engines import local
-from ngcdl.engines.base import RUN_FOLDER, Exit, Order, PullEvent
+from ngcdl.engines.base import RUN_FOLDER, Chunk, Exit, Order, PullEvent
 from ngcdl.engines.local.engine import _tool
-from ngcdl.errors import LocalUnavailable, StartError
+from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable, StartError
 from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.store import Store
 
 Start = Callable[..., local.LocalJob]
@@ -34,7 +34,9 @@ def engine(tmp_path: Path) -> local.LocalEngine:
 def test_tensorflow_is_kept_in_the_caller_s_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the specification says to ignore such a value
-    assert local.connect().without_image(False, None).startswith((f"{tmp_path}/.local/share/ngcdl/", sys.executable))
+    assert (
+        local.connect().without_image(None, False, None).startswith((f"{tmp_path}/.local/share/ngcdl/", sys.executable))
+    )
 
 
 def order(folder: Path, *command: str, **spec: object) -> Order:
@@ -71,14 +73,23 @@ def test_output_comes_by_stream_and_the_end_with_its_code(start: Start) -> None:
 
 
 def test_the_run_s_folder_stands_where_the_container_would_have_it(engine: local.LocalEngine, tmp_path: Path) -> None:
-    asked = engine.request(order(tmp_path, "-m", "trainer", "--out", "/ngcdl/run", "--data", "/ngcdl/run/x"))
+    words = ("-m", "trainer", "--out", "/ngcdl/run", "--data", "/ngcdl/run/x")
+    asked = engine.request(order(tmp_path, *words, workload=Workload("smoke")))
     assert asked["argv"] == [sys.executable, "-m", "trainer", "--out", str(tmp_path), "--data", "/ngcdl/run/x"]
+    assert "NGCDL_RUN" not in asked["environment"]
+    own = engine.request(order(tmp_path, *words))
+    assert own["argv"] == [sys.executable, *words], "a command stays as it was typed"
+    assert own["environment"]["NGCDL_RUN"] == str(tmp_path)
 
 
 def test_the_cards_that_were_asked_for_are_the_visible_ones(engine: local.LocalEngine, tmp_path: Path) -> None:
     asked = engine.request(order(tmp_path, gpus=GpuRequest("devices", devices=("GPU-1", "GPU-2"))))
     assert asked["environment"]["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
     assert "CUDA_VISIBLE_DEVICES" not in engine.request(order(tmp_path))["environment"]
+    none = GpuRequest("none")
+    assert engine.request(order(tmp_path, gpus=none))["environment"]["CUDA_VISIBLE_DEVICES"] == "-1"
+    training = engine.request(order(tmp_path, gpus=none, workload=Workload("smoke")))
+    assert "CUDA_VISIBLE_DEVICES" not in training["environment"], "it is told its device"
 
 
 def test_the_command_line_can_be_typed_and_hides_secrets(engine: local.LocalEngine, tmp_path: Path) -> None:
@@ -310,3 +321,112 @@ def test_a_folder_named_tensorflow_is_not_the_library(
     assert found is None or Path(sys.executable) == found, "what is installed counts, not the folder"
     if found:
         pytest.skip("this Python has TensorFlow")
+
+
+# -- a command of the user's own --------------------------------------------------------------------------------------
+
+
+def own(*words: str, **spec: object) -> RunSpec:
+    return replace(RunSpec(None, words), **spec)  # type: ignore[arg-type]  # fields of a RunSpec
+
+
+def test_a_program_is_found_as_a_shell_finds_it(
+    engine: local.LocalEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name, mode in {"bin/tool": 0o755, "train.sh": 0o755, "notes": 0o644}.items():
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(mode)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"bin:{os.environ['PATH']}")
+    assert engine.without_image(own("tool"), False, None) == str(tmp_path / "bin/tool"), "its folder may be another"
+    monkeypatch.chdir("/")
+    assert engine.without_image(own("./train.sh", workdir=str(tmp_path)), True, None) == f"{tmp_path}/train.sh"
+    for word, error, code in [
+        ("no-such-program", CommandNotFound, 127), ("./missing.sh", CommandNotFound, 127),
+        ("./notes", CannotInvoke, 126), ("./bin", CannotInvoke, 126),
+    ]:  # fmt: skip
+        with pytest.raises(error) as found:
+            engine.without_image(own(word, workdir=str(tmp_path)), False, None)
+        assert (found.value.exit_code, word in found.value.message) == (code, True)
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(CommandNotFound) as missing:
+        engine.without_image(own("python"), False, None)
+    assert missing.value.hint == "python3 is here; what follows `--` is the command."
+
+
+def test_a_folder_that_is_gone_is_named(engine: local.LocalEngine, tmp_path: Path) -> None:
+    with pytest.raises(LocalUnavailable, match=r"can't be started in /gone: No such file"):
+        engine.start(order(tmp_path, "-c", "", workdir="/gone"))
+
+
+def test_input_is_passed_on_to_its_end(start: Start) -> None:
+    job = start("import sys; print(len(sys.stdin.read()), sys.stdin.isatty())", stdin=True)
+    job.write(b"x" * 300_000)  # more than a pipe holds
+    job.close_input()
+    assert read(job)["stdout"] == b"300000 False\n"
+    job.wait()
+    with pytest.raises(OSError, match="has ended"):
+        job.write(b"")
+    job.remove()
+
+
+def typed_into(job: local.LocalJob, said: Iterator[Chunk], seen: bytes = b"") -> Callable[[bytes, bytes], bytes]:
+    def type_until(data: bytes, wanted: bytes) -> bytes:
+        nonlocal seen
+        job.write(data)
+        while wanted not in seen:
+            chunk = next(said)
+            assert chunk.stream == "stdout"
+            seen += chunk.data
+        found, seen = seen, b""
+        return found
+
+    return type_until
+
+
+def test_on_a_terminal_of_its_own_ctrl_c_and_the_size_reach_the_program(start: Start) -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "print('size', *os.get_terminal_size(), os.isatty(0), os.isatty(2), open('/dev/tty').isatty(), flush=True)\n"
+        "signal.signal(signal.SIGWINCH, lambda *_: print('now', *os.get_terminal_size(), flush=True))\n"
+        "print('got', sys.stdin.readline(), flush=True)\n"
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(5)"
+    )
+    job = start(code, tty=True, stdin=True)
+    until_said = typed_into(job, job.output())
+    assert b"True True True" in until_said(b"", b"\n")
+    job.resize(33, 77)
+    until_said(b"", b"now 77 33")
+    until_said(b"a line\n", b"got a line")
+    until_said(b"\x03", b"interrupted")
+    assert job.wait().code == 5
+    job.remove()
+    job.remove()
+
+
+def test_what_a_shell_leaves_behind_does_not_hold_its_terminal(start: Start) -> None:
+    job = start("import subprocess; subprocess.Popen(['sleep', '60']); print('left')", tty=True, stdin=True)
+    assert b"left" in read(job)["stdout"]
+    assert job.wait().code == 0
+    job.kill()
+    job.remove()
+
+
+def test_a_command_is_found_again_by_its_environment_and_no_other_process_is(
+    engine: local.LocalEngine, tmp_path: Path
+) -> None:
+    shelf = Store(tmp_path / "runs")
+    folder = shelf.create(Run(id="run-1", status="running", started=1.0, engine="local"))
+    job = engine.start(Order(own("sleep", "60", workdir="/"), "run-1", folder, "/bin/sleep", "none"))
+    shelf.save(Run(id="run-1", status="running", started=1.0, engine="local", container=job.identity))
+    found = engine.find("run-1")
+    assert found is not None
+    found.stop(10)
+    assert job.wait().code == 143
+    assert engine.find("run-1") is None
+    mine = f"pid:{os.getpid()}"
+    shelf.save(Run(id="run-1", status="running", started=1.0, engine="local", container=mine))
+    assert engine.find("run-1") is None
+    job.remove()

@@ -57,7 +57,7 @@ def nothing_of_a_container(asked: Asked) -> None:
         "--shm-size": typed.shm_bytes != plain.shm_bytes,
         "--ulimit": typed.ulimits != plain.ulimits,
         "-w": typed.workdir != plain.workdir,
-        "-i": typed.stdin != plain.stdin,
+        "-i": asked.workload is not None and typed.stdin != plain.stdin,
         "--root": asked.root,
         "--pull": asked.always_pull,
     }

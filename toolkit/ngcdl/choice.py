@@ -56,6 +56,7 @@ def choose(
 ) -> Choice:
     """Choose engine, GPU way and cards. Raise GpuError if a demanded GPU is unavailable, EngineError or BadOption.
 
+    Without an image, and with the engine `auto`, a command runs on this host; a training where it gets the GPU.
     A training has a replica on each card: under auto it gets one free card, and leaves the rest to others; if none is
     free, it shares one. `unfit` returns the UUIDs of cards that the image can't use; they are never chosen as free
     cards. It is called only on hosts with several cards. `held` returns the cards that runs hold, with the runs' ids;
@@ -64,7 +65,7 @@ def choose(
     probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
     on_each = is_training and gpus.kind in ("all", "devices")
     tagged = partial(_image, registry, _meant(gpus, probe), usual, on_each=on_each)
-    engine, image, why = _engine(engine_name, image, gpus, probe, tagged)
+    engine, image, why = _engine(engine_name, image, gpus, probe, tagged, is_training)
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -107,14 +108,15 @@ def heard(picked: Choice, device: str | None) -> Choice:
 
 
 def _engine(
-    name: str, image: ImageRef | None, gpus: GpuRequest, probe: Probe, tagged: Tagged
+    name: str, image: ImageRef | None, gpus: GpuRequest, probe: Probe, tagged: Tagged, is_training: bool
 ) -> tuple[Engine, ImageRef | None, str]:
     if name == "local":
         if image:
-            raise BadOption(
-                "--engine local runs this host's own Python, not an image.", "    ngcdl run --train cifar10"
-            )
+            usual = "--train cifar10" if is_training else "-- python train.py"
+            raise BadOption("--engine local runs what this host has, not an image.", f"    ngcdl run {usual}")
         return engines.connect("local"), None, "engine local: it was named"
+    if name == "auto" and not image and not is_training:
+        return engines.connect("local"), None, "engine local: no image was named, so the command runs on this host"
     if name != "auto" or image:
         why = "it was named" if name != "auto" else "an image was named"
         engine = engines.connect(USUAL if name == "auto" else name)

@@ -74,8 +74,9 @@ def _computed(workload: Workload) -> list[str]:
     return words + (["--teacher", workload.teacher] if workload.teacher else [])
 
 
-def command(image: ImageRef, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:
-    """Plan a user's own command or, without `words`, what the image starts by default: a shell.
+def command(image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:
+    """Plan a user's own command, in `image` or, if it is None, on this host; without `words`, what the image starts by
+    default: a shell.
 
     `terminal`: stdin and stdout are a terminal; `piped`: stdin is read, but is not a terminal.
     """

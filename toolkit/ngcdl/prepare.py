@@ -64,8 +64,11 @@ def decide(
     `data` is what an earlier decision found; `verdicts` remembers what is known about the image."""
     if asked.workload:
         validation.check_workload(asked.workload, asked.nodes, asked.gpus)
-    elif asked.image is None:
-        raise BadOption("Nothing to run: name an image, or a training with --train.", "    ngcdl run --train cifar10")
+    elif asked.own is None:
+        raise BadOption(
+            "Nothing to run: name an image, a training with --train, or a command after --.",
+            "    ngcdl run --train cifar10",
+        )
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(held.cards, shelf)
@@ -186,7 +189,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         status="running",
         started=time.time(),
         engine=picked.engine.name,
-        engine_version=picked.engine.version,
+        engine_version=picked.engine.version if spec.workload or picked.image else None,  # of this Python
         engine_id=picked.engine.identity,
         gpu_way=picked.way.name,
         image=Image(str(picked.image) if picked.image else None, digest),
@@ -286,7 +289,7 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts)
 
     A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
-        return None, picked.engine.without_image(bool(picked.probe.cards), show.pull)
+        return None, picked.engine.without_image(asked.own, bool(picked.probe.cards), show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
@@ -312,6 +315,6 @@ def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | Non
     return digest
 
 
-def planned_target(picked: choice.Choice) -> str:
-    """Name what a plan that fetches nothing would start: the image, or the local Python."""
-    return str(picked.image) if picked.image else picked.engine.without_image(bool(picked.probe.cards), None)
+def planned_target(picked: choice.Choice, own: RunSpec | None) -> str:
+    """Name what a plan that fetches nothing would start: the image, the program of `own`, or the local Python."""
+    return str(picked.image) if picked.image else picked.engine.without_image(own, bool(picked.probe.cards), None)

@@ -121,7 +121,7 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
     folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
     folders += [str(training["data"])] if training.get("data", "auto") not in ("auto", "synthetic") else []
     what = {
-        "image": str(image or "none: this host's own Python"),
+        "image": str(image or naming.NO_IMAGE[bool(training)]),
         "training": str(training.get("name", "")),
         "command": "" if training else shlex.join(spec.command),
         "variables": ", ".join(names),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 import sys
 import time
@@ -18,13 +17,13 @@ from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, image_of, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, released, scaling_of
 from ngcdl.comparisons import Kept
-from ngcdl.engines.base import Chunk
+from ngcdl.engines.base import HERE, Chunk
 from ngcdl.errors import BadOption, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
 from ngcdl.report.comparison import Comparison
 from ngcdl.rounds import Comparing
-from ngcdl.spec import KINDS, GpuRequest, Workload, kind_of, redacted_words
+from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
 from ngcdl.store import Store
 
 REFUSED = 1
@@ -61,8 +60,8 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
             form += f"; --vary {vary}: {FORM.rstrip('.')}"
         raise BadOption(
-            f"compare runs a bundled training: {form}; or a command of your own, after an image and --.",
-            EXAMPLE if vary else "    ngcdl compare --train cifar10\n    ngcdl compare IMAGE -- python train.py",
+            f"compare runs a bundled training: {form}; or a command of your own, after -- (and an image).",
+            EXAMPLE if vary else "    ngcdl compare --train cifar10\n    ngcdl compare -- python train.py",
         )
     _check_gpus(typed, others, rounds)
     kept, number = carried_out(typed, others, rounds)
@@ -171,15 +170,13 @@ def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
     unwatched = "whether the code stays the same is not checked"
     if kind_of(asked.engine).is_cluster:
         return lambda: None, (f"{unwatched}: the runs begin when the cluster lets them",)
-    found = mounted.sources((*asked.own.mounts, *(asked.extra.mounts if asked.extra else ())))
+    here = () if asked.image else (Mount(asked.own.workdir or "/", HERE),)  # without an image nothing is mounted
+    found = mounted.sources((*here, *asked.own.mounts, *(asked.extra.mounts if asked.extra else ())))
     return found.edited, (f"{unwatched} in {', '.join(found.unwatched)}",) if found.unwatched else ()
 
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:
     """Raise BadOption if something was typed that no comparison has."""
-    if not known and not typed.image:
-        words = shlex.join(redacted_words(typed.command))
-        raise BadOption("A command of your own needs an image.", f"    ngcdl compare pytorch -- {words}")
     if rounds.repeat < 1:
         raise BadOption("--repeat must be a whole number, 1 or more.")
     if typed.batch == "largest":

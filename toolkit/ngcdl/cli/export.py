@@ -22,7 +22,7 @@ def export(form: str, name: str) -> None:
         before = repeat.again(run, config, shelf, screen, dry=True).asked
         asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
-    target = prepare.planned_target(picked)
+    target = prepare.planned_target(picked, asked.own)
     order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)
     console.result_exact(request.get("to_keep", request["script"]).rstrip())

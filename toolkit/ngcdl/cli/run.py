@@ -144,7 +144,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     """Print the request that would be sent, and its equivalent by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
-    target = prepare.planned_target(picked)
+    target = prepare.planned_target(picked, asked.own)
     cache = prepare.cache_of(picked, spec, config)
     order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name, cache=cache)
     if picked.engine.is_cluster and not as_json:
@@ -159,7 +159,8 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
-    folders = filter(None, [order.folder / HOME, prepare.choices_of(asked.workload, shelf), cache])
+    home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
+    folders = filter(None, [home, prepare.choices_of(asked.workload, shelf), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0

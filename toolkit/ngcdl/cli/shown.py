@@ -13,9 +13,11 @@ from ngcdl.console import NOT_AVAILABLE, measured, size
 from ngcdl.folder import EVENTS, TRACE, lines
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced, tuned
+from ngcdl.report.case import is_command
 from ngcdl.report.lines import Line
 from ngcdl.report.observed import observed
 from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
+from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
@@ -103,7 +105,9 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         digest = run.image.digest or pinned
         rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
-    rows.append(("engine", f"{run.engine or NOT_AVAILABLE} {run.engine_version or ''}{way}".strip()))
+    if not kind_of(run.engine).has_containers and is_command(run):
+        way = " (this host, no container)"
+    rows.append(("engine", " ".join(filter(None, (run.engine or NOT_AVAILABLE, run.engine_version))) + way))
     machine, cores = run.machine, run.machine.cores or NOT_AVAILABLE
     if run.placement:
         rows.append(("nodes", f"{run.placement.get('nodes')}, each with GPUs: {(run.spec or {}).get('gpus')}"))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
+    KINDS,
     REDACTED,
     GpuRequest,
     ImageRef,
@@ -86,7 +88,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     """Parse `typed`. Raise UsageError with the expected form."""
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
-        said = f"{words}: the container's command goes after --, ngcdl's own options before it."
+        said = f"{words}: the command goes after --, ngcdl's own options before it."
         raise BadOption(said, _parted(typed, sys.argv[1:]))
     if typed.train and typed.command:
         raise BadOption("--train runs a bundled training: no command can follow --.")
@@ -95,16 +97,20 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
     typed.placement.check(typed.engine)
+    if typed.command and _lacks_image(typed):
+        raise BadOption(f"With --engine {typed.engine} a command needs an image.", _in_an_image(typed))
     image = image_of(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
         _nothing_of_a_training(typed, image, shelf)
     own = None
-    if not typed.train and image:
+    if not typed.train and (image or typed.command):
         has_input = not kind_of(typed.engine).is_cluster
         is_terminal = terminal.is_here() and not typed.detach and has_input
         own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive)
-        if kind_of(typed.engine).shares_files:
+        if not image:
+            own = replace(own, workdir=str(_here()))
+        elif kind_of(typed.engine).shares_files:
             own = _at_hand(own, typed, config)
     return Asked(
         engine=typed.engine,
@@ -121,8 +127,20 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     )
 
 
+def _lacks_image(typed: Typed) -> bool:
+    """Was an engine named that runs a command only in an image, but no image? With others it runs on this host."""
+    return not typed.image and typed.engine in KINDS and kind_of(typed.engine).has_containers
+
+
+def _in_an_image(typed: Typed) -> str:
+    """Return the line that was typed, with an image."""
+    words = sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
+    return again([words[0], "pytorch", *words[1:]])
+
+
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
-    """Return the line that was typed, with -- where the container's command begins."""
+    """Return the line that was typed, with -- where the command begins: after the image, or before a program that was
+    taken for one."""
     words = list(argv)
     if "--" in words:
         words.remove("--")
@@ -130,6 +148,8 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
         at = words.index(typed.stray[0], words.index(typed.image or "") + 1)
     except ValueError:  # argv belongs to a program that embeds ngcdl
         words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
+    if typed.image and shutil.which(typed.image):
+        at = words.index(typed.image)
     return again([*words[:at], "--", *words[at:]])
 
 

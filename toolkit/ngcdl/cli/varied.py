@@ -54,7 +54,8 @@ FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OT
 EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
 # What can be varied without knowing what a command computes.
 _OF_COMMAND = ("device", "image")
-_OWN = "    ngcdl compare IMAGE -- python train.py"
+_OWN = "    ngcdl compare -- python train.py"
+_IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
 
 
@@ -64,7 +65,7 @@ def arms(
     """Return what is varied, and the arms, the baseline first. Raise BadOption.
 
     `scaling`, for machines and cards: STRONG (also None) or WEAK: --batch is for all replicas together, or for each."""
-    example = EXAMPLE if base.workload else _OWN
+    example = _example(base)
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
     again = f"--train {base.workload.name} --vary" if base.workload else "--vary"
@@ -77,7 +78,7 @@ def arms(
     if base.workload is None and name not in _OF_COMMAND:
         known = " and ".join(_OF_COMMAND)
         raise BadOption(
-            f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", _OWN
+            f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", example
         )
     if len(images) > 1 and name != "framework":
         raise BadOption(f"--vary {name} takes one image.", f"    ngcdl compare IMAGE {again} ...")
@@ -91,6 +92,12 @@ def arms(
     if name in UNITS:
         asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
+
+
+def _example(base: Asked) -> str:
+    if base.workload:
+        return EXAMPLE
+    return _IN_AN_IMAGE if base.image else _OWN
 
 
 def released(variant: Variant, image: ImageRef | None) -> Variant:
@@ -169,7 +176,7 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
             f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary something else."
         )
     if base.gpus.kind == "none":
-        raise BadOption("--gpus none leaves nothing to compare the CPU with.", EXAMPLE if base.workload else _OWN)
+        raise BadOption("--gpus none leaves nothing to compare the CPU with.", _example(base))
     if base.workload is None:
         usual = "1" if kind_of(base.engine).is_cluster else "all"
         cards = base.gpus if base.gpus.demanded else GpuRequest.parse(usual)

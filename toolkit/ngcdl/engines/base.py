@@ -286,9 +286,9 @@ class Engine(Protocol):
         """Return what to start: the image by digest, or by id if it was built on this host."""
         ...
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
-        """Return what to start without an image: this host's Python, which is installed first if it is missing. Without
-        `show`, only return its path. Raise LocalUnavailable."""
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        """Return what to start without an image: the program of `own`, a command; for a training (None) this host's
+        Python, which is installed first if it is missing. Without `show`, only return its path. Raise StartError."""
         ...
 
     def request(self, order: Order) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ngcdl.errors.base import NgcdlError
 
-ON_CPU_ALONE = "To measure the command on the CPU alone:\n    ngcdl run IMAGE --gpus none -- COMMAND"
+ON_CPU_ALONE = "To measure the command on the CPU alone:\n    ngcdl run ... --gpus none -- COMMAND"
 
 
 class GpuError(NgcdlError):

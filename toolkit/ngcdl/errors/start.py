@@ -81,9 +81,11 @@ class CannotInvoke(StartError):
 class CommandNotFound(StartError):
     exit_code = 127
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"The image has no such command: {what}", "What follows `--` is the command.")
+    def __init__(self, what: str, where: str = "The image", instead: str | None = None) -> None:
+        """`instead` is a similar program that is there."""
+        hint = f"{instead} is here; what follows `--` is the command." if instead else "What follows `--` is the command."
+        super().__init__(f"{where} has no such command: {what}", hint)
 
 
 class LocalUnavailable(StartError):
-    """This host can't train without a container."""
+    """This host can't train, or start a command, without a container."""

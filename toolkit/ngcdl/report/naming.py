@@ -27,15 +27,18 @@ _WITHOUT_RESULT = {
 }
 _OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
 _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
+# What a run without an image runs: a command (False), or a training (True).
+NO_IMAGE = {False: "none: this host's own programs", True: "none: this host's own Python"}
 
 
 def what(run: Run) -> str:
-    """Name what was run: cifar10, or the image that a command ran in."""
+    """Name what was run: cifar10, or where a command ran."""
     name = run.workload.get("name")
     if isinstance(name, str) and name:
         return name
-    reference = run.image.reference
-    return f"a command in {reference.rpartition('/')[2]}" if reference else run.id
+    if run.image.reference:
+        return f"a command in {run.image.reference.rpartition('/')[2]}"
+    return run.id if kind_of(run.engine).has_containers else "a command on this host"
 
 
 def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:

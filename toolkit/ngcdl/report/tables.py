@@ -150,7 +150,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     """Return the conditions of measurement, down to the command that repeats the run."""
     run, machine, start = story.run, story.run.machine, story.training.start
     training = run.workload
-    no_image = (None, None) if kind_of(run.engine).has_containers else ("none: this host's own Python", "none")
+    no_image = (None, None) if kind_of(run.engine).has_containers else (naming.NO_IMAGE[bool(training)], "none")
     there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),

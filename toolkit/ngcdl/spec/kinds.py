@@ -10,7 +10,7 @@ class Kind:
     """What all engines of one name have in common. The defaults apply if something else started a run, such as Docker
     Compose.
 
-    `has_containers`: it runs images; otherwise a run is a process of this host's own Python.
+    `has_containers`: it runs images; otherwise a run is a process of this host: a command, or its own Python.
     `is_cluster`: it puts runs on machines of its own choice. Their record has no owner: the run goes on without us,
     and nothing can be inspected, measured or fetched from here.
     `has_queue`: a run can wait there until others have ended.

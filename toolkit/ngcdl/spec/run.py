@@ -18,7 +18,8 @@ from ngcdl.spec.workload import Workload
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that one run is asked to be. `image` None means the local engine: this host's own Python.
+    """Everything that one run is asked to be. `image` None means the local engine: this host's own Python for a
+    training, for a command this host as it is.
 
     `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
     `ulimits` are (name, number), for both the soft and the hard limit; `environment` holds only what was asked for,

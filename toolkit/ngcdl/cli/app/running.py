@@ -48,7 +48,7 @@ class RunOptions:
     image: Annotated[
         str | None,
         typer.Argument(
-            metavar="IMAGE", help="What to run: pytorch, tensorflow:18.01-py2, ...; its command comes after --."
+            metavar="IMAGE", help="pytorch, tensorflow:18.01-py2, ...; a command comes after --, and without an image runs here."
         ),
     ] = None
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None
@@ -103,6 +103,7 @@ class RunOptions:
     epilog="\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run tensorflow:18.01-py2\n"
     "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n"
     "  ngcdl run pytorch -v /data:/data:ro -- python train.py --epochs 3\n"
+    "  ngcdl run -- python train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
 )
 @takes(RunOptions)
@@ -178,7 +179,7 @@ def compare(
 ) -> int:
     """Run the same in turn on the CPU and the GPU, or vary one thing.
 
-    The same: a bundled training, or a command of your own in an image."""
+    The same: a bundled training, or a command of your own, in an image or on this host."""
     from ngcdl.cli import compare as it
 
     if show:

@@ -18,7 +18,7 @@ from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef, redacted
+from ngcdl.spec import ImageRef, RunSpec, redacted
 
 _PING_SECONDS = 10
 # For queries about a running container: the engine answers them at once, and a person may be waiting for the result.
@@ -168,8 +168,8 @@ class DockerEngine(OfKind):
         with messages.docker_errors(self.address, "was cleaning up"):
             layers.untag(self._client, image)
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
-        del has_gpu, show
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        del own, has_gpu, show
         raise BadOption("A run with Docker needs an image.", "    ngcdl run IMAGE ...")
 
     def target(self, image: ImageRef, digest: str) -> str:

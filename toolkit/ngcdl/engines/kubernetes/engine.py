@@ -23,7 +23,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
 from ngcdl.errors import BadOption, ClusterError, ClusterHangs, ClusterLost, ClusterRefused, ClusterUnreachable
 from ngcdl.folder import LOG, MANIFEST
-from ngcdl.spec import Placement
+from ngcdl.spec import Placement, RunSpec
 
 _NOBODY = "1000:1000"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
@@ -78,8 +78,8 @@ class KubernetesEngine(OfKind, NoImages):
         """Return the caller's own uid:gid, which may own files on a shared claim; strict namespaces forbid root."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
-        del has_gpu, show
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        del own, has_gpu, show
         raise ClusterRefused("a pod runs an image, and none was named.", "    ngcdl run IMAGE --engine kubernetes ...")
 
     def request(self, order: Order) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""The local engine: this host's own Python with TensorFlow, no container.
+"""The local engine: this host's own programs, no container.
 
-engine      the Python that has TensorFlow, found or installed once, and a training that it runs
-job         that training as a process of this host: just started, or found again
+engine      a command of the user's own, or a training with the Python that has TensorFlow, found or installed once
+program     where a command's program is, and how it gets a terminal of its own
+job         the process of either: just started, or found again
 """
 
 from __future__ import annotations

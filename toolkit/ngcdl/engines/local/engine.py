@@ -1,4 +1,7 @@
-"""The local engine: a training becomes a process of a Python that has TensorFlow.
+"""The local engine: a command becomes a process of this host, a training one of a Python that has TensorFlow.
+
+A command runs as it would without ngcdl, in the caller's folder and environment, but for the registry's keys, which
+only -e passes on, and for the cards that it may see.
 
 TensorFlow comes from the Python that runs ngcdl, if installed there (`pip install ngcdl[local]`); else from a separate
 environment in $XDG_DATA_HOME/ngcdl/, created once from the lock with hashes that ngcdl ships: tensorflow-cpu (274 MB)
@@ -21,10 +24,11 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, PullEvent, ShowPull, architecture
-from ngcdl.engines.local.job import PID, FoundJob, LocalJob
+from ngcdl.engines.local import program
+from ngcdl.engines.local.job import PID, FoundJob
 from ngcdl.errors import LocalUnavailable
 from ngcdl.folder import HOME, job_of
-from ngcdl.spec import redacted
+from ngcdl.spec import RunSpec, redacted
 
 READY = "ready"
 # TensorFlow 2.21's wheels for x86-64, by far the largest; installed with its dependencies, the CPU's takes 1.6 GB.
@@ -78,8 +82,10 @@ class LocalEngine(OfKind, NoImages):
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
-        """Return the Python that has TensorFlow; with `show`, install it if it is missing."""
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        """Return the program of `own`, or the Python that has TensorFlow; with `show`, install it if it is missing."""
+        if own:
+            return program.found(own.command[0], own.workdir)
         planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
         return str(planned if show is None else self.prepare(has_gpu, show))
 
@@ -132,17 +138,20 @@ class LocalEngine(OfKind, NoImages):
         (folder / READY).touch()
 
     def request(self, order: Order) -> dict[str, Any]:
-        words = [str(order.folder) if word == RUN_FOLDER else word for word in order.spec.command]
-        visible = {"CUDA_VISIBLE_DEVICES": ",".join(order.spec.gpus.devices)} if order.spec.gpus.devices else {}
-        home = str(order.folder / HOME)  # Keras writes a file to its home: keep it out of the caller's
+        spec, words = order.spec, order.spec.command
+        if spec.workload:
+            words = tuple(str(order.folder) if word == RUN_FOLDER else word for word in words)
+            of_it = {"KERAS_HOME": str(order.folder / HOME)}  # Keras writes a file there: keep it out of the caller's
+        else:
+            of_it = {"NGCDL_RUN": str(order.folder)}  # where the user's own script reports its steps
         return {
             "argv": [order.target, *words[1:]],
-            "cwd": order.spec.workdir,
+            "cwd": spec.workdir,
             "environment": {
-                **visible,
+                **_visible(spec),
                 "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices (telemetry/free.py)
-                "KERAS_HOME": home,
-                **dict(order.spec.environment),
+                **of_it,
+                **dict(spec.environment),
             },
         }
 
@@ -153,19 +162,12 @@ class LocalEngine(OfKind, NoImages):
 
     def start(self, order: Order) -> Job:
         asked = self.request(order)
+        folder = asked["cwd"] or str(order.folder)
+        environment = {**settings.without_keys(os.environ), **asked["environment"]}
         try:
-            process = subprocess.Popen(
-                asked["argv"],
-                cwd=asked["cwd"] or order.folder,
-                env=settings.without_keys({**os.environ, **asked["environment"]}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C reaches ngcdl alone, which asks the training to stop
-            )
+            return program.started(asked["argv"], folder, environment, tty=order.spec.tty, stdin=order.spec.stdin)
         except OSError as error:
-            raise LocalUnavailable(f"{order.target} can't be started: {error}") from error
-        return LocalJob(process)
+            raise LocalUnavailable(f"{order.target} can't be started in {folder}: {error.strerror or error}") from error
 
     def find(self, run_id: str) -> Job | None:
         """Return the process that the run's record names, while it runs: nothing is kept of one that has ended."""
@@ -173,6 +175,15 @@ class LocalEngine(OfKind, NoImages):
         pid = (job_of(folder) or "").removeprefix(PID)
         job = FoundJob(int(pid), folder) if pid.isdecimal() else None
         return job if job and job.ended() is None else None
+
+
+def _visible(spec: RunSpec) -> dict[str, str]:
+    """Return the variable that leaves CUDA the run's cards. A training is told its device; a command that may use none
+    must see none. Not "": some programs read that as not set.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""
+    if spec.gpus.devices:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices)}
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if spec.gpus.kind == "none" and not spec.workload else {}
 
 
 def _tool(argv: list[str], show: ShowPull) -> None:

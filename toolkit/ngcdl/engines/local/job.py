@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,11 +21,13 @@ LOOK_SECONDS = 0.1  # between looks at a process that is not our child
 KILL_SECONDS = 10.0  # only a process that hangs in the kernel takes longer
 
 
-class LocalJob(NoInput):
-    """A process of this host, in a session of its own."""
+class LocalJob:
+    """A process of this host, in a session of its own; `screen` is our end of its terminal, if it has one."""
 
-    def __init__(self, process: subprocess.Popen[bytes], clock: Callable[[], float] = time.time) -> None:
-        self._process = process
+    def __init__(
+        self, process: subprocess.Popen[bytes], clock: Callable[[], float] = time.time, screen: int | None = None
+    ) -> None:
+        self._process, self._screen = process, screen
         self._clock = clock
         self._stopped_by_us = False
         self.identity = f"{PID}{process.pid}"
@@ -31,20 +35,36 @@ class LocalJob(NoInput):
         self.detached = False
 
     def output(self) -> Iterator[Chunk]:
-        stdout, stderr = self._process.stdout, self._process.stderr
-        assert stdout is not None  # both are PIPEs
-        assert stderr is not None
-        streams = {stdout: "stdout", stderr: "stderr"}
+        ends = {"stdout": self._process.stdout, "stderr": self._process.stderr}
+        streams = {end.fileno(): name for name, end in ends.items() if end}
+        if self._screen is not None:
+            streams = {self._screen: "stdout"}
         while streams:
             ready, _, _ = select.select(list(streams), [], [], 1.0)
-            for stream in ready:
-                data = os.read(stream.fileno(), 65536)
-                if data:
-                    yield Chunk(streams[stream], data)
+            for descriptor in ready:
+                if data := _read(descriptor):
+                    yield Chunk(streams[descriptor], data)
                 else:
-                    del streams[stream]
+                    del streams[descriptor]
             if not ready and self._process.poll() is not None:
                 return  # a grandchild may hold the pipe open forever
+
+    def write(self, data: bytes) -> None:
+        """Write all of it. Raise OSError if nobody reads it any more; on a terminal also if `data` is empty."""
+        if self._process.poll() is not None:
+            raise BrokenPipeError(errno.EPIPE, "it has ended")
+        into = self._process.stdin.fileno() if self._process.stdin else self._screen
+        while data and into is not None:
+            data = data[os.write(into, data) :]
+
+    def close_input(self) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self._screen is not None:
+            with contextlib.suppress(OSError):  # it is being closed
+                termios.tcsetwinsize(self._screen, (rows, columns))
 
     def wait(self) -> Exit:
         code = self._process.wait()
@@ -85,6 +105,19 @@ class LocalJob(NoInput):
         for stream in (self._process.stdout, self._process.stderr):
             if stream:
                 stream.close()
+        if self._screen is not None:
+            os.close(self._screen)  # what is left in its terminal gets SIGHUP
+            self._screen = None
+
+
+def _read(descriptor: int) -> bytes:
+    """Return what there is to read, b"" at the end: on Linux a terminal that nobody else has open gives EIO."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
 
 
 class FoundJob(NoInput):
@@ -104,10 +137,12 @@ class FoundJob(NoInput):
         return Exit(None)
 
     def ended(self) -> Exit | None:
-        """Return None while it runs. Its argv names the run's folder; a later process with its PID has another argv."""
-        with contextlib.suppress(OSError):
-            if os.fsencode(self._folder) in Path(f"/proc/{self._pid}/cmdline").read_bytes():
-                return None
+        """Return None while it runs. A training's argv names the run's folder, a command's environment does; those of a
+        later process with its PID don't."""
+        for where in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                if os.fsencode(self._folder) in Path(f"/proc/{self._pid}/{where}").read_bytes():
+                    return None
         return Exit(None)
 
     def waiting(self) -> str | None:

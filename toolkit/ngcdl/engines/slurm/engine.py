@@ -26,7 +26,7 @@ from ngcdl.errors import (
     StateNotWritable,
 )
 from ngcdl.folder import LOG, SCRIPT, job_of
-from ngcdl.spec import Placement
+from ngcdl.spec import Placement, RunSpec
 
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # for the scheduler to say why a job waits
@@ -91,8 +91,8 @@ class SlurmEngine(OfKind, NoImages):
     def caller(self) -> str | None:
         return f"{os.getuid()}:{os.getgid()}"
 
-    def without_image(self, has_gpu: bool, show: ShowPull | None) -> str:
-        del has_gpu, show
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        del own, has_gpu, show
         raise BadOption("A run on Slurm needs an image.", "    ngcdl images")
 
     def request(self, order: Order) -> dict[str, Any]:
