@@ -191,6 +191,8 @@ class FakeShow:
 
     def quiet(self) -> None: ...
 
+    def begins(self, what: str) -> None: ...
+
     def chunk(self, chunk: Chunk) -> None:
         self.shown += chunk.data
 

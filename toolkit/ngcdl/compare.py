@@ -26,7 +26,11 @@ from ngcdl.store import Store
 
 
 class Show(Preparing, meanwhile.Show, Protocol):
-    """Where a preparation and a run report their progress."""
+    """Where a preparation and the runs report their progress."""
+
+    def begins(self, what: str) -> None:
+        """Show that a run begins; `what` says which."""
+        ...
 
 
 @dataclass(frozen=True)

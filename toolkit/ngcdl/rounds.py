@@ -153,6 +153,7 @@ class Comparing:
         ready, job = (queued.ready, queued.job) if queued else (self._begin(name, number), None)
         if ready is None:
             return False
+        self._show.begins(f"{place}, {name}")
         try:
             run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
         except NgcdlError as error:

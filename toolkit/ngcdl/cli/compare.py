@@ -12,12 +12,12 @@ from ngcdl import choice, comparisons, console, mounted, settings, trainings, va
 from ngcdl import compare as comparing
 from ngcdl.asked import Asked
 from ngcdl.cli import kept as reconciled
+from ngcdl.cli.hushed import Hushed
 from ngcdl.cli.run import no_open_record, reconcile_last
-from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, image_of, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, released, scaling_of
 from ngcdl.comparisons import Kept
-from ngcdl.engines.base import HERE, Chunk
+from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, signal_exit_code
 from ngcdl.interrupt import Interrupted
 from ngcdl.report import compared
@@ -34,19 +34,6 @@ STEPS_LEAST, STEPS_MOST = 31, 200
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
-
-
-class _Hushed(Screen):
-    """A Screen without the runs' output, which is in their log.txt and would bury the results here. What a cluster lets
-    them wait for is still shown: nothing else comes on stderr from there."""
-
-    def __init__(self, is_cluster: bool) -> None:
-        super().__init__(output_to_stderr=True)
-        self._is_cluster = is_cluster
-
-    def chunk(self, chunk: Chunk) -> None:
-        if self._is_cluster and chunk.stream == "stderr":
-            self.say(chunk.data.decode(errors="replace").rstrip())
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
@@ -106,7 +93,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         image = one.image or choice.named_default(config.registry)
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(shelf)
-    screen, number = _Hushed(kind_of(typed.engine).is_cluster), None
+    screen, number = Hushed(kind_of(typed.engine).is_cluster), None
     with screen:
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():

@@ -48,7 +48,8 @@ class RunOptions:
     image: Annotated[
         str | None,
         typer.Argument(
-            metavar="IMAGE", help="pytorch, tensorflow:18.01-py2, ...; a command comes after --, and without an image runs here."
+            metavar="IMAGE",
+            help="pytorch, tensorflow:18.01-py2, ...; a command comes after --, and without an image runs here.",
         ),
     ] = None
     stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None

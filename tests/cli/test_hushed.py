@@ -1,0 +1,74 @@
+"""What a person watches during a comparison: the run under way and its last line, on a terminal only."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from ngcdl.cli.hushed import Hushed
+from ngcdl.engines.base import Chunk
+
+
+class Terminal(io.TextIOWrapper):
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8")
+
+    def isatty(self) -> bool:
+        return True
+
+    def said(self) -> str:
+        self.flush()
+        assert isinstance(self.buffer, io.BytesIO)
+        found = self.buffer.getvalue().decode()
+        self.buffer.truncate(0)
+        self.buffer.seek(0)
+        return found
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    made = Terminal()
+    monkeypatch.setattr("sys.stderr", made)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "44")
+    return made
+
+
+def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    screen = Hushed(is_cluster=False)
+    screen._clock = iter(range(100)).__next__
+    screen.begins("round 1 of 3, cpu")
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: running':<43}"
+    screen.chunk(Chunk("stdout", b"step 1\nste"))
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: ste':<43}"
+    screen.chunk(Chunk("stderr", b"p 2 \x1b]0;title\x07of 9 " + b"x" * 90 + b"\r"))
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: step 2 of 9 ' + 'x' * 90:.43}", "no longer than the line"
+    screen.chunk(Chunk("stdout", "语言\r\n\n".encode()))
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: 语言':<41}", "these two are as wide as four"
+    screen.say("round 1 of 3, cpu: took 5 s")
+    assert terminal.said() == "\r\x1b[Kngcdl: round 1 of 3, cpu: took 5 s\n"
+    screen.begins("round 1 of 3, gpu")
+    assert "cpu" not in terminal.said()
+    screen.quiet()
+    assert terminal.said() == "\r\x1b[K"
+    screen.quiet()
+    assert terminal.said() == ""
+
+
+def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    screen = Hushed(is_cluster=False)
+    screen._clock = lambda: 1.0
+    screen.chunk(Chunk("stdout", b"one\n"))
+    screen.chunk(Chunk("stdout", b"two\n"))
+    assert "two" not in terminal.said()
+
+
+def test_elsewhere_nothing_is_drawn_but_what_a_cluster_says(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Hushed(is_cluster=True)
+    screen.begins("round 1 of 3, cpu")
+    screen.chunk(Chunk("stdout", b"step 1\n"))
+    screen.chunk(Chunk("stderr", b"waits for Resources\n"))
+    screen.quiet()
+    assert capsys.readouterr() == ("", "ngcdl: waits for Resources\n")
