@@ -99,6 +99,29 @@ def test_cpu_and_gpu_are_compared_by_what_the_script_reports(house: House, cards
     assert {tuple(house.shelf.load(one).gpus or ()) == () for one in house.shelf.ids()} == {True, False}
 
 
+def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House, cards: dict[str, str]) -> None:
+    (house.home / "train.py").write_text(
+        REPORT.replace('{"-1": 100.0}.get(cards, 250.0)', "90.0 * len(cards.split(','))")
+    )
+    done = house.run("compare", "--vary", "gpus=1,2", "--", sys.executable, "train.py", env=cards)
+    assert done.returncode == 0, done.stderr
+    verdict = done.stdout.splitlines()[-1]
+    assert verdict == (
+        "2 GPUs do 180.0 examples/s, 2.00 times (2.00..2.00) the work of 1 GPU, an efficiency of 100 % (100..100)."
+    )
+    for words, said in [
+        (("--vary", "gpus=1,4"), "A comparison of the command with gpus=1 and gpus=4 needs 4 cards: 2 of 2 GPUs are"),
+        (
+            ("--vary", "gpus=1,2", "--gpus", "2"),
+            "--gpus 2: --vary gpus=1,2 requests the cards itself.\n  Leave it out.",
+        ),
+        (("--vary", "gpus=1,2", "--scaling", "weak"), "--scaling weak: only a bundled training has that."),
+    ]:
+        refused = house.run("compare", *words, "--", "true", env=cards)
+        assert (refused.returncode, refused.stdout) == (125 if "needs" in said else 2, "")
+        assert said in refused.stderr
+
+
 def test_a_source_edited_in_its_folder_ends_the_comparison(house: House, cards: dict[str, str]) -> None:
     (house.home / "train.py").write_text("import pathlib; path = pathlib.Path('train.py')\n"
                                          "path.write_text(path.read_text() + '# more\\n')\n")  # fmt: skip

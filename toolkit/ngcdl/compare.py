@@ -82,10 +82,12 @@ def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuEr
     asked = hardest.asked
     if asked.own and hardest.device == "gpu" and asked.gpus.kind == "all":  # not typed
         return NothingToCompare(found)
-    if asked.workload and len({variant.asked.gpus for variant in variants}) > 1:
-        return TooFewToCompare(asked.workload.name, [one.name for one in variants], asked.gpus.count or 1, found)
+    is_of_devices = {variant.device for variant in variants} == {"cpu", "gpu"}
+    if len({variant.asked.gpus for variant in variants}) > 1 and (asked.workload or not is_of_devices):
+        training = asked.workload.name if asked.workload else None
+        return TooFewToCompare(training, [one.name for one in variants], asked.gpus.count or 1, found)
     instead = None
-    if {variant.device for variant in variants} == {"cpu", "gpu"}:  # without a card nothing is left to compare
+    if is_of_devices:  # without a card nothing is left to compare
         instead = "Leave it out, and the CPU alone is measured." if asked.workload else ON_CPU_ALONE
     return NoGpu(str(asked.gpus), found, command="compare", instead=instead)
 

@@ -83,7 +83,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
     repeat, vary = rounds.repeat, _vary(known, others, rounds)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
-    scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling)
+    scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling, is_command=known is None)
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, shelf))
     name, variants = arms(asked, vary, images, config.registry, scaling)
@@ -135,14 +135,14 @@ def _check_gpus(typed: Typed, others: Sequence[str], rounds: Rounds) -> None:
     """Raise BadOption if --gpus was typed where the number of cards is what is varied."""
     known = _known(typed)
     vary = _vary(known, others, rounds) or ""
-    if not known or typed.gpus == "auto" or not vary.startswith("gpus="):
+    if typed.gpus == "auto" or not vary.startswith("gpus="):
         return
-    what = f"--vary {vary}" if rounds.vary else f"{known.name}, which varies {vary},"
-    instead = f", or compare something else:\n    ngcdl compare --train {known.name} --gpus none --vary threads=1,2"
-    raise BadOption(
-        f"--gpus {typed.gpus}: {what} requests the cards itself.",
-        f"Leave it out{instead if typed.gpus.strip() == 'none' else '.'}",
-    )
+    what = f"{known.name}, which varies {vary}," if known and not rounds.vary else f"--vary {vary}"
+    hint = "Leave it out."
+    if known and typed.gpus.strip() == "none":
+        other = f"    ngcdl compare --train {known.name} --gpus none --vary threads=1,2"
+        hint = f"Leave it out, or compare something else:\n{other}"
+    raise BadOption(f"--gpus {typed.gpus}: {what} requests the cards itself.", hint)
 
 
 def _of_compare(asked: Asked) -> Asked:

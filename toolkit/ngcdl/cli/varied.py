@@ -10,7 +10,7 @@ from ngcdl.asked import Asked
 from ngcdl.compare import Variant
 from ngcdl.errors import BadOption
 from ngcdl.preflight import meant
-from ngcdl.report.scaling import STRONG, UNITS, WEAK
+from ngcdl.report.scaling import OWN, STRONG, UNITS, WEAK
 from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload, kind_of
 
 
@@ -53,7 +53,7 @@ OTHERS = ("gpus", "nodes", "image", "framework", "device")
 FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
 EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
 # What can be varied without knowing what a command computes.
-_OF_COMMAND = ("device", "image")
+_OF_COMMAND = ("device", "image", *UNITS)
 _OWN = "    ngcdl compare -- python train.py"
 _IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
@@ -76,7 +76,7 @@ def arms(
     if len(values) < 2 or len(set(values)) < len(values):
         raise BadOption(f"--vary {vary}: needs at least two values, all different.", example)
     if base.workload is None and name not in _OF_COMMAND:
-        known = " and ".join(_OF_COMMAND)
+        known = f"{', '.join(_OF_COMMAND[:-1])} or {_OF_COMMAND[-1]}"
         raise BadOption(
             f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", example
         )
@@ -89,7 +89,7 @@ def arms(
             "--vary gpus compares cards, and none means the CPU.", f"    ngcdl compare {again} device=cpu,gpu"
         )
     asked = {f"{name}={value}": _with(base, name, value, images, registry) for value in values}
-    if name in UNITS:
+    if name in UNITS and base.workload:
         asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
 
@@ -108,10 +108,14 @@ def released(variant: Variant, image: ImageRef | None) -> Variant:
     return replace(variant, name=f"{variant.name}:{image.tag}" if image.tag else variant.name)
 
 
-def scaling_of(vary: str, typed: str | None) -> str | None:
+def scaling_of(vary: str, typed: str | None, *, is_command: bool = False) -> str | None:
     """Return how machines and cards are compared, None if `vary` is about something else. Raise BadOption."""
     if typed not in (None, STRONG, WEAK):
         raise BadOption(f"--scaling {typed}: must be {STRONG} or {WEAK}.")
+    if typed and is_command:
+        raise BadOption(f"--scaling {typed}: only a bundled training has that.", "Leave it out.")
+    if is_command and vary in UNITS:
+        return OWN
     if vary in UNITS:
         return typed or STRONG
     if typed:

@@ -37,15 +37,13 @@ class NoGpu(GpuError):
 
 
 class TooFewToCompare(NoGpu):
-    def __init__(self, training: str, arms: Sequence[str], most: int, found: str) -> None:
+    def __init__(self, training: str | None, arms: Sequence[str], most: int, found: str) -> None:
+        """`training` is None for a command of the user's own."""
         cards = f"{most} cards" if most > 1 else "a card"
-        GpuError.__init__(
-            self,
-            f"A comparison of {training} with {' and '.join(arms)} needs {cards}: {found}.",
-            "Without a GPU, compare something else:\n"
-            f"    ngcdl compare --train {training} --gpus none --vary threads=1,2\n"
-            "To see what the driver reports:\n    ngcdl gpu",
-        )
+        what = f"A comparison of {training or 'the command'} with {' and '.join(arms)} needs {cards}: {found}."
+        other = f"    ngcdl compare --train {training} --gpus none --vary threads=1,2"
+        hint = f"Without a GPU, compare something else:\n{other}\n" if training else ""
+        GpuError.__init__(self, what, f"{hint}To see what the driver reports:\n    ngcdl gpu")
         self.found = found
 
 

@@ -1,8 +1,8 @@
 """What more nodes or GPUs buy: the speedup, and the scaling efficiency.
 
 Strong scaling: the global batch stays the same, so each replica gets less of it. Weak scaling: each replica keeps its
-batch. The efficiency is R_N / (N R_1) with R in examples/s. Rules with their thresholds, pure; questions.py says what
-is reported and what is not.
+batch. A command of the user's own divides its work as it likes. The efficiency is R_N / (N R_1) with R in examples/s.
+Rules with their thresholds, pure; questions.py says what is reported and what is not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ngcdl.report.arm import Figures, counted, faster
 from ngcdl.report.fit import fitted
 from ngcdl.report.spread import Spread, duration, figure, percent, times
 
-STRONG, WEAK = "strong", "weak"
+STRONG, WEAK, OWN = "strong", "weak", "own"
 # What is varied, and the name of one unit.
 UNITS: Mapping[str, str] = {"gpus": "GPU", "nodes": "node"}
 
@@ -23,16 +23,16 @@ def scaled(arms: Sequence[Figures], vary: str, scaling: str | None) -> Iterator[
     arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
     told = [text for arm in arms[1:] if (text := _than(arm, arms[0], UNITS[vary]))]
     if told:
-        yield f"{_named(arms[0], scaling == WEAK)}: {'; '.join(told)}."
-    if told and scaling != WEAK:
+        yield f"{'' if scaling == OWN else _named(arms[0], scaling == WEAK)}{'; '.join(told)}."
+    if told and scaling not in (WEAK, OWN):
         yield from _kept_cost(arms, UNITS[vary])
 
 
 def _named(first: Figures, is_weak: bool) -> str:
     if not is_weak:
-        return "Strong scaling" + (f", a batch of {first.batch} in all" if first.batch else "")
+        return "Strong scaling" + (f", a batch of {first.batch} in all: " if first.batch else ": ")
     each = first.batch // first.replicas if first.batch and first.replicas else None
-    return "Weak scaling" + (f", a batch of {each} per replica" if each else "")
+    return "Weak scaling" + (f", a batch of {each} per replica: " if each else ": ")
 
 
 def _than(arm: Figures, first: Figures, unit: str) -> str | None:
