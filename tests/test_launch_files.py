@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,6 +65,24 @@ def full_for_a_moment(job: FakeJob, room_bytes: int) -> Callable[[], None]:
 
 
 TOO_LARGE = os.strerror(errno.EFBIG)
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "free_mib", "written"), [(100, 1023, 6), (100, 1025, 12), (2, 103, 12), (2, 102, 6)]
+)
+def test_a_log_leaves_some_of_the_disk_to_others(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch, size_gib: int, free_mib: int, written: int
+) -> None:
+    """The disk is made up: it says that it is nearly full."""
+    disk = types.SimpleNamespace(f_blocks=size_gib << 18, f_bavail=free_mib << 8, f_frsize=4096)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
+    monkeypatch.setattr(meanwhile, "LOOK_BYTES", 8)
+    prepared, folder = ready(shelf, Elsewhere((b"y\ny\n", b"y\n", b"y\ny\n", b"y\n")))
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, show.shown, (folder / LOG).stat().st_size) == ("finished", b"y\n" * 6, written)
+    why = f"log.txt can't be written any more (only {free_mib:,} MiB are left on its disk); the run goes on without it."
+    assert (why in show.said) == (written < 12)
 
 
 @pytest.mark.usefixtures("unsampled")

@@ -4,6 +4,8 @@ screen, and samples."""
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import threading
 import time
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 SAMPLE_SECONDS = 1.0
 # Nearly every start is quicker. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
+# The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
+LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -133,32 +137,51 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
     """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
     once; the run goes on, and nothing more is written. Return why, None if the log is whole."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
+    log: Log | None = None
+    why: str | None = None
+
+    def give_up(error: OSError, more: str = "") -> None:
+        nonlocal log, why
+        log, why = None, str(error.strerror)
+        show.say(f"log.txt can't be written{more} ({why}); the run goes on without it.")
+
     with contextlib.ExitStack() as stack:
-        log, why = None, None
         try:
             if not job.started.keeps_log:
-                log = stack.enter_context(opened(folder / LOG, to_extend=True, buffering=0))
+                log = Log(stack.enter_context(opened(folder / LOG, to_extend=True, buffering=0)))
         except OSError as error:
-            why = str(error.strerror)
-            show.say(f"log.txt can't be written ({why}); the run goes on without it.")
+            give_up(error)
         for chunk in output:
             if log:
                 try:
-                    _write(log, chunk.data)
+                    log.write(chunk.data)
                 except OSError as error:
-                    why = str(error.strerror)
-                    show.say(f"log.txt can't be written any more ({why}); the run goes on without it.")
-                    log = None
+                    give_up(error, " any more")
             show.chunk(chunk)
             look()
         return why
 
 
-def _write(log: IO[bytes], data: bytes) -> None:
-    """Write all of `data` to an unbuffered file, which writes what there is room for. Raise OSError."""
-    left = memoryview(data)
-    while left:
-        left = left[log.write(left) :]
+class Log:
+    """An unbuffered file that grows until the disk is nearly full: a program gone wild (`yes`) must not take the space
+    that checkpoints, records and everything else on this machine need."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._unlooked_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`. Raise OSError."""
+        self._unlooked_bytes += len(data)
+        if self._unlooked_bytes >= LOOK_BYTES:
+            self._unlooked_bytes = 0
+            disk = os.fstatvfs(self._file.fileno())
+            size_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+            if free_bytes < min(LEFT_BYTES, size_bytes // 20):
+                raise OSError(errno.ENOSPC, f"only {free_bytes >> 20:,} MiB are left on its disk")
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
 
 
 @dataclass(frozen=True)

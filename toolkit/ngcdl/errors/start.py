@@ -83,7 +83,9 @@ class CommandNotFound(StartError):
 
     def __init__(self, what: str, where: str = "The image", instead: str | None = None) -> None:
         """`instead` is a similar program that is there."""
-        hint = f"{instead} is here; what follows `--` is the command." if instead else "What follows `--` is the command."
+        hint = (
+            f"{instead} is here; what follows `--` is the command." if instead else "What follows `--` is the command."
+        )
         super().__init__(f"{where} has no such command: {what}", hint)
 
 
