@@ -89,6 +89,13 @@ def wrapped(text: str, stream: Any, indent: int = 2) -> str:
     return "\n".join(line if line.startswith("   ") else folded.fill(line) for line in text.splitlines())
 
 
+def filling(line: str, width: int) -> str:
+    """Cut `line`, or pad it with spaces, so that it fills `width` columns of a terminal."""
+    from rich.cells import set_cell_size
+
+    return set_cell_size(line, width)
+
+
 def columns(stream: Any) -> int | None:
     """Return the terminal's width, at least 40; None if `stream` is not a terminal, and lines must not be wrapped."""
     if not stream or stream.closed or not stream.isatty():

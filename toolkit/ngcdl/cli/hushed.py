@@ -52,10 +52,8 @@ class Hushed(Screen):
         width = console.columns(sys.stderr)
         if width is None or not self._moving or self._progress:
             return
-        from rich.cells import set_cell_size
-
         line = " ".join(console.plain(f"{self._what}: {text}").split())
-        self._write(sys.stderr, f"\r{set_cell_size(line, width - 1)}".encode(errors="replace"))
+        self._write(sys.stderr, f"\r{console.filling(line, width - 1)}".encode(errors="replace"))
         self._is_drawn = True
 
     def _wipe(self) -> None:
