@@ -103,6 +103,8 @@ def test_an_end_is_told_with_what_the_code_does_not_say(
 
 def test_the_time_of_the_end_is_the_daemons() -> None:
     assert _job(_ended(0)).wait().finished == pytest.approx(1518769508.344427)
+    podman_s = _job(_ended(0, FinishedAt="2018-02-16T09:25:08.344427123+01:00"))
+    assert podman_s.wait().finished == pytest.approx(1518769508.344427)
     assert _job(_ended(0, FinishedAt="0001-01-01T00:00:00Z")).wait().finished is None
 
 

@@ -44,13 +44,9 @@ def test_the_engine_s_own_come_before_the_default_ones(
     }
 
 
-@pytest.mark.parametrize("text", ['{"proxies": []}', '{"proxies": {"default": "http://x:1"}}', "[]", "{"])
-def test_what_is_no_configuration_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+@pytest.mark.parametrize("text", [None, '{"proxies": []}', '{"proxies": {"default": "http://x:1"}}', "[]", "{"])
+def test_what_is_no_configuration_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    (tmp_path / "config.json").write_text(text)
-    assert proxies.variables() == {}
-
-
-def test_without_a_file_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
     assert proxies.variables() == {}

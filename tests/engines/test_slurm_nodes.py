@@ -10,7 +10,6 @@ from stand_ins import says
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.slurm import SlurmEngine, nodes
-from ngcdl.engines.slurm.nodes import Share
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
@@ -101,21 +100,22 @@ FREE = "NodeName=n1 CPUAlloc=0 CPUEfctv=124 CPUTot=128 CPULoad=0.01 Gres=gpu:h10
 
 
 @pytest.mark.parametrize(
-    ("said", "share"),
+    ("said", "cpus"),
     [
-        (FREE, Share(124, 8)),
-        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", Share(96, 8)),
-        (FREE.replace(" CPUEfctv=124", ""), Share(128, 8)),
-        (FREE.replace("gpu:h100:8", "(null)"), Share(124, 0)),
-        (FREE.replace("Partitions=main", "Partitions=old"), Share(None, 0)),
-        ("", Share(None, 0)),
+        (FREE, 15),
+        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", 12),
+        (FREE.replace(" CPUEfctv=124", ""), 16),
+        (FREE.replace("gpu:h100:8", "(null)"), 124),
+        (FREE.replace("124", "4"), 1),
+        (FREE.replace("Partitions=main", "Partitions=old"), None),
+        ("", None),
     ],
 )
 def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most_less_what_the_node_keeps_for_itself(
-    programs: Path, said: str, share: Share
+    programs: Path, said: str, cpus: int | None
 ) -> None:
     says(programs, "scontrol", said)
-    assert nodes.share(Placement()) == share
+    assert nodes.cpus_per_gpu(Placement()) == cpus
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ for code in codes:
     path.write_text(base + (f"fail.{call}={code}\\n" if call else ""))
     try:
         with open_nvml() as nvml:
-            answers[code] = {"gpus": [asdict(one) for one in nvml.read(processes=True)], "dropped": nvml.dropped}
+            answers[code] = {"gpus": [asdict(one) for one in nvml.read(processes=True)]}
     except NgcdlError as error:
         answers[code] = {"error": [type(error).__name__, error.message, error.hint]}
 print(json.dumps(answers))
@@ -154,7 +154,7 @@ with gpu.open_nvml() as nvml:
     assert rows[3] == 1
 
 
-def test_values_that_cannot_be_true_are_unknown_and_counted(card: Host) -> None:
+def test_values_that_cannot_be_true_are_unknown(card: Host) -> None:
     none = 0xFFFFFFFF
     card.set(
         gpu0__utilization=101,
@@ -168,15 +168,13 @@ def test_values_that_cannot_be_true_are_unknown_and_counted(card: Host) -> None:
         gpu0__memory_used=2**64 - 1,
         gpu0__processes="1:-",
     )
-    answer = read(card)["0"]
-    first = answer["gpus"][0]
+    first = reading(card)
     unknown = ("gpu_percent", "memory_percent", "watts", "celsius", "sm_mhz", "memory_used_bytes")
     for name in (*unknown, "memory_mhz", "energy_joules", "throttle_reasons"):
         assert first[name] is None, name
     assert first["error"] is None
     assert first["watts_limit"] == 75.0
     assert first["processes"][0]["memory_bytes"] is None
-    assert answer["dropped"] == 9
 
 
 def test_why_the_clocks_are_held_down_is_said_in_nvidia_s_words(card: Host) -> None:
@@ -206,8 +204,8 @@ def test_limits_are_asked_only_where_they_are_wanted(card: Host) -> None:
 import json
 from ngcdl.telemetry.gpu import open_nvml
 with open_nvml() as nvml:
-    one = nvml.read(0, limits=False)[0]
-    print(json.dumps([one.watts_limit, one.sm_mhz_max, one.sm_mhz]))
+    values, _ = nvml.use(0)
+    print(json.dumps([values.get(name) for name in ("watts_limit", "sm_mhz_max", "sm_mhz")]))
 """
     )
     assert asked == [None, None, 1620]
@@ -377,8 +375,8 @@ def test_a_card_is_found_by_its_uuid_or_said_to_be_gone(card: Host) -> None:
 import json
 from ngcdl.telemetry import gpu
 with gpu.open_nvml() as nvml:
-    rows = nvml.read(["GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100", "GPU-0", 7])
-    print(json.dumps([[r.index, r.name, r.error] for r in rows]))
+    rows = [nvml.use(which) for which in ("GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100", "GPU-0", 7)]
+    print(json.dumps([[values["index"], values["name"], error] for values, error in rows]))
 """
     )
     assert rows[0] == [1, "NVIDIA A100-SXM4-40GB", None]

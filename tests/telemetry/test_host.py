@@ -92,7 +92,7 @@ def test_this_machine_s_cores_are_measured() -> None:
 
 
 def test_the_memory_in_use_is_less_than_there_is() -> None:
-    used, whole = host.MemoryMeter().read(), host.machine().memory_bytes
+    used, whole = host.memory_used_bytes(host.MEMORY.read_text()), host.machine().memory_bytes
     assert used is not None
     assert whole is not None
     assert 0 < used < whole
@@ -100,9 +100,9 @@ def test_the_memory_in_use_is_less_than_there_is() -> None:
 
 @pytest.mark.parametrize("text", [None, "", "MemTotal:  x kB\n", "MemTotal: 5 kB\nMemFree: 3 kB\n"])
 def test_a_kernel_that_does_not_tell_what_is_available_leaves_it_unknown(text: str | None) -> None:
-    assert host.MemoryMeter(lambda: text).read() is None
+    assert host.memory_used_bytes(text) is None
 
 
 def test_memory_in_use_is_what_is_not_available() -> None:
     text = "MemTotal:       16384 kB\nMemFree:          100 kB\nMemAvailable:    6384 kB\nBuffers: 1 kB\n"
-    assert host.MemoryMeter(lambda: text).read() == 10_000 * 1024
+    assert host.memory_used_bytes(text) == 10_000 * 1024

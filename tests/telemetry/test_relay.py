@@ -15,7 +15,6 @@ import pytest
 
 from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.relay import Relay
-from ngcdl.telemetry.sample import GpuSample
 from ngcdl.telemetry.sampler import Gap, Sources
 
 
@@ -27,13 +26,13 @@ class Cards:
         self.may.set()
         self.questions = 0
 
-    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
         self.questions += 1
         number = self.questions
         if not self.may.is_set():
             self.hangs.set()
         assert self.may.wait(200)
-        return (GpuSample(number),)
+        return [{"index": number, "uuid": None, "error": None}]
 
 
 @contextmanager
@@ -118,7 +117,7 @@ def test_it_ends_while_a_call_hangs_and_nothing_is_written_after_its_end(tmp_pat
 
 def test_cards_that_cannot_be_read_are_a_gap_with_its_words(tmp_path: Path) -> None:
     class Closed:
-        def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+        def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
             raise Gap("It is not loaded.")
 
     with relayed(tmp_path / "s", Closed(), patience=600.0):

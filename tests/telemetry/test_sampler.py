@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from ngcdl.telemetry.host import Cpu
-from ngcdl.telemetry.sample import GpuSample, Sample
 from ngcdl.telemetry.sampler import Gap, Sampler, Sources, sources
 from ngcdl.telemetry.usage import Usage
 
@@ -41,16 +40,16 @@ class HandClock:
 
 
 class Gpus:
-    def __init__(self, *answers: GpuSample | Exception) -> None:
+    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
         self.answers = list(answers)
         self.asked: list[bool] = []
 
-    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
         self.asked.append(is_brief)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return (answer,)
+        return [answer]
 
 
 class Fixed:
@@ -64,8 +63,12 @@ class Fixed:
         return {}
 
 
-def lines(path: Path) -> list[Sample]:
-    return [Sample.from_json(line) for line in path.read_text().splitlines()]
+def card(index: int, error: str | None = None) -> dict[str, Any]:
+    return {"index": index, "uuid": None, "gpu_percent": 50, "error": error}
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_ticks_do_not_drift_however_long_a_reading_takes(tmp_path: Path) -> None:
@@ -76,7 +79,7 @@ def test_ticks_do_not_drift_however_long_a_reading_takes(tmp_path: Path) -> None
         return Cpu(1.0)
 
     Sampler(tmp_path / "s.jsonl", Sources(slow), 1.0, clock).run()
-    assert [sample.seconds for sample in lines(tmp_path / "s.jsonl")] == pytest.approx([0, 1, 2, 3, 4])
+    assert [sample["seconds"] for sample in lines(tmp_path / "s.jsonl")] == pytest.approx([0, 1, 2, 3, 4])
     assert clock.waits == pytest.approx([0.7] * 5)
 
 
@@ -90,8 +93,8 @@ def test_ticks_that_were_missed_are_named_and_the_beat_is_kept(tmp_path: Path) -
 
     Sampler(tmp_path / "s.jsonl", Sources(late), 1.0, clock).run()
     taken = lines(tmp_path / "s.jsonl")
-    assert [sample.seconds for sample in taken] == pytest.approx([0, 1, 4.5, 5])
-    assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
+    assert [sample["seconds"] for sample in taken] == pytest.approx([0, 1, 4.5, 5])
+    assert [sample["gap"] for sample in taken] == [None, None, "2 ticks before this one were missed", None]
 
 
 def test_one_that_is_woken_late_takes_one_sample_for_all_the_ticks_that_have_passed(tmp_path: Path) -> None:
@@ -100,17 +103,17 @@ def test_one_that_is_woken_late_takes_one_sample_for_all_the_ticks_that_have_pas
     clock.wait = lambda event, seconds: wait(event, seconds + next(late))  # type: ignore[method-assign]
     Sampler(tmp_path / "s.jsonl", Sources(), 1.0, clock).run()
     taken = lines(tmp_path / "s.jsonl")
-    assert [sample.seconds for sample in taken] == pytest.approx([0, 1, 4.25, 5])
-    assert [sample.gap for sample in taken] == [None, None, "2 ticks before this one were missed", None]
+    assert [sample["seconds"] for sample in taken] == pytest.approx([0, 1, 4.25, 5])
+    assert [sample["gap"] for sample in taken] == [None, None, "2 ticks before this one were missed", None]
 
 
 @pytest.mark.parametrize(
     ("interval", "due"), [(0.1, [0, 5, 10]), (0.2, [0, 3, 6, 9]), (0.25, [0, 2, 4, 6, 8, 10]), (0.5, [*range(11)])]
 )
 def test_closer_than_half_a_second_only_gpus_are_read_in_brief(tmp_path: Path, interval: float, due: list[int]) -> None:
-    cards, read = Gpus(*(GpuSample(n) for n in range(11))), Sources(lambda: Cpu(1.0), lambda: 2, Fixed(Usage(3.0, 4)))
+    cards, read = Gpus(*map(card, range(11))), Sources(lambda: Cpu(1.0), lambda: 2, Fixed(Usage(3.0, 4)))
     Sampler(tmp_path / "s.jsonl", replace(read, gpus=cards), interval, HandClock(11)).run()
-    taken = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    taken = lines(tmp_path / "s.jsonl")
     assert [row["gpus"][0]["index"] for row in taken] == [*range(11)]
     for name, value in {"host_cpu_percent": 1.0, "host_memory_bytes": 2, "memory_bytes": 4}.items():
         assert {n: row[name] for n, row in enumerate(taken) if name in row} == dict.fromkeys(due, value)
@@ -124,17 +127,17 @@ def test_ticks_that_were_missed_count_until_the_host_is_due(tmp_path: Path) -> N
     delays = iter([0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0])
 
     class Late:
-        def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+        def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
             clock.now += next(delays)
-            return ()
+            return []
 
     Sampler(tmp_path / "s.jsonl", Sources(lambda: Cpu(1.0), gpus=Late()), 0.1, clock).run()
-    rows = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    rows = lines(tmp_path / "s.jsonl")
     assert [row["seconds"] for row in rows if "host_cpu_percent" in row] == pytest.approx([0, 0.5])
 
 
 def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -> None:
-    gpus = Gpus(GpuSample(0, gpu_percent=50), Gap("NVML gave no answer for 1.0 s"), GpuSample(0, error="GPU is lost"))
+    gpus = Gpus(card(0), Gap("NVML gave no answer for 1.0 s"), card(0, "GPU is lost"))
     broken: list[Callable[[], Any]] = [lambda: Cpu(7.5, (15.0, 0.0), 3), lambda: 1 / 0, lambda: Cpu()]
 
     sampler = Sampler(
@@ -144,30 +147,35 @@ def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -
     )
     sampler.run()
     first, second, third = lines(tmp_path / "s.jsonl")
-    assert (first.gap, first.host_cpu_percent, first.gpus[0].gpu_percent) == (None, 7.5, 50)
-    assert (first.cpu_percents, first.threads_running) == ((15.0, 0.0), 3)
-    assert (first.memory_limit_bytes, first.memory_pressure_percent, first.memory_oom_kills) == (50, 1.5, 0)
-    assert (second.cpu_percents, second.threads_running) == (None, None)
-    assert second.gap == "host CPU: ZeroDivisionError: division by zero; GPUs: NVML gave no answer for 1.0 s"
-    assert (second.host_memory_bytes, second.container_cpu_percent, second.gpus) == (2**30, 150.0, ())
-    assert (third.gap, third.host_cpu_percent, third.gpus[0].error) == ("GPU 0: GPU is lost", None, "GPU is lost")
-    assert (sampler.taken, sampler.gaps, sampler.written, sampler.problems) == (3, 2, 3, ())
+    limits = ("memory_limit_bytes", "memory_pressure_percent", "memory_oom_kills")
+    assert (first["gap"], first["host_cpu_percent"], first["gpus"]) == (None, 7.5, [card(0)])
+    assert (first["cpu_percents"], first["threads_running"]) == ([15.0, 0.0], 3)
+    assert [first[name] for name in limits] == [50, 1.5, 0]
+    assert (second["cpu_percents"], second["threads_running"]) == (None, None)
+    assert second["gap"] == "host CPU: ZeroDivisionError: division by zero; GPUs: NVML gave no answer for 1.0 s"
+    assert (second["host_memory_bytes"], second["container_cpu_percent"], second["gpus"]) == (2**30, 150.0, [])
+    assert (third["gap"], third["host_cpu_percent"]) == ("GPU 0: GPU is lost", None)
+    assert third["gpus"][0]["error"] == "GPU is lost"
+    assert sampler.problems == ()
 
 
 def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", Sources(usage=Fixed(Usage())), clock=HandClock(1)).run()
-    assert lines(tmp_path / "s.jsonl")[0].gap == "container: it can't be read (any more)"
+    assert lines(tmp_path / "s.jsonl")[0]["gap"] == "container: it can't be read (any more)"
 
 
 def test_a_line_has_each_field_of_a_sample_in_its_order(tmp_path: Path) -> None:
-    Sampler(tmp_path / "s.jsonl", sources(gpus=Gpus(GpuSample(0))), clock=HandClock(1)).run()
-    (line,) = (tmp_path / "s.jsonl").read_text().splitlines()
-    assert list(json.loads(line)) == list(json.loads(Sample(0.0, 0.0).as_json()))
+    Sampler(tmp_path / "s.jsonl", sources(gpus=Gpus(card(0))), clock=HandClock(1)).run()
+    assert list(*lines(tmp_path / "s.jsonl")) == [
+        *("t", "seconds", "host_cpu_percent", "cpu_percents", "threads_running", "host_memory_bytes"),
+        *("container_cpu_percent", "memory_bytes", "memory_limit_bytes", "memory_pressure_percent", "memory_oom_kills"),
+        *("gpus", "gap"),
+    ]
 
 
 def test_a_host_without_gpus_has_no_gap(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", sources(), clock=HandClock(2)).run()
-    assert [(sample.gap, sample.gpus) for sample in lines(tmp_path / "s.jsonl")] == [(None, ())] * 2
+    assert [(sample["gap"], sample["gpus"]) for sample in lines(tmp_path / "s.jsonl")] == [(None, [])] * 2
 
 
 def test_a_line_cut_by_a_crash_does_not_spoil_the_next(tmp_path: Path) -> None:
@@ -185,9 +193,10 @@ from telemetry.test_sampler import HandClock
 from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sampler import Sampler, Sources
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-sampler = Sampler(Path(sys.argv[1]), Sources(lambda: Cpu(1.0)), clock=HandClock(20))
+clock = HandClock(20)
+sampler = Sampler(Path(sys.argv[1]), Sources(lambda: Cpu(1.0)), clock=clock)
 sampler.run()
-print(json.dumps([sampler.taken, sampler.written, sampler.problems]))
+print(json.dumps([len(clock.waits), *sampler.problems]))
 """
 
 
@@ -200,17 +209,19 @@ def test_a_full_disk_ends_the_file_whole_and_the_sampling(tmp_path: Path) -> Non
         env={"PYTHONPATH": str(ROOT / "toolkit")},
     )
     assert done.returncode == 0, done.stderr
-    taken, written, problems = json.loads(done.stdout)
-    assert 0 < written == len(lines(path)) == taken - 1 < 19
+    ticks, problem = json.loads(done.stdout)
+    written = len(lines(path))
+    assert 0 < written == ticks - 1 < 19
     assert path.read_bytes().endswith(b"\n")
-    assert len(problems) == 1
-    assert str(path) in problems[0]
+    assert problem.startswith(str(path))
+    assert problem.endswith(f"; no samples are written from here on ({written} were)")
 
 
 def test_a_device_without_room_is_one_problem() -> None:
-    sampler = Sampler(Path("/dev/full"), Sources(), clock=HandClock(3))
+    clock = HandClock(3)
+    sampler = Sampler(Path("/dev/full"), Sources(), clock=clock)
     sampler.run()
-    assert (sampler.taken, sampler.written) == (1, 0)
+    assert len(clock.waits) == 1
     assert sampler.problems == ("/dev/full: No space left on device; no samples are written from here on (0 were)",)
 
 
@@ -228,9 +239,10 @@ def test_a_link_or_a_pipe_that_the_run_put_there_is_neither_followed_nor_waited_
 
 
 def test_a_folder_that_is_missing_is_a_problem_and_no_crash(tmp_path: Path) -> None:
-    sampler = Sampler(tmp_path / "no/s.jsonl", Sources(), clock=HandClock(2))
+    clock = HandClock(2)
+    sampler = Sampler(tmp_path / "no/s.jsonl", Sources(), clock=clock)
     sampler.run()
-    assert sampler.taken == 0
+    assert clock.waits == []
     assert "No such file or directory" in sampler.problems[0]
 
 
@@ -241,7 +253,7 @@ def test_samples_closer_than_the_shortest_interval_are_refused(tmp_path: Path) -
 
 def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", Sources(), 3600.0).stop()
-    with Sampler(tmp_path / "s.jsonl", Sources(gpus=Gpus(GpuSample(0))), 3600.0) as sampler:
+    with Sampler(tmp_path / "s.jsonl", Sources(gpus=Gpus(card(0))), 3600.0) as sampler:
         sampler.start()
     sampler.stop()
     assert sampler._thread

@@ -129,8 +129,8 @@ def _found_out(shelf: Store, run: Run) -> Run:
     if kind_of(run.engine).is_cluster:
         return _by_cluster(shelf, run)
     if run.owner is None:  # nobody watches it: only its files can tell
-        return _by_events(shelf, run) if _is_quiet(shelf, run, *_ITS_FILES) else run
-    if _is_elsewhere(run) and not _is_quiet(shelf, run, *_WATCHERS_FILES):
+        return _by_events(shelf, run) if _quiet_seconds(shelf, run, *_ITS_FILES) > QUIET_SECONDS else run
+    if _is_elsewhere(run) and _quiet_seconds(shelf, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
         return run  # its watcher may be alive where its process is not visible from here
     return _by_engine(shelf, run)
 
@@ -290,10 +290,6 @@ def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) ->
     """Return the closed run with what its folder shows: its figures, and why it failed."""
     folder = shelf.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
-
-
-def _is_quiet(shelf: Store, run: Run, *names: str) -> bool:
-    return _quiet_seconds(shelf, run, *names) > QUIET_SECONDS
 
 
 def _quiet_seconds(shelf: Store, run: Run, *names: str) -> float:

@@ -6,19 +6,11 @@ from __future__ import annotations
 BYTES, MILLIWATTS, MILLIJOULES, MHZ, CELSIUS, PERCENT, REASONS = 1 << 50, 10**8, 1 << 60, 10**5, 150, 100, (1 << 32) - 1
 
 
-class Bounds:
-    """Passes plausible values through; `dropped` counts the others."""
+def within(value: int | None, most: int) -> int | None:
+    """Return `value` if it is in 0..`most`, else None."""
+    return value if value is not None and 0 <= value <= most else None
 
-    def __init__(self) -> None:
-        self.dropped = 0
 
-    def within(self, value: int | None, most: int) -> int | None:
-        """Return `value` if it is in 0..`most`, else None."""
-        if value is None or 0 <= value <= most:
-            return value
-        self.dropped += 1
-        return None
-
-    def thousandths(self, value: int | None, most: int) -> float | None:
-        """Convert mW to W, mJ to J."""
-        return None if (known := self.within(value, most)) is None else known / 1000
+def thousandths(value: int | None) -> float | None:
+    """Convert mW to W, mJ to J."""
+    return None if value is None else value / 1000

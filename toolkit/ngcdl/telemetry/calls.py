@@ -14,7 +14,7 @@ from typing import Any
 
 from ngcdl.telemetry import bounds, driver
 
-_SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
+SM_CLOCK, MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def questions(binding: Any) -> dict[str, Question]:
         "milliwatts": Question([number("DeviceGetPowerUsage")], (bounds.MILLIWATTS,)),
         "millijoules": Question([long("DeviceGetTotalEnergyConsumption")], (bounds.MILLIJOULES,)),
         "celsius": Question(temperature, (bounds.CELSIUS,)),
-        "sm_mhz": Question([number("DeviceGetClockInfo", _SM_CLOCK)], (bounds.MHZ,)),
-        "memory_mhz": Question([number("DeviceGetClockInfo", _MEMORY_CLOCK)], (bounds.MHZ,)),
+        "sm_mhz": Question([number("DeviceGetClockInfo", SM_CLOCK)], (bounds.MHZ,)),
+        "memory_mhz": Question([number("DeviceGetClockInfo", MEMORY_CLOCK)], (bounds.MHZ,)),
         "reasons": Question(why, (bounds.REASONS,)),
     }
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
 from ngcdl.telemetry import container
 from ngcdl.telemetry.card import GpuProcess
 from ngcdl.telemetry.gpu import Nvml
-from ngcdl.telemetry.sample import GpuSample, whole
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Cards:
     def __init__(self, nvml: Nvml, run: Run) -> None:
         self._nvml, self._run = nvml, run
 
-    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
-        return tuple([self._sample(uuid, is_brief) for uuid in self._run.uuids])
+    def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
+        return [self._sample(uuid, is_brief) for uuid in self._run.uuids]
 
-    def _sample(self, uuid: str, is_brief: bool) -> GpuSample:
+    def _sample(self, uuid: str, is_brief: bool) -> dict[str, Any]:
         values, error = self._nvml.use(uuid, processes=not is_brief, is_brief=is_brief)
         if not is_brief:
             values["foreign_processes"] = foreign(values.pop("processes", None), self._run)
         values["error"] = error
-        return whole(GpuSample, values)
+        return values
 
 
 def foreign(processes: Sequence[GpuProcess] | None, run: Run) -> int | None:

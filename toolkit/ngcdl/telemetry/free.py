@@ -14,27 +14,23 @@ _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to 
 
 
 def cards(
-    count: int,
-    unfit: Collection[str] = (),
-    held: Mapping[str, str] | None = None,
-    shown: Collection[str] | None = None,
+    count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[str, ...]:
     """Return the UUIDs of the `count` least used cards that nothing computes on, excluding those in `unfit` and `held`.
     Where MIG is on, its devices count instead of the card, and come after the whole cards.
 
     `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
     come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
-    runs = held or {}
-    every = driver.within(_all)
+    every = readings()
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = computing(fit)
-    free = {name: one for name, one in named.items() if one.is_free and one.uuid not in runs}
+    free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
     least = sorted((is_mig(one.uuid), one.use, one.uuid) for one in free.values() if one.uuid)
-    found = [one for one in shown or () if is_mig(one) and one not in runs] + [uuid for *_, uuid in least]
+    found = [one for one in shown or () if is_mig(one) and one not in held] + [uuid for *_, uuid in least]
     found = list(dict.fromkeys(found))
     if len(found) < count:
-        busy = ", ".join(_said(name, one, runs) for name, one in named.items() if name not in free) or "none"
+        busy = ", ".join(_said(name, one, held) for name, one in named.items() if name not in free) or "none"
         others = {
             _NO_MIG_DEVICE: [card for card in fit if card.mig and not card.mig_devices],
             "of no use to this image": [card for card in every if card.uuid in unfit],
@@ -75,6 +71,11 @@ def _said(name: str, card: GpuReading, held: Mapping[str, str]) -> str:
     return f"{name} by {run}" if run else name
 
 
-def _all() -> tuple[GpuReading, ...]:
-    with open_nvml() as nvml:
-        return nvml.read(processes=True)
+def readings() -> tuple[GpuReading, ...]:
+    """Read all cards of this host. Raise NvmlUnavailable, also for a driver that hangs."""
+
+    def read() -> tuple[GpuReading, ...]:
+        with open_nvml() as nvml:
+            return nvml.read(processes=True)
+
+    return driver.within(read)

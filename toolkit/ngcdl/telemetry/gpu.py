@@ -18,16 +18,13 @@ from ngcdl.telemetry import bounds, calls, container, driver
 from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 from ngcdl.telemetry.sample import MEASURED
 
-# The binding has no type annotations.
-Binding = Any
-Handle = Any
+Binding = Any  # it has no type annotations
 
 _SUCCESS = 0
 # The queries in calls.questions() whose answers change quickly, and the others, in the order in which
 # _use_and_power() and _state() unpack them.
 _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
-_SM_CLOCK = 1  # NVML_CLOCK_SM
 
 
 class _Gone(Exception):
@@ -40,7 +37,7 @@ class _Row:
     returned it}; `not_offered`: the codes that do not count as failures."""
 
     which: int | str | None = None
-    handle: Handle = None
+    handle: Any = None
     not_offered: frozenset[int] = driver.NOT_OFFERED
     trouble: dict[int, str] = field(default_factory=dict)
 
@@ -50,7 +47,7 @@ class _Row:
 
 
 class Nvml:
-    """An open connection to the driver, made by connect(). `dropped` counts the implausible values it discarded."""
+    """An open connection to the driver, made by connect()."""
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
@@ -64,11 +61,6 @@ class Nvml:
         self._quick_most = [most for question in self._quick for most in question.most]
         self._slow_most = [most for question in self._slow for most in question.most]
         self._memory = questions["memory"]
-        self._bounds = bounds.Bounds()
-
-    @property
-    def dropped(self) -> int:
-        return self._bounds.dropped
 
     def close(self) -> None:
         with suppress(self._n.NVMLError):
@@ -97,19 +89,14 @@ class Nvml:
         """Describe each card. Raise NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
-    def read(
-        self, which: int | Sequence[int | str] | None = None, processes: bool = False, limits: bool = True
-    ) -> tuple[GpuReading, ...]:
-        """Read one card, those named by index or UUID, or all. Only the last raises NvmlUnavailable, as count() does.
+    def read(self, processes: bool = False) -> tuple[GpuReading, ...]:
+        """Read each card, with `processes` also those on it. Raise NvmlUnavailable as count() does."""
+        return tuple(self._reading(index, processes) for index in range(self.count()))
 
-        `processes` adds the processes on each card, `limits` adds watts_limit and sm_mhz_max."""
-        wanted = range(self.count()) if which is None else (which,) if isinstance(which, int) else which
-        return tuple(self._reading(one, processes, limits) for one in wanted)
-
-    def _reading(self, which: int | str, processes: bool, limits: bool) -> GpuReading:
-        values, error = self.use(which, processes, limits)
+    def _reading(self, which: int | str, processes: bool) -> GpuReading:
+        values, error = self.use(which, processes, limits=True)
         card = self._card(which)
-        parts = tuple(self._reading(one.uuid, processes, limits) for one in card.mig_devices if one.uuid)
+        parts = tuple(self._reading(one.uuid, processes) for one in card.mig_devices if one.uuid)
         return GpuReading(
             compute_capability=card.compute_capability, mig=card.mig, mig_devices=parts, error=error, **values
         )
@@ -119,7 +106,8 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        With `is_brief`, query only its utilization and power."""
+        `processes` adds the processes on it, `limits` watts_limit and sm_mhz_max. With `is_brief`, query only its
+        utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -138,25 +126,24 @@ class Nvml:
 
     def _limits(self, row: _Row) -> dict[str, Any]:
         watts = self._ask(row, "DeviceGetEnforcedPowerLimit")
-        clock = self._ask(row, "DeviceGetMaxClockInfo", _SM_CLOCK)
+        clock = self._ask(row, "DeviceGetMaxClockInfo", calls.SM_CLOCK)
         return {
-            "watts_limit": self._bounds.thousandths(watts, bounds.MILLIWATTS),
-            "sm_mhz_max": self._bounds.within(clock, bounds.MHZ),
+            "watts_limit": bounds.thousandths(bounds.within(watts, bounds.MILLIWATTS)),
+            "sm_mhz_max": bounds.within(clock, bounds.MHZ),
         }
 
     def _use_and_power(self, row: _Row) -> dict[str, Any]:
-        gpu, traffic, milliwatts = map(self._bounds.within, self._answers(row, self._quick), self._quick_most)
-        watts = None if milliwatts is None else milliwatts / 1000
-        return {"gpu_percent": gpu, "memory_percent": traffic, "watts": watts}
+        gpu, traffic, milliwatts = map(bounds.within, self._answers(row, self._quick), self._quick_most)
+        return {"gpu_percent": gpu, "memory_percent": traffic, "watts": bounds.thousandths(milliwatts)}
 
     def _state(self, row: _Row) -> dict[str, Any]:
         total, used, millijoules, celsius, sm, memory, mask = map(
-            self._bounds.within, self._answers(row, self._slow), self._slow_most
+            bounds.within, self._answers(row, self._slow), self._slow_most
         )
         return {
-            "memory_used_bytes": self._bounds.within(used, total or bounds.BYTES),
+            "memory_used_bytes": bounds.within(used, total or bounds.BYTES),
             "memory_total_bytes": total or None,
-            "energy_joules": None if millijoules is None else millijoules / 1000,
+            "energy_joules": bounds.thousandths(millijoules),
             "celsius": celsius,
             "sm_mhz": sm,
             "memory_mhz": memory,
@@ -186,7 +173,7 @@ class Nvml:
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
             name=self._ask(row, "DeviceGetName"),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-            memory_total_bytes=self._bounds.within(self._answers(row, (self._memory,))[0], bounds.BYTES) or None,
+            memory_total_bytes=bounds.within(self._answers(row, (self._memory,))[0], bounds.BYTES) or None,
             brand=self._ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
@@ -211,7 +198,7 @@ class Nvml:
         found = self._first(row, calls)
         if found is None:
             return None
-        return tuple(_process(one.pid, self._bounds.within(one.usedGpuMemory, bounds.BYTES)) for one in found)
+        return tuple(_process(one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES)) for one in found)
 
     def _open(self, which: int | str) -> _Row:
         row = self._rows.get(which) or self._found(which)

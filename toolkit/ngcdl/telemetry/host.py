@@ -91,17 +91,11 @@ def _times(stat: str) -> list[tuple[int, int]]:
     return found
 
 
-class MemoryMeter:
-    """Measures the memory in use on this machine: everything not available to a new program."""
-
-    def __init__(self, read: Callable[[], str | None] | None = None) -> None:
-        self._read = read or Kept(MEMORY).read
-
-    def read(self) -> int | None:
-        """Return bytes. None: /proc/meminfo can't be read, or the kernel is older than 3.14."""
-        text = self._read() or ""
-        total, available = _kilobytes(text, "MemTotal:"), _kilobytes(text, "MemAvailable:")
-        return None if total is None or available is None else 1024 * (total - available)
+def memory_used_bytes(meminfo: str | None) -> int | None:
+    """Return what of a machine's memory is not available to a new program, by its /proc/meminfo. None: that can't be
+    read, or its kernel is older than 3.14."""
+    total, available = _kilobytes(meminfo or "", "MemTotal:"), _kilobytes(meminfo or "", "MemAvailable:")
+    return None if total is None or available is None else 1024 * (total - available)
 
 
 def _kilobytes(text: str, name: str) -> int | None:

@@ -70,7 +70,7 @@ class Relay(Sampler):
         values, gaps = self._tick
         while True:
             why = f"GPUs: NVML gave no answer for {self._clock.monotonic() - asked:.1f} s"
-            self._finish(values, [*gaps, why], ())
+            self._finish(values, [*gaps, why], [])
             if self._clock.wait(self._stop, self._next()):
                 return
             if self._returned.is_set():

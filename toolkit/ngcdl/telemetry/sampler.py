@@ -17,8 +17,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import orjson
+
 from ngcdl.telemetry import host
-from ngcdl.telemetry.sample import GpuSample, Sample, whole
+from ngcdl.telemetry.kept import Kept
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
@@ -35,9 +37,9 @@ class Gap(Exception):
 
 
 class GpuSource(Protocol):
-    """Reads a run's cards; read() raises Gap. `is_brief`: only their use and power."""
+    """Reads a run's cards, each as in a line's "gpus"; read() raises Gap. `is_brief`: only their use and power."""
 
-    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]: ...
+    def read(self, is_brief: bool = False) -> list[dict[str, Any]]: ...
 
 
 class Clock(Protocol):
@@ -70,11 +72,12 @@ class Sources:
 
 def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
     """Return what is read for a run: this host, the run's container or process tree, its GPUs."""
-    return Sources(host.CpuMeter().read, host.MemoryMeter().read, usage, gpus)
+    meminfo = Kept(host.MEMORY)
+    return Sources(host.CpuMeter().read, lambda: host.memory_used_bytes(meminfo.read()), usage, gpus)
 
 
 class Sampler:
-    """Writes samples from start() to stop(), or within `with`. `taken` counts ticks, `gaps` those with a gap."""
+    """Writes samples from start() to stop(), or within `with`."""
 
     def __init__(
         self,
@@ -96,16 +99,11 @@ class Sampler:
         self._started = self._clock.monotonic() if started is None else started
         self._stuck: tuple[str, ...] = ()
         self._due, self._skipped = self._started, 0
-        self.taken = self.gaps = 0
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What went wrong with the sampling itself, for the run's notes."""
         return self._lines.problems + self._stuck
-
-    @property
-    def written(self) -> int:
-        return self._lines.written
 
     def start(self) -> None:
         """Start sampling; harmless twice."""
@@ -180,17 +178,17 @@ class Sampler:
             "memory_oom_kills": usage.memory_oom_kills,
         }
 
-    def _gpus(self, values: dict[str, Any], gaps: list[str]) -> tuple[GpuSample, ...]:
+    def _gpus(self, values: dict[str, Any], gaps: list[str]) -> list[dict[str, Any]]:
         read, is_brief = self._sources.gpus.read if self._sources.gpus else None, "host_cpu_percent" not in values
-        gpus = _piece(gaps, "GPUs", partial(read, is_brief) if read else None) or ()
-        gaps += [f"GPU {card.index if card.uuid is None else card.uuid}: {card.error}" for card in gpus if card.error]
+        gpus = _piece(gaps, "GPUs", partial(read, is_brief) if read else None) or []
+        for card in gpus:
+            if card["error"]:
+                gaps.append(f"GPU {card['index'] if card['uuid'] is None else card['uuid']}: {card['error']}")
         return gpus
 
-    def _finish(self, values: dict[str, Any], gaps: list[str], gpus: tuple[GpuSample, ...]) -> None:
-        self.taken += 1
-        self.gaps += bool(gaps)
+    def _finish(self, values: dict[str, Any], gaps: list[str], gpus: list[dict[str, Any]]) -> None:
         values["gpus"], values["gap"] = gpus, "; ".join(gaps) or None
-        self._lines.write(whole(Sample, values).as_json())
+        self._lines.write(orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def _piece(gaps: list[str], name: str, read: Callable[[], T] | None) -> T | None:
@@ -236,14 +234,13 @@ class _Lines:
             os.close(self._file)
             self._file = None
 
-    def write(self, line: str) -> None:
+    def write(self, line: bytes) -> None:
         if self._file is None:
             return
-        data = line.encode() + b"\n"
         try:
-            if (count := os.write(self._file, data)) < len(data):
+            if (count := os.write(self._file, line)) < len(line):
                 os.ftruncate(self._file, os.fstat(self._file).st_size - count)
-                self._give_up(f"only {count} of {len(data)} bytes could be written")
+                self._give_up(f"only {count} of {len(line)} bytes could be written")
             else:
                 self.written += 1
         except OSError as error:

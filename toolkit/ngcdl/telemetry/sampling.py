@@ -15,11 +15,11 @@ import select
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import cards, gpu, usage
 from ngcdl.telemetry.relay import Relay
-from ngcdl.telemetry.sample import GpuSample
 from ngcdl.telemetry.sampler import Gap, SystemClock, sources
 
 _IN, _OUT = 0, 1
@@ -39,7 +39,7 @@ class _Driver:
         self._cards: cards.Cards | None = None
         self._why: str | None = None
 
-    def read(self, is_brief: bool = False) -> tuple[GpuSample, ...]:
+    def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
         if self._why:
             raise Gap(self._why)
         try:

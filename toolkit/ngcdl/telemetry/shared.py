@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import GpuReading, computing, is_mig
-from ngcdl.telemetry.free import VARIABLE
-from ngcdl.telemetry.gpu import open_nvml
+from ngcdl.telemetry.free import VARIABLE, readings
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ def card(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str]
     can be named. `unfit`, `held` and `shown` as in free.cards(). Raise NvmlUnavailable."""
     left: dict[str, GpuReading] = {}
     users = []
-    for whole in driver.within(_all):
+    for whole in readings():
         for name, one in computing([whole]).items():
             why = _why_not(whole, one, unfit, shown)
             users.append(f"GPU {name}: {why or _user(one, held)}")
@@ -53,8 +51,3 @@ def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: 
 def _user(one: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(one.uuid or "")
     return f"by {run}" if run else "by another program"
-
-
-def _all() -> tuple[GpuReading, ...]:
-    with open_nvml() as nvml:
-        return nvml.read(processes=True)

@@ -26,11 +26,7 @@ _LOOK_SECONDS = 8
 # WSL's device for the cards of every vendor: a container that has it sees all of them, whichever ones
 # NVIDIA_VISIBLE_DEVICES or CDI name. https://github.com/NVIDIA/nvidia-container-toolkit/issues/21
 DXG = Path("/dev/dxg")
-WAYS = {
-    "runtime": "the runtime nvidia",
-    "device-request": "docker's --gpus",
-    "cdi": "CDI (--device nvidia.com/gpu)",
-}
+_WAYS = ("runtime", "device-request", "cdi", "none")
 
 
 def address() -> str:
@@ -68,14 +64,12 @@ class DockerEngine(OfKind):
         self._client = client
         self._look = look
         self.address = address() if self.shares_files else str(client.base_url)
-        self._info: dict[str, Any] | None = None
 
-    @property
+    @cached_property
     def info(self) -> dict[str, Any]:
-        if self._info is None:
-            with messages.docker_errors(self.address, "asked about it"):
-                self._info = self._client.info()
-        return self._info
+        with messages.docker_errors(self.address, "asked about it"):
+            found: dict[str, Any] = self._client.info()
+        return found
 
     @property
     def version(self) -> str:
@@ -111,16 +105,16 @@ class DockerEngine(OfKind):
         """Choose how GPUs get in. NGCDL_GPU_WAY overrides; the daemon reports runtimes and, since 28.2, CDI devices."""
         asked = os.environ.get("NGCDL_GPU_WAY")
         if asked:
-            if asked not in (*WAYS, "none"):
-                raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(WAYS)}, none.")
+            if asked not in _WAYS:
+                raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(_WAYS)}.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
         if "nvidia" in (self.info.get("Runtimes") or {}):
-            return GpuWay("runtime", f"{WAYS['runtime']} is there")
+            return GpuWay("runtime", "the runtime nvidia is there")
         if self.cdi_devices:
-            return GpuWay("cdi", f"{WAYS['cdi']} is there", self.cdi_devices)
+            return GpuWay("cdi", "CDI (--device nvidia.com/gpu) is there", self.cdi_devices)
         # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
         if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
-            return GpuWay("device-request", f"{WAYS['device-request']} is there")
+            return GpuWay("device-request", "docker's --gpus is there")
         return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
 
     @cached_property
@@ -234,7 +228,8 @@ class DockerEngine(OfKind):
                 state = self._client.inspect_container(identity)["State"]
         except Exception as error:
             if not isinstance(error, EngineHangs):
-                self._forget(identity)
+                with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "was cleaning up"):
+                    self._client.remove_container(identity, force=True, v=True)
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
@@ -267,10 +262,6 @@ class DockerEngine(OfKind):
 
     def _clients(self) -> Clients:
         return Clients(self._client, self._look() if self._look else self._client)
-
-    def _forget(self, identity: str) -> None:
-        with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "was cleaning up"):
-            self._client.remove_container(identity, force=True, v=True)
 
     def names(self) -> dict[str, str]:
         """Map the ids of the running containers to their names."""

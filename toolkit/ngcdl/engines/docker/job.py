@@ -280,7 +280,7 @@ class DockerJob:
 def _seconds(stamp: str) -> float | None:
     """Parse Docker's time stamp (nanoseconds, Z) to seconds since the epoch; year 1 means never."""
     try:
-        when = datetime.fromisoformat(stamp[:26].rstrip("Z") + "+00:00")
+        when = datetime.fromisoformat(stamp)
     except ValueError:
         return None
     return when.timestamp() if when.year > 1 else None

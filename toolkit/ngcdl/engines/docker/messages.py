@@ -66,8 +66,8 @@ _HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECA
 # (pattern, what it means); the first match wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"bind source path does not exist: (?P<what>.+)", MountMissing),
-    (r"executable file not found|exec: .*no such file or directory", lambda what: CommandNotFound(what)),
-    (r"exec: .*(permission denied|is a directory)", lambda what: CannotInvoke(what)),
+    (r"executable file not found|exec: .*no such file or directory", CommandNotFound),
+    (r"exec: .*(permission denied|is a directory)", CannotInvoke),
     (r"no space left on device|disk quota exceeded", lambda what: DiskFull(None, what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
@@ -106,9 +106,7 @@ def pull_meaning(text: str, host: str) -> NgcdlError:
         return RegistryUnreachable(host, clean)
     if re.search(r"x509|certificate", clean):
         return RegistryUnreachable(host, clean, is_untrusted=True, by_engine=True)
-    if re.search(r"server gave HTTP response to HTTPS", clean):
-        return RegistryUnreachable(host, clean)
-    if re.search(r"i/o timeout|request canceled|Client.Timeout|deadline exceeded", clean):
+    if re.search(r"gave HTTP response to HTTPS|i/o timeout|request canceled|Client.Timeout|deadline exceeded", clean):
         return RegistryUnreachable(host, clean)
     if re.search(r"received unexpected HTTP status|error parsing HTTP \d+|invalid character '<'|unexpected EOF", clean):
         return RegistryAnswer(host, clean)

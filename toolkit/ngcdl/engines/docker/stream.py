@@ -17,14 +17,12 @@ _HEAD_BYTES = 256
 
 def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iterator[Chunk]:
     """Yield what arrives from an open attachment until it ends. Raise Torn if it breaks off."""
-    read = _reader(attachment, is_running)
+    some = _reader(attachment, is_running)
     if tty:
-        yield from (Chunk("stdout", data) for data in read(65536, exact=False))
-        return
-    for header in read(8):
-        kind, length = struct.unpack(">BxxxL", header)
-        for data in read(length, once=True):
-            yield Chunk(_STREAMS.get(kind, "stdout"), data)
+        while data := some(65536):
+            yield Chunk("stdout", data)
+    else:
+        yield from _frames(some)
 
 
 def logged(client: Any, container: str, tty: bool, since: float | None = None) -> Iterator[Chunk]:
@@ -44,10 +42,8 @@ def logged(client: Any, container: str, tty: bool, since: float | None = None) -
             answer.raise_for_status()
             if tty:
                 yield from (Chunk("stdout", data) for data in answer.iter_content(None))
-                return
-            while len(header := answer.raw.read(8)) == 8:
-                kind, length = struct.unpack(">BxxxL", header)
-                yield Chunk(_STREAMS.get(kind, "stdout"), answer.raw.read(length))
+            else:
+                yield from _frames(answer.raw.read)
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         raise Torn from error
 
@@ -94,8 +90,28 @@ class Seen:
                 yield Chunk(chunk.stream, new)
 
 
-def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
-    """Return a function that reads from the open stream: pieces of exactly n bytes until it ends.
+def _frames(some: Callable[[int], bytes]) -> Iterator[Chunk]:
+    """Yield an output without a terminal, of which `some` reads at most n bytes. Raise Torn if it ends in mid frame."""
+    while header := _exactly(8, some):
+        kind, length = struct.unpack(">BxxxL", header)
+        data = _exactly(length, some)
+        if len(data) < length:
+            raise Torn
+        yield Chunk(_STREAMS.get(kind, "stdout"), data)
+
+
+def _exactly(length: int, some: Callable[[int], bytes]) -> bytes:
+    """Read `length` bytes with `some`; none if the stream has ended. Raise Torn if it ends within them."""
+    data = b""
+    while len(data) < length and (more := some(length - len(data))):
+        data += more
+    if 0 < len(data) < length:
+        raise Torn
+    return data
+
+
+def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], bytes]:
+    """Return a function that reads at most n bytes from the open stream; none at its end.
 
     A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
     container's state is queried, and if it has ended, the stream is given up 2 s later.
@@ -117,20 +133,4 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Any:
                 if silent_after_end > 1:
                     return b""
 
-    def read(length: int, exact: bool = True, once: bool = False) -> Iterator[bytes]:
-        while True:
-            data = some(length)
-            while data and exact and len(data) < length:
-                more = some(length - len(data))
-                if not more:
-                    raise Torn
-                data += more
-            if not data and length:
-                if once:  # the header had arrived
-                    raise Torn
-                return
-            yield data
-            if once:
-                return
-
-    return read
+    return some

@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.kubernetes.asked import labels
@@ -88,9 +89,8 @@ class KubernetesJob(NoInput):
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
         """Yield a pod's output that was not yielded before: a cut connection is opened again."""
         told = Told(self._folder, pod.name)
-        with self._logs(pod.name, follow=True) as process:
-            assert process.stdout is not None  # PIPE was asked for
-            while data := os.read(process.stdout.fileno(), 65536):
+        with self._logs(pod.name, follow=True) as (process, pipe):
+            while data := os.read(pipe.fileno(), 65536):
                 if new := self._new(told, pod, told.take(data)):
                     yield Chunk("stdout", new)
         if rest := self._new(told, pod, told.end()):
@@ -100,8 +100,8 @@ class KubernetesJob(NoInput):
 
     def _is_fresh(self, pod: Pod) -> bool:
         """Has it just ended? Its log, which holds the record, may be unreadable now and readable soon."""
-        ended = pod.ended and pod.ended.finished
-        return bool(ended) and time.time() - (ended or 0) < self.lost_seconds
+        finished = pod.ended.finished if pod.ended else None
+        return finished is not None and time.time() - finished < self.lost_seconds
 
     def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
         """Return the part of `shown`, the newest output, that was not yielded: what follows that offset in the log."""
@@ -115,28 +115,28 @@ class KubernetesJob(NoInput):
             if state.of(pod.index) is not pod or pod.index == 0 or pod.name in self._drained:
                 continue
             self._drained.add(pod.name)
-            while (shown := self._bring(pod, keep_log=False)) is None:
+            while (shown := self._bring(pod)) is None:
                 time.sleep(self.poll_seconds)
             if pod.ended and pod.ended.code != 0 and shown:
                 tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
                 Told(self._folder, pod.name).take(tail)
                 yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
-    def _bring(self, pod: Pod, keep_log: bool) -> bytes | None:
+    def _bring(self, pod: Pod) -> bytes | None:
         """Return its output, None if that is not readable yet."""
-        told = Told(self._folder, pod.name, keep_log)
-        with self._logs(pod.name, follow=False) as process:
-            assert process.stdout is not None  # PIPE was asked for
-            shown = told.take(process.stdout.read()) + told.end()
+        told = Told(self._folder, pod.name, keep_log=pod.index == 0)
+        with self._logs(pod.name, follow=False) as (process, pipe):
+            shown = told.take(pipe.read()) + told.end()
         return None if process.returncode and self._is_fresh(pod) else shown
 
     @contextlib.contextmanager
-    def _logs(self, pod: str, follow: bool) -> Iterator[subprocess.Popen[bytes]]:
+    def _logs(self, pod: str, follow: bool) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
         with self._kubectl.stream(
             "logs", *(["--follow"] if follow else []), f"--container={CONTAINER}", pod
         ) as process:
+            assert process.stdout is not None  # PIPE was asked for
             try:
-                yield process
+                yield process, process.stdout
             finally:
                 if process.poll() is None:
                     process.terminate()
@@ -153,7 +153,7 @@ class KubernetesJob(NoInput):
             is_wanted = pod.index == 0 or state.is_over
             if not is_wanted or state.of(pod.index) is not pod or not pod.began or pod.name in self._drained:
                 continue
-            if self._bring(pod, keep_log=pod.index == 0) is None and state.is_over:
+            if self._bring(pod) is None and state.is_over:
                 raise ClusterHangs(f"read the log of {pod.name}", None)
         return self._exit(state)
 
@@ -182,9 +182,8 @@ class KubernetesJob(NoInput):
 
     def _keep(self, pod: Pod) -> None:
         told = Told(self._folder, pod.name, keep_log=pod.index == 0)
-        with self._logs(pod.name, follow=True) as process:
-            assert process.stdout is not None  # PIPE was asked for
-            while data := os.read(process.stdout.fileno(), 65536):
+        with self._logs(pod.name, follow=True) as (_, pipe):
+            while data := os.read(pipe.fileno(), 65536):
                 told.take(data)
         told.end()
 

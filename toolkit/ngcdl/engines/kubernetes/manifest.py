@@ -18,10 +18,8 @@ from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 def objects(order: Order) -> list[dict[str, Any]]:
     """Return the objects to create, except the values of secrets. Raise BadOption."""
     check(order.spec)
-    found = [_config_map(order)]
-    if placed(order.spec).nodes > 1:
-        found.append(_service(order))
-    return [*found, _job(order)]
+    services = [_service(order)] if placed(order.spec).nodes > 1 else []
+    return [_config_map(order), *services, _job(order)]
 
 
 def secret(order: Order) -> dict[str, Any] | None:
@@ -38,13 +36,13 @@ def pull_secret(called: str, host: str, username: str, password: str) -> dict[st
     https://kubernetes.io/docs/tasks/configure-pod-container/pull-image-private-registry/"""
     auth = base64.b64encode(f"{username}:{password}".encode()).decode()
     config = json.dumps({"auths": {host: {"username": username, "password": password, "auth": auth}}})
-    about = {
+    return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": called},
         "type": "kubernetes.io/dockerconfigjson",
+        "stringData": {".dockerconfigjson": config},
     }
-    return {**about, "stringData": {".dockerconfigjson": config}}
 
 
 def _metadata(order: Order) -> dict[str, Any]:

@@ -45,18 +45,14 @@ REASONS = {
     "BadConstraints": "no node can ever run it: fewer --gpus, or another --partition",
 }
 # With these it waits forever: nothing that others do lets it start.
-NEVER = (
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-)
+NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount",
+         "InvalidQOS")  # fmt: skip
 # The user's, for his own questions: they would filter ours (SQUEUE_PARTITION), and those of the job's script.
 _THE_USER_S = re.compile(r"(SQUEUE|SCANCEL|SINFO|SACCT)_")
 _GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
+# A node's GPUs as sinfo and scontrol describe them, as (type, count): gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null).
+GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 _GROUPS = {
     "Assoc": "your account has reached a limit: wait, or name another --account",
     "QOS": "your quality of service has reached a limit: wait, or name another --qos",
@@ -121,9 +117,7 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
             words, input=given, capture_output=True, text=True, timeout=seconds, errors="replace",
             check=False, env={**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"},
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise SlurmAbsent(words[0]) from error
-    except PermissionError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise SlurmAbsent(words[0]) from error
     except subprocess.TimeoutExpired as error:
         raise SlurmLost(words[0], f"nothing within {seconds:g} s") from error
@@ -180,8 +174,7 @@ def there() -> str:
 
 
 def gpus_of(gres: str) -> int:
-    """Count the GPUs in sinfo's description of a node: gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null)."""
-    return sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres))
+    return sum(int(count) for _, count in GPUS.findall(gres))
 
 
 def state(job: str) -> State | None:

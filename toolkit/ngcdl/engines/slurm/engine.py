@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +41,14 @@ class SlurmEngine(OfKind, NoImages):
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._version: str | None = None
-        self._cluster: str | None = None
 
-    @property
+    @cached_property
     def version(self) -> str:
-        if self._version is None:
-            self._version = commands.said("sbatch", "--version").removeprefix("slurm-wlm ").removeprefix("slurm ")
-        return self._version
+        return commands.said("sbatch", "--version").removeprefix("slurm-wlm ").removeprefix("slurm ")
 
-    @property
+    @cached_property
     def identity(self) -> str | None:
-        if self._cluster is None:
-            self._cluster = commands.cluster()
-        return self._cluster
+        return commands.cluster()
 
     def gpu_way(self) -> GpuWay:
         try:
@@ -75,11 +70,8 @@ class SlurmEngine(OfKind, NoImages):
             raise BadOption(f"{IMAGES}={images}: must be the absolute path of a folder that all nodes share.")
         cpus = placed.cpus
         if cpus is None:
-            try:
-                share = nodes.share(placed)
-                cpus = share.cpus and max(share.cpus // max(share.gpus, 1), 1)
-            except (SlurmAbsent, SlurmRefused):  # e.g. a partition that does not exist: sbatch says so more clearly
-                cpus = None
+            with contextlib.suppress(SlurmAbsent, SlurmRefused):  # e.g. no such partition: sbatch says so more clearly
+                cpus = nodes.cpus_per_gpu(placed)
         return replace(placed, container=placed.container or _runner(), cpus=cpus, images=images)
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:

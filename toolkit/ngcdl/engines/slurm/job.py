@@ -121,7 +121,8 @@ class SlurmJob(NoInput):
             return Exit(None, None, "Slurm has forgotten the job, and the job left no record of its end")
         code = told.code if told else _code(state)
         finished, why = (told.finished, told.why) if told else (None, None)
-        return Exit(code, _killed_for_memory(state), _reason(state, code, why), finished, _is_stopped(state, code, why))
+        is_oom = state.state == "OUT_OF_MEMORY" if state else None
+        return Exit(code, is_oom, _reason(state, code, why), finished, _is_stopped(state, code, why))
 
     def _state(self) -> commands.State | None:
         """Ask Slurm. What the script wrote is enough if the controller forgot the job and only the accounting is away.
@@ -177,10 +178,6 @@ def _code(state: commands.State | None) -> int | None:
     if state.signal and not state.code:
         return _SIGNALS.get(state.signal, 128 + state.signal)
     return state.code if state.code or state.state == "COMPLETED" else None
-
-
-def _killed_for_memory(state: commands.State | None) -> bool | None:
-    return state.state == "OUT_OF_MEMORY" if state else None
 
 
 def _is_stopped(state: commands.State | None, code: int | None, why: str | None) -> bool:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl.engines.base import Node, architecture
 from ngcdl.engines.slurm import commands
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 
-_GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 # Words for sbatch with which the user chose nodes or cards.
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
@@ -49,24 +48,16 @@ def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class Share:
-    """What the smallest node has: processors that a job can have, and GPUs by its configuration."""
-
-    cpus: int | None
-    gpus: int
-
-
-def share(placement: Placement) -> Share:
-    """Return the resources of the node with the fewest processors among those with the most GPUs, where the job may go.
-
-    Raise EngineError."""
+def cpus_per_gpu(placement: Placement) -> int | None:
+    """Return the processors per GPU (all, without GPUs) of the node with the fewest among those with the most GPUs,
+    where the job may go; None if none are reported. Raise EngineError."""
     rows = [(commands.gpus_of(_field(line, "Gres") or ""), _cpus(line)) for line in _lines(placement)]
     found = [(gpus, cpus) for gpus, cpus in rows if cpus is not None]
     if not found:
-        return Share(None, 0)
+        return None
     most = max(gpus for gpus, _ in found)
-    return Share(min(cpus for gpus, cpus in found if gpus == most), most)
+    least = min(cpus for gpus, cpus in found if gpus == most)
+    return max(least // max(most, 1), 1)
 
 
 def _cpus(line: str) -> int | None:
@@ -112,7 +103,7 @@ def _node(line: str, gpus: int) -> Iterator[Node]:
     if not gpus:
         yield Node(name, machine)
     else:
-        for card, count in _GPUS.findall(_field(line, "Gres") or ""):
+        for card, count in commands.GPUS.findall(_field(line, "Gres") or ""):
             yield Node(name, machine, card=card or None, gpus=int(count))
 
 

@@ -54,15 +54,15 @@ def of_enroot(image: str) -> str:
 
 def before(task: Task) -> list[str]:
     """Return the lines that pull the image once for all nodes, if they share a folder for that."""
-    source, end, fetch = {
-        "pyxis": (of_enroot(task.image), "sqsh", "enroot import -o"),
-        "apptainer": (f"docker://{task.image}", "sif", "apptainer pull"),
-    }.get(task.runner, ("", "", ""))
-    lines = [f"export NGCDL_IMAGE={shlex.quote(source)}"] if source else []
-    if not source or task.images is None:
-        return lines
+    if task.runner in ("docker", "podman"):
+        return []
+    is_pyxis = task.runner == "pyxis"
+    source = of_enroot(task.image) if is_pyxis else f"docker://{task.image}"
+    if task.images is None:
+        return [f"export NGCDL_IMAGE={shlex.quote(source)}"]
+    end, fetch = ("sqsh", "enroot import -o") if is_pyxis else ("sif", "apptainer pull")
     kept = f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"
-    uri = f"docker://{source}" if task.runner == "pyxis" else source
+    uri = f"docker://{source}" if is_pyxis else source
     return [
         f"export NGCDL_IMAGE={shlex.quote(kept)} # pulled by one node for all",
         f"mkdir -p {shlex.quote(task.images)}",
@@ -81,10 +81,9 @@ def srun(task: Task) -> list[str]:
     words = ['${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}']
     if task.runner != "pyxis":
         return words
-    binds = (f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)
-    mounts = ['"$RUN:$RUN"', *map(shlex.quote, binds)]
+    mounts = ['"$RUN:$RUN"', *(shlex.quote(str(mount)) for mount in task.mounts)]
     words += ['--container-image="$NGCDL_IMAGE"', f"--container-mounts={','.join(mounts)}"]
-    words += [f"--container-workdir={_workdir(task)}", "--no-container-mount-home"]
+    words += ["--container-workdir=" + _workdir(task, '"$RUN"'), "--no-container-mount-home"]
     # NVIDIA's entrypoint enables the compatibility libraries; pyxis skips it by default
     words.append("--container-entrypoint")
     names = [*(name for name, _ in _passed(task)), *task.secrets]
@@ -106,8 +105,8 @@ def _assigned(variables: Iterable[tuple[str, str]], prefix: str = "") -> list[st
     return [f"{prefix}{name}={shlex.quote(value)}" for name, value in variables]
 
 
-def _workdir(task: Task) -> str:
-    return shlex.quote(task.workdir) if task.workdir else '"$RUN"'
+def _workdir(task: Task, otherwise: str) -> str:
+    return shlex.quote(task.workdir) if task.workdir else otherwise
 
 
 # Once Slurm asks a task to end, it has until KillWait, and then this shell is killed with it: record before that that
@@ -196,15 +195,14 @@ _LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is
 def _apptainer(task: Task) -> str:
     if task.runner != "apptainer":
         return ""
-    binds = ["$NGCDL_RUN", *(f"{m.host}:{m.container}{'' if m.writable else ':ro'}" for m in task.mounts)]
+    binds = ["$NGCDL_RUN", *map(str, task.mounts)]
     words = [
         "apptainer run",
         *(["--nv"] if task.gpus else []),
         '--home "$NGCDL_RUN/home"',
         f'--bind "{",".join(binds)}"',
     ]
-    workdir = shlex.quote(task.workdir) if task.workdir else '"$NGCDL_RUN"'
-    return " ".join([*words, f"--pwd {workdir}", '"$NGCDL_IMAGE"']) + " "
+    return " ".join([*words, "--pwd", _workdir(task, '"$NGCDL_RUN"'), '"$NGCDL_IMAGE"', ""])
 
 
 def _client(task: Task) -> str:
@@ -216,7 +214,7 @@ def _client(task: Task) -> str:
     words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
     binds = (f"type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}" for m in task.mounts)
     words += [f"--mount {shlex.quote(bind)}" for bind in binds]
-    words += [f"--workdir={shlex.quote(task.workdir) if task.workdir else '$NGCDL_RUN'}"]
+    words += [f"--workdir={_workdir(task, '$NGCDL_RUN')}"]
     words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.secrets)) if name not in typed]
     mine = {"HOME": '-e HOME="$NGCDL_RUN/home"', "USER": "-e USER"} if task.user else {}
     words += [" ".join(word for name, word in mine.items() if name not in typed), image]

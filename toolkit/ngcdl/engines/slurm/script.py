@@ -21,8 +21,8 @@ UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's ou
 RESTARTS = 3
 # Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
-TRAINER = f"{PurePosixPath(RUN_FOLDER).parent}/trainer"
 _OWN = f"{PurePosixPath(RUN_FOLDER).parent}/"
+TRAINER = f"{_OWN}trainer"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
@@ -172,10 +172,10 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     for mount in spec.mounts:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a Docker volume is on one machine only")
+    # ngcdl's own have the same path inside and outside: so a task is the same under any runner
     own = [m for m in spec.mounts if _is_own(m) and m.container != TRAINER]
-    mounts = [Mount(_own_path(m), _own_path(m), m.writable) for m in own]
+    mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in own]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
-    gpus = _gpus(spec)
     secrets = tuple(name for name, value in spec.environment if _is_secret(name, value))
     after = ""
     if spec.workload:
@@ -184,7 +184,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         runner=placement.container or "pyxis",
         image=order.target,
         mounts=tuple(mounts),
-        gpus=gpus,
+        gpus=_gpus(spec),
         variables=tuple((name, value) for name, value in spec.environment if name not in secrets),
         secrets=secrets,
         user=spec.user,
@@ -201,14 +201,9 @@ def _is_own(mount: Mount) -> bool:
     return mount.container.startswith(_OWN)
 
 
-def _own_path(mount: Mount) -> str:
-    """Return the path of ngcdl's own mount, the same inside and outside: so a task is the same under any runner."""
-    return _fit(mount.host)
-
-
 def _command(order: Order) -> str:
     """Return the command's words for a shell, with ngcdl's own folders by their paths on the nodes."""
-    known = {mount.container: _own_path(mount) for mount in order.spec.mounts if _is_own(mount)}
+    known = {mount.container: _fit(mount.host) for mount in order.spec.mounts if _is_own(mount)}
     return " ".join(
         '"$RUN"' if word == RUN_FOLDER else shlex.quote(known.get(word, word)) for word in order.spec.command
     )
