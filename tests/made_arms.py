@@ -35,6 +35,13 @@ def measured(
     return Measured(replace(run, **more), start, error)
 
 
+def arm(
+    name: str, rate: float | None, device: str | None = "cpu", workload: Mapping[str, Any] = {}, **more: Any
+) -> Arm:
+    """Return an arm of two equal rounds."""
+    return Arm(name, tuple(measured(f"{name}{n}", rate, device, workload, **more) for n in (1, 2)))
+
+
 def arms(cpu: list[float], gpu: list[float], *changed: tuple[int, Measured]) -> list[Arm]:
     """Return a CPU arm and a GPU arm at these rates; `changed` replaces GPU runs by round."""
     slow = tuple(measured(f"c{n}", rate) for n, rate in enumerate(cpu, 1))

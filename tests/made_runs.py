@@ -118,7 +118,7 @@ class Made:
 
     def story(self, run_id: str = "made", letter: str = "A", **more: Any) -> Story:
         run = filled(self.run(run_id), list(self.events()), list(self.measured()))
-        return told(replace(run, **more), self.events(), self.measured(), letter)
+        return replace(told(replace(run, **more), self.events(), self.measured()), letter=letter)
 
     def keep(self, shelf: Store, run_id: str, **more: Any) -> Path:
         """Write it as a finished run is written."""

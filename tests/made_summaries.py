@@ -27,10 +27,14 @@ def cpu(percent: float | None, **more: Any) -> Summary:
     return replace(Summary(training_samples=20, cpu_percent_mean=percent, cores_busy=busy), **more)
 
 
+def findings(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> tuple[Finding, ...]:
+    return diagnose(replace(run, summary=summary), events)
+
+
 def rules(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> list[str]:
-    return [found.rule for found in diagnose(run, summary, events)]
+    return [found.rule for found in findings(summary, run, *events)]
 
 
 def only(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> Finding:
-    (found,) = diagnose(run, summary, events)
+    (found,) = findings(summary, run, *events)
     return found

@@ -32,8 +32,8 @@ def trained(rate: float, mhz: float | None = None, **start: Any) -> Summary:
 
 
 def found(rate: float, **start: Any) -> list[Finding]:
-    events = [{**START, **start}]
-    return [one for one in diagnose(RUN, trained(rate, **start), events) if one.rule == "above-peak"]
+    run = replace(RUN, summary=trained(rate, **start))
+    return [one for one in diagnose(run, [{**START, **start}]) if one.rule == "above-peak"]
 
 
 def test_the_operations_are_those_of_an_example_times_the_rate() -> None:

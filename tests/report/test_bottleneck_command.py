@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_summaries import OOM, cpu, gpu, only, rules
+from made_summaries import OOM, cpu, findings, gpu, only, rules
 
 from ngcdl.record import Diagnosis, GpuSummary, Machine, Run, Summary
-from ngcdl.report.bottleneck import diagnose
 from ngcdl.report.filled import filled
 
 CARDS = ("GPU-1",)
@@ -88,7 +87,7 @@ def test_what_it_says_needs_no_option_of_a_training() -> None:
         only(gpu(40.0, steps=2, **full), COMMAND, step),
         only(gpu(40.0, steps=2, seconds_per_batch=0.001, **ENOUGH), COMMAND, {"event": "start", "batch": 8}),
         only(cpu(99.0, **ENOUGH), replace(ON_CPU, machine=replace(COMMAND.machine, gpus=()))),
-        diagnose(ON_CPU, cpu(99.0, threads_running_mean=99.0, steps=2, **ENOUGH), ())[0],
+        findings(cpu(99.0, threads_running_mean=99.0, steps=2, **ENOUGH), ON_CPU)[0],
         only(cpu(15.0, steps=2, **full), ON_CPU),
         only(Summary(), replace(COMMAND, diagnosis=Diagnosis("gpu-out-of-memory"))),
         only(Summary(), COMMAND, OOM),

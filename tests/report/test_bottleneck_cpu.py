@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_summaries import CPU_RUN, GPU_RUN, cpu, gpu, only, rules
+from made_summaries import CPU_RUN, GPU_RUN, cpu, findings, gpu, only, rules
 
 from ngcdl.record import Gpu, Machine, Run, Summary
-from ngcdl.report.bottleneck import diagnose
 
 
 @pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "cpu-bound")])
@@ -142,7 +141,7 @@ def test_one_thread_is_advised_as_many_as_there_are_processors_that_it_may_use()
 
 
 def test_more_threads_than_processors_that_it_may_use_are_too_many() -> None:
-    first, *_ = diagnose(allowed(4.0), on_shared(392.0), [{"event": "start", "threads": 8}])
+    first, *_ = findings(on_shared(392.0), allowed(4.0), {"event": "start", "threads": 8})
     assert (first.rule, first.advice) == ("oversubscribed", "    ngcdl run ... --threads 4")
     assert first.text == "8 threads compute on the 4 cores that it may use: they take turns, which costs time."
     assert rules(on_shared(240.0), allowed(2.5), {"event": "start", "threads": 3}) == ["cpu-bound"]

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_summaries import GPU_RUN, gpu, only, rules
+from made_summaries import GPU_RUN, findings, gpu, only, rules
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report import throttling
-from ngcdl.report.bottleneck import diagnose
 
 
 def test_a_gpu_that_its_framework_did_not_use_is_told_however_busy_others_kept_it() -> None:
@@ -27,9 +26,9 @@ def test_a_gpu_below_5_percent_is_idle(percent: float, rule: str) -> None:
 
 def test_an_idle_gpu_is_doubted_only_where_the_framework_does_not_vouch_for_it() -> None:
     full = {"cpu_busiest_core_percent_mean": 100.0}
-    (doubted,) = diagnose(replace(GPU_RUN, device=None), gpu(2.0, **full), ())
+    doubted = only(gpu(2.0, **full), replace(GPU_RUN, device=None))
     assert "Did it compute on the CPU?" in doubted.text
-    sure, why = diagnose(GPU_RUN, gpu(2.0, **full), ())
+    sure, why = findings(gpu(2.0, **full))
     assert "CPU?" not in sure.text
     assert why.rule == "full-core"
 
@@ -118,9 +117,9 @@ def test_a_tiny_batch_is_one_whose_steps_are_over_at_once_on_a_gpu_that_waits(
     percent: float, batch: int, seconds: float | None, is_tiny: bool
 ) -> None:
     summary = gpu(percent, seconds_per_batch=seconds)
-    found = diagnose(GPU_RUN, summary, [{"event": "start", "batch": batch}])
-    assert [one.rule for one in found] == ["tiny-batch" if is_tiny else "balanced"]
-    assert not is_tiny or found[0].advice == "    ngcdl run ... --batch 128"
+    found = only(summary, GPU_RUN, {"event": "start", "batch": batch})
+    assert found.rule == ("tiny-batch" if is_tiny else "balanced")
+    assert not is_tiny or found.advice == "    ngcdl run ... --batch 128"
 
 
 def test_what_the_trainer_says_of_its_batch_counts_and_else_what_was_asked() -> None:
@@ -143,7 +142,7 @@ def test_a_gpu_that_others_use_too_is_told(shared: bool | None, expected: list[s
 
 def test_the_busiest_card_counts_and_one_that_did_nothing_is_named() -> None:
     cards = (GpuSummary(index=0, gpu_percent_mean=95.0), GpuSummary(index=3, gpu_percent_mean=4.9))
-    busy, idle = diagnose(GPU_RUN, gpu(50.0, gpus=cards), ())
+    busy, idle = findings(gpu(50.0, gpus=cards))
     assert (busy.rule, idle.rule) == ("compute-bound", "idle-card")
     assert "1 of its 2 GPUs did nothing (3)" in idle.text
     both = (cards[0], replace(cards[1], gpu_percent_mean=5.0))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_arms import START, arms, measured, refused, text
+from made_arms import START, arm, arms, measured, refused, text
 
 from ngcdl.record import Finding, Machine, Summary
 from ngcdl.report import compared
@@ -113,9 +113,8 @@ def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> 
     ("compile", ("off", "on"), "Compile on does 2.00 times (2.00..2.00) the work of compile off."),
 ])  # fmt: skip
 def test_the_verdict_names_what_was_varied_with_its_value(vary: str, names: tuple[str, str], said: str) -> None:
-    slow = Arm(f"{vary}={names[0]}", tuple(measured(f"a{n}", 100.0) for n in (1, 2)))
-    fast = Arm(f"{vary}={names[1]}", tuple(measured(f"b{n}", 200.0) for n in (1, 2)))
-    assert said in compared.verdict(comparison([slow, fast], vary))
+    made = [arm(f"{vary}={names[0]}", 100.0), arm(f"{vary}={names[1]}", 200.0)]
+    assert said in compared.verdict(comparison(made, vary))
 
 
 def test_a_round_without_one_of_its_runs_gives_no_ratio() -> None:
@@ -129,9 +128,9 @@ def test_what_the_runs_were_held_back_by_is_the_arm_s_and_stands_once_with_its_a
     def busy(rule: str, percent: int) -> tuple[Finding, ...]:
         return (Finding(rule, f"The CPU is {percent} % busy.", advice="Try more threads:\n    --threads 8"),)
 
-    cpu = tuple(measured(f"c{n}", 600.0, findings=busy("cpu", 99)) for n in (1, 2))
-    gpu = tuple(measured(f"g{n}", 4000.0, "gpu", findings=busy("cpu", 47) + busy("other", 1)) for n in (1, 2))
-    it = comparison([Arm("cpu", cpu, "cpu"), Arm("gpu", gpu, "gpu")], "device", ["said before"])
+    cpu = arm("cpu", 600.0, findings=busy("cpu", 99))
+    gpu = arm("gpu", 4000.0, "gpu", findings=busy("cpu", 47) + busy("other", 1))
+    it = comparison([cpu, gpu], "device", ["said before"])
     advice = "\n  Try more threads:\n      --threads 8"
     assert it.diagnosis == (
         "said before",
@@ -153,29 +152,23 @@ def test_rounds_far_apart_are_told() -> None:
 def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findings() -> None:
     found = (Finding("oversubscribed", "32 threads compute on 16 cores.", {}),)
     for findings, said in (((), "32 threads on 16 processors"), (found, "threads=32: 32 threads compute on 16 cores.")):
-        made = [
-            Arm(f"threads={n}", (measured(f"{n}", 9.0, workload={"threads": n}, findings=findings if n > 16 else ()),))
-            for n in (1, 32)
-        ]
+        made = [arm(f"threads={n}", 9.0, workload={"threads": n}, findings=findings if n > 16 else ()) for n in (1, 32)]
         (told,) = comparison(made, "threads").diagnosis
         assert told.startswith(said)
 
 
 def test_more_threads_than_a_local_run_may_use_processors_are_too_many_however_many_the_machine_has() -> None:
     of_four = {"engine": "local", "machine": Machine(cores=16, usable_cores=3.5)}
-    made = [Arm(f"threads={n}", (measured(f"{n}", 9.0, workload={"threads": n}, **of_four),)) for n in (4, 8)]
+    made = [arm(f"threads={n}", 9.0, workload={"threads": n}, **of_four) for n in (4, 8)]
     (told,) = comparison(made, "threads").diagnosis
     assert told.startswith("8 threads on 3.5 processors")
 
 
 def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
     made = [
-        Arm(f"threads={n}", tuple(
-            measured(f"{n}-{i}", 100.0 * n, workload={"threads": n}, status="failed" if n == 4 else "finished")
-            for i in (1, 2)
-        ))
+        arm(f"threads={n}", 100.0 * n, workload={"threads": n}, status="failed" if n == 4 else "finished")
         for n in (1, 2, 4)
-    ]  # fmt: skip
+    ]
     it = comparison(made, "threads")
     assert it.ratio is None
     assert compared.verdict(it) == (
@@ -185,13 +178,8 @@ def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
 
 def test_an_arm_that_became_nan_is_named_and_the_others_are_answered() -> None:
     nan = {"status": "failed", "error": "nan", "reason": "nan: the loss of step 12 is NaN"}
-    made = [
-        Arm(f"batch={n}", tuple(
-            measured(f"{n}-{i}", None if n == 4 else 10.0 * n, workload={"batch": n}, **(nan if n == 4 else {}))
-            for i in (1, 2)
-        ))
-        for n in (4, 8, 64)
-    ]  # fmt: skip
+    made = [arm("batch=4", None, workload={"batch": 4}, **nan)]
+    made += [arm(f"batch={n}", 10.0 * n, workload={"batch": n}) for n in (8, 64)]
     assert compared.verdict(comparison(made, "batch")) == (
         "An epoch takes 8.00 times (8.00..8.00) as long with batches of 8 as with batches of 64. "
         "Left out: batch=4 failed: nan: the loss of step 12 is NaN."
@@ -208,8 +196,7 @@ def test_energy_is_in_the_table_where_a_card_told_it() -> None:
 
 
 def test_synthetic_data_is_said_wherever_figures_stand() -> None:
-    made = [Arm("cpu", tuple(measured(f"c{n}", 9.0, dataset="synthetic", dataset_note="no network") for n in (1, 2)))]
-    it = comparison(made, "device")
+    it = comparison([arm("cpu", 9.0, dataset="synthetic", dataset_note="no network")], "device")
     assert "SYNTHETIC" in text(it)
     assert "no network" in text(it)
     assert it.as_json()["synthetic"] is True
@@ -231,11 +218,7 @@ def test_what_was_published_stands_beside_with_its_hardware() -> None:
 
 def test_figures_that_others_published_stand_only_beside_what_they_answer() -> None:
     def of(workload: str, vary: str) -> str:
-        named = {"name": workload}
-        made = [
-            Arm(f"{vary}={n}", tuple(measured(f"{n}-{i}", 9.0, workload={**named, vary: n}) for i in (1, 2)))
-            for n in (8, 64)
-        ]
+        made = [arm(f"{vary}={n}", 9.0, workload={"name": workload, vary: n}) for n in (8, 64)]
         return text(comparison(made, vary))
 
     assert "published: cross-validation, batch 8: about 35 min on GeForce GTX 760 2 GB" in of("batch-sweep", "batch")
@@ -246,8 +229,7 @@ def test_figures_that_others_published_stand_only_beside_what_they_answer() -> N
 
 def test_no_figure_of_a_training_stands_beside_batches_that_were_dropped() -> None:
     fed = {"start": {**START, "feed": "input"}, "workload": {"feed": "input"}}
-    pair = [Arm(name, tuple(measured(f"{name}{n}", 9e5, name, **fed) for n in (1, 2)), name) for name in ("cpu", "gpu")]
-    it = comparison(pair, "device")
+    it = comparison([arm(name, 9e5, name, **fed) for name in ("cpu", "gpu")], "device")
     assert it.published is None
     assert "published" not in text(it)
 
@@ -261,10 +243,7 @@ def test_json_holds_in_json_and_has_what_was_promised() -> None:
 
 
 def test_runs_of_a_training_that_this_ngcdl_does_not_have_are_compared_all_the_same() -> None:
-    made = [
-        Arm(n, tuple(measured(f"{n}{i}", 9.0, workload={"name": "of-another-ngcdl"}) for i in (1, 2))) for n in "ab"
-    ]
-    it = comparison(made, "image")
+    it = comparison([arm(name, 9.0, workload={"name": "of-another-ngcdl"}) for name in "ab"], "image")
     assert (it.workload, it.answers, it.ratio is not None) == ("of-another-ngcdl", (), True)
 
 

@@ -60,7 +60,7 @@ def run_of(events: list[dict[str, Any]], run_id: str = "x") -> Run:
 
 
 def story(events: list[dict[str, Any]], letter: str = "A") -> Story:
-    return told(run_of(events, f"run-{letter}"), events, [], letter)
+    return replace(told(run_of(events, f"run-{letter}"), events, []), letter=letter)
 
 
 @pytest.mark.parametrize("events", [forward(), smoke(), pipeline()])

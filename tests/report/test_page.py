@@ -144,14 +144,10 @@ def test_two_runs_side_by_side_have_no_spread_and_so_no_ratio() -> None:
 def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> None:
     on_both = [(replace(CPU, steps=300, rate=rate), replace(GPU, rate=7.8 * rate)) for rate in (590.0, 600.0, 610.0)]
     shown = {"gpus": ("GPU-0",), "gpu_way": "runtime"}  # both arms have the card; the device is set apart
-    arms = [
-        Arm(
-            name,
-            tuple(Measured.of(pair[at].story(f"{name}{n}", **shown).run, ()) for n, pair in enumerate(on_both)),
-            name,
-        )
-        for at, name in enumerate(("cpu", "gpu"))
-    ]
+    arms = []
+    for name, made in zip(("cpu", "gpu"), zip(*on_both, strict=True), strict=True):
+        runs = [one.story(f"{name}{n}", **shown).run for n, one in enumerate(made)]
+        arms.append(Arm(name, tuple(Measured.of(run, ()) for run in runs), name))
     text = Parsed(page([CPU.story("cpu0"), GPU.story("gpu0", "B")], comparison(arms, "device"))).text
     assert re.search(
         r"The GPU is used \(\d+ % busy\) and does 7\.\d\d times \(7\.\d\d\.\.7\.\d\d\) the CPU's work", text
@@ -191,7 +187,6 @@ def test_runs_that_are_not_comparable_get_no_ratio_and_the_reason(other: Made, w
     document = page([GPU.story(), other.story("other", "B")])
     text = Parsed(document).text
     assert f"A and B can't be compared: {why}" in text
-    assert "can't be compared" in text
     assert " times " not in text.partition("What others measured")[0]
 
 
@@ -253,19 +248,13 @@ def test_what_was_recognised_and_what_held_it_back_are_told() -> None:
         assert part in text
 
 
-def test_a_run_that_ended_well_is_not_said_to_have_failed_for_what_was_recognised_in_it() -> None:
+@pytest.mark.parametrize("status", ["failed", "finished", "interrupted", "lost", "running"])
+def test_what_was_recognised_in_a_run_is_why_it_failed_but_not_why_it_ended_otherwise(status: str) -> None:
     known = Diagnosis("x", "no SHMEM", "Shared memory is small.", "--shm-size 8g", "https://x", "seen")
-    for status, head in (("finished", "Recognised in"), ("failed", "failed")):
-        story = GPU.story(diagnosis=known, status=status)
-        text = Parsed(page([story])).text
-        assert (head in text, f"Why {story.run.id} failed" in text) == (True, status == "failed")
-
-
-@pytest.mark.parametrize("status", ["interrupted", "lost", "running"])
-def test_what_was_recognised_in_a_run_that_did_not_fail_is_not_why_it_ended(status: str) -> None:
-    known = Diagnosis("x", "no SHMEM", "Shared memory is small.", "--shm-size 8g", "https://x", "seen")
-    text = Parsed(page([GPU.story(diagnosis=known, status=status)])).text
-    assert ("Recognised in" in text, "Why " in text) == (True, False)
+    story = GPU.story(diagnosis=known, status=status)
+    head = f"Why {story.run.id} failed" if status == "failed" else f"Recognised in {story.run.id}"
+    text = Parsed(page([story])).text
+    assert (head in text, "Why " in text) == (True, status == "failed")
 
 
 def test_a_training_with_all_threads_differs_from_one_with_two_by_these_words() -> None:
@@ -302,24 +291,11 @@ def hostile(text: str) -> Story:
         ),
         diagnosis=Diagnosis(text, text, text, text, text, text), findings=(Finding(text, text, {}, text),),
     )  # fmt: skip
-    start = {
-        "event": "start",
-        "t": STARTED,
-        "framework": text,
-        "framework_version": text,
-        "python": text,
-        "dataset_sha256": text,
-    }
+    told_so = dict.fromkeys(("framework", "framework_version", "python", "dataset_sha256"), text)
+    start = {"event": "start", "t": STARTED, **told_so}
     steps = [{"event": "step", "t": STARTED + n, "step": n, "loss": 2.0, "examples_per_second": 5.0} for n in range(9)]
-    card = {
-        "index": 0,
-        "uuid": text,
-        "name": text,
-        "watts": 5.0,
-        "sm_mhz": 5,
-        "throttle_reasons": [text],
-        "error": text,
-    }
+    card = {**dict.fromkeys(("uuid", "name", "error"), text), "index": 0, "watts": 5.0, "sm_mhz": 5}
+    card["throttle_reasons"] = [text]
     samples = [{"t": STARTED + n, "host_cpu_percent": 5.0, "gpus": [card], "gap": text} for n in range(4)]
     return told(run, [start, *steps], samples)
 

@@ -200,7 +200,8 @@ def test_a_cpu_and_fifteen_cards_have_each_a_line_of_their_own() -> None:
 def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_like_no_other() -> None:
     def story(letter: str, cards: int) -> Story:
         gpus = [{"uuid": f"GPU-{at}", "index": at, "watts": 60.0} for at in range(cards)]
-        return told(replace(RUN, device="gpu"), [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)], letter)
+        samples = [{"t": STARTED + t, "gpus": gpus} for t in range(3)]
+        return replace(told(replace(RUN, device="gpu"), [], samples), letter=letter)
 
     lines = _card_lines([story("A", 4), story("B", 4)], "watts")
     assert [line.label for line in lines[2:6]] == ["A on GPU 2", "A on GPU 3", "B on GPU 0", "B on GPU 1"]

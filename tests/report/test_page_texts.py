@@ -33,11 +33,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 GPU = Made(steps=300)
 
 
-def golden_story(letter: str = "A"):  # type: ignore[no-untyped-def]
-    folder = GOLDEN / "run-format-1"
-    return told(Store(GOLDEN).load(folder.name), lines(folder / EVENTS), lines(folder / SAMPLES), letter)
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -104,7 +99,7 @@ def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_
 
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
-    a, b, c = (told(replace(run, id=letter), [], [], letter) for letter in "ABC")
+    a, b, c = (replace(told(replace(run, id=letter), [], []), letter=letter) for letter in "ABC")
     assert verdict([a, b]) == "These 2 runs can't be compared: A and B: no training, so no speed."
     assert "compared: A: no training, so no speed (B, C)." in verdict([a, b, c])
 
@@ -225,8 +220,9 @@ def test_there_are_no_gpus_only_where_the_driver_was_asked_or_is_not_there(
 
 
 def test_the_markdown_of_the_sample_run_is_as_kept() -> None:
-    text = markdown([golden_story()])
-    assert text == (GOLDEN / "report-run-format-1.md").read_text(encoding="utf-8")
+    folder = GOLDEN / "run-format-1"
+    story = told(Store(GOLDEN).load(folder.name), lines(folder / EVENTS), lines(folder / SAMPLES))
+    assert markdown([story]) == (GOLDEN / "report-run-format-1.md").read_text(encoding="utf-8")
 
 
 @given(st.text())

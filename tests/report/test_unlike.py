@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arms, measured, refused, text
+from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arm, arms, measured, refused, text
 
 from ngcdl.record import GpuSummary, Image, Machine, Summary
 from ngcdl.report import compared
@@ -57,8 +57,7 @@ def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, cha
 def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_through(
     vary: str, workload: dict[str, Any], changed: dict[str, Any]
 ) -> None:
-    one = Arm("one", tuple(measured(f"a{n}", 100.0) for n in (1, 2)))
-    other = Arm("other", tuple(measured(f"b{n}", 200.0, workload=workload, **changed) for n in (1, 2)))
+    one, other = arm("one", 100.0), arm("other", 200.0, workload=workload, **changed)
     assert refused(comparison([one, other], vary)) == []
     assert vary in BECAUSE_OF
     assert refused(comparison([one, other], "device")), "of another comparison it is a difference"
@@ -68,12 +67,10 @@ def test_what_is_varied_on_purpose_is_not_refused_and_nothing_else_is_let_throug
 
 @pytest.mark.parametrize(("way", "field"), [({"threads": 1}, "threads"), ({"onednn": False}, "oneDNN")])
 def test_what_a_trial_chose_differs_as_if_it_had_been_typed(way: dict[str, Any], field: str) -> None:
-    tuned = measured("b1", 200.0, workload={"autotune": True}, start={**START, "autotune": {"chosen": way}})
-    rounds = tuned, replace(tuned, run=replace(tuned.run, id="b2"))
-    plain = Arm("a", (measured("a1", 100.0), measured("a2", 100.0)))
-    assert refused(comparison([plain, Arm("b", rounds)], "batch")) == [field]
-    same = tuple(measured(f"b{n}", 200.0, start={**START, "autotune": {"chosen": {}}}) for n in (1, 2))
-    assert refused(comparison([plain, Arm("b", same)], "batch")) == []
+    tuned = arm("b", 200.0, workload={"autotune": True}, start={**START, "autotune": {"chosen": way}})
+    assert refused(comparison([arm("a", 100.0), tuned], "batch")) == [field]
+    same = arm("b", 200.0, start={**START, "autotune": {"chosen": {}}})
+    assert refused(comparison([arm("a", 100.0), same], "batch")) == []
 
 
 def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> Measured:
@@ -118,17 +115,14 @@ CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
 
 
 def test_a_card_may_compute_in_tf32_beside_the_cpu_where_nothing_else_was_asked_for() -> None:
-    cpu = Arm("cpu", tuple(measured(f"a{n}", 100.0, start=CPU) for n in (1, 2)), "cpu")
-    gpu = Arm("gpu", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)), "gpu")
+    cpu, gpu = arm("cpu", 100.0, start=CPU), arm("gpu", 200.0, "gpu", start=GPU)
     assert refused(comparison([cpu, gpu], "device")) == []
-    amp = tuple(measured(f"b{n}", 200.0, "gpu", {"precision": "amp"}, start=GPU) for n in (1, 2))
-    assert refused(comparison([cpu, replace(gpu, rounds=amp)], "device")) == ["precision"]
+    amp = arm("gpu", 200.0, "gpu", {"precision": "amp"}, start=GPU)
+    assert refused(comparison([cpu, amp], "device")) == ["precision"]
 
 
 def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it_the_same() -> None:
-    one = Arm("a", tuple(measured(f"a{n}", 100.0, "gpu", start=CPU) for n in (1, 2)))
-    other = Arm("b", tuple(measured(f"b{n}", 200.0, "gpu", start=GPU) for n in (1, 2)))
-    it = comparison([one, other], "image")
+    it = comparison([arm("a", 100.0, "gpu", start=CPU), arm("b", 200.0, "gpu", start=GPU)], "image")
     assert refused(it) == ["precision"]
     assert "the same in all: --precision float32" in text(it)
     assert (it.refused[0].values["a, round 1"], it.refused[0].values["b, round 1"]) == ("float32", "tf32")
@@ -138,20 +132,18 @@ def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it
 def test_how_pictures_are_laid_may_differ_with_it_unless_somebody_said_how(vary: str) -> None:
     """PyTorch's layout is channels first in plain float32 on a card, channels last in 16 bits."""
 
-    def arm(name: str, said: bool | None) -> Arm:
-        laid, asked = {**GPU, "channels_last": name == "a"}, {"channels_last": said}
-        return Arm(name, tuple(measured(f"{name}{n}", 100.0, "gpu", asked, start=laid) for n in (1, 2)))
+    def laid(name: str, said: bool | None) -> Arm:
+        return arm(name, 100.0, "gpu", {"channels_last": said}, start={**GPU, "channels_last": name == "a"})
 
-    assert refused(comparison([arm("a", None), arm("b", None)], vary)) == []
-    assert refused(comparison([arm("a", True), arm("b", None)], vary)) == ["channels_last"]
-    assert refused(comparison([arm("a", None), arm("b", None)], "batch")) == ["channels_last"]
+    assert refused(comparison([laid("a", None), laid("b", None)], vary)) == []
+    assert refused(comparison([laid("a", True), laid("b", None)], vary)) == ["channels_last"]
+    assert refused(comparison([laid("a", None), laid("b", None)], "batch")) == ["channels_last"]
 
 
 def test_what_an_older_record_does_not_tell_is_no_difference() -> None:
-    old = Arm("a", tuple(measured(f"a{n}", 100.0, start=OLD_START) for n in (1, 2)))
     told = {**CPU, "feed": "ahead", "compiled": False, "channels_last": True, "teacher": None, "batch": 128}
     whole = {"feed": "ahead", "precision": "auto", "compile": False, "evaluate": True, "largest_batch": False}
-    new = Arm("b", tuple(measured(f"b{n}", 200.0, workload=whole, start=told) for n in (1, 2)))
+    old, new = arm("a", 100.0, start=OLD_START), arm("b", 200.0, workload=whole, start=told)
     assert refused(comparison([old, new], "threads")) == []
 
 
@@ -170,12 +162,9 @@ def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:
 
 
 def test_a_run_that_had_a_card_and_was_free_to_use_it_must_have_used_it() -> None:
-    free = {"device": "auto"}
-    made = [
-        Arm(f"batch={n}", tuple(measured(f"{n}-{i}", 9.0, "cpu", {"batch": n, **free}) for i in (1, 2))) for n in (1, 2)
-    ]
+    made = [arm(f"batch={n}", 9.0, workload={"batch": n, "device": "auto"}) for n in (1, 2)]
     assert refused(comparison(made, "batch")) == ["device"]
-    told = [Arm(f"batch={n}", tuple(measured(f"{n}-{i}", 9.0, "cpu", {"batch": n}) for i in (1, 2))) for n in (1, 2)]
+    told = [arm(f"batch={n}", 9.0, workload={"batch": n}) for n in (1, 2)]
     assert refused(comparison(told, "batch")) == []
 
 

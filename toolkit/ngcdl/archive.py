@@ -44,6 +44,7 @@ from ngcdl.folder import (
     SAMPLES_OF_NODES,
     SCRIPT,
     TRACE,
+    opened,
 )
 from ngcdl.record import Run
 from ngcdl.store import Store
@@ -112,7 +113,7 @@ def _is_file(path: Path) -> bool:
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
     """Add the current content of the file, and return its SHA-256."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with opened(path) as file:
         state = os.fstat(file.fileno())
         summed = _Summed(file)
         archive.addfile(_entry(name, state.st_size, state.st_mtime), summed)
@@ -150,8 +151,13 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
                 _accept(file, Store(Path(draft)), folder.name)
             comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
             # First what has to be written: once that fits on the disk, placing the runs only renames their folders.
-            saved = [kept.id for kept in comparisons if _saved(kept, store, say)]
-            return [folder.name for folder in folders if _placed(folder, store, say)] + saved
+            new = [kept for kept in comparisons if _is_new(kept.id, has(kept.id, store), say)]
+            for kept in new:
+                save(kept, store)
+            placed = [one for one in folders if _is_new(one.name, os.path.lexists(store.folder(one.name)), say)]
+            for folder in placed:
+                folder.rename(store.folder(folder.name))
+            return [folder.name for folder in placed] + [kept.id for kept in new]
     except tarfile.TarError as error:
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
@@ -229,13 +235,10 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
     (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
 
 
-def _placed(folder: Path, store: Store, say: Callable[[str], None]) -> bool:
-    target = store.folder(folder.name)
-    if target.exists() or target.is_symlink():
-        say(f"{folder.name} is here already, and is left as it is")
-        return False
-    folder.rename(target)
-    return True
+def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
+    if is_here:
+        say(f"{name} is here already, and is left as it is")
+    return not is_here
 
 
 def _read(file: Path, path: Path) -> Kept:
@@ -249,12 +252,3 @@ def _read(file: Path, path: Path) -> Kept:
     if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
         raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")
     return kept
-
-
-def _saved(kept: Kept, store: Store, say: Callable[[str], None]) -> bool:
-    here = has(kept.id, store)
-    if here:
-        say(f"{kept.id} is here already, and is left as it is")
-    else:
-        save(kept, store)
-    return not here

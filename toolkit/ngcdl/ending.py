@@ -10,7 +10,7 @@ from ngcdl.engines.base import Exit
 from ngcdl.errors import GpuNotInside, NgcdlError
 from ngcdl.interrupt import Stopper
 from ngcdl.record import Run
-from ngcdl.report.lines import Line, text
+from ngcdl.report.lines import Line, last_error, text
 
 STOPPED = "ngcdl stop was typed."
 
@@ -38,8 +38,8 @@ def stopped_by(run: Run, ended: Exit) -> str | None:
 
 def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
     """Return the error if a training ended because its framework saw no GPU but had to compute on one."""
-    error = _error(events)
-    if ended.code != 0 and error and error.get("kind") == "no_gpu":
+    error = last_error(events)
+    if ended.code != 0 and error.get("kind") == "no_gpu":
         return GpuNotInside(str(error.get("message")))
     return None
 
@@ -64,16 +64,9 @@ def _judged(run: Run, end: End, events: Sequence[Line], stopper: Stopper) -> tup
 
 def _why(end: End, events: Sequence[Line]) -> str | None:
     """Return the first available: our own trouble, the engine's reason, the trainer's."""
-    trouble, error = end.trouble, _error(events)
+    trouble, error = end.trouble, last_error(events)
     if trouble:
         return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"
     if end.exit.reason or end.exit.code == 0 or not error:
         return end.exit.reason
     return f"{error.get('kind')}: {error.get('message')}"
-
-
-def _error(events: Sequence[Line]) -> Line | None:
-    """Return the last attempt's error, not one that ended an earlier attempt."""
-    seldom = (event for event in reversed(events) if event.get("event") in ("error", "start"))
-    last = next(seldom, None)
-    return last if last and last.get("event") == "error" else None

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ngcdl import comparisons, console, launch, prepare
 from ngcdl.compare import Show
@@ -28,14 +28,6 @@ from ngcdl.store import Store
 
 # Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
-
-
-@dataclass(frozen=True)
-class _Queued:
-    """A run that was submitted."""
-
-    ready: Ready
-    job: Job
 
 
 class Comparing:
@@ -55,7 +47,7 @@ class Comparing:
         stopped, and no other begins. Nor does one once `edited` names a file of the command that was changed."""
         self.arms, self._shelf, self._show = arms, shelf, show
         self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
-        self._queued: dict[tuple[str, int], _Queued] = {}  # by arm and round, in order
+        self._queued: dict[tuple[str, int], tuple[Ready, Job]] = {}  # submitted: by arm and round, in order
         self.kept = kept
 
     def go(self) -> None:
@@ -64,28 +56,24 @@ class Comparing:
         An arm with a failed run is not tried again; with fewer than two arms left, there is no point in going on.
         """
         comparisons.save(self.kept, self._shelf)
-        with self._nothing_left():
+        try:
             if all(kind_of(settled.picked.engine.name).has_queue for settled in self.arms.values()):
                 self._hand_in(is_followed=True)
             for number in range(1, self.kept.repeat + 1):
                 if not self._round(number):
                     break
+        finally:
+            self._withdraw(*self.arms)
         self.kept = replace(self.kept, finished=time.time())
         comparisons.save(self.kept, self._shelf)
 
     def leave(self) -> None:
         """Submit all runs and leave them to the queue, unattended. Raise as `go` does."""
         comparisons.save(self.kept, self._shelf)
-        with self._nothing_left():
+        try:
             self._hand_in(is_followed=False)
             if not self._is_stopped():
                 self._queued.clear()
-
-    @contextlib.contextmanager
-    def _nothing_left(self) -> Iterator[None]:
-        """At the end of the block, however it comes, withdraw the submitted runs that are not to run any more."""
-        try:
-            yield
         finally:
             self._withdraw(*self.arms)
 
@@ -120,13 +108,10 @@ class Comparing:
         return is_over
 
     def _is_cut_short(self) -> bool:
-        return self._is_late() or self._is_stopped()
-
-    def _is_late(self) -> bool:
-        late = self._until is not None and self._clock() > self._until
-        if late:
+        if self._until is not None and self._clock() > self._until:
             self._time_is_up()
-        return late
+            return True
+        return self._is_stopped()
 
     def _is_stopped(self) -> bool:
         """Return whether `comparisons.stop` has closed the file, from another shell."""
@@ -149,8 +134,7 @@ class Comparing:
     def _run(self, name: str, number: int) -> bool:
         """Run one run to its end, and return whether it finished."""
         place = self._place(number)
-        queued = self._queued.pop((name, number), None)
-        ready, job = (queued.ready, queued.job) if queued else (self._begin(name, number), None)
+        ready, job = self._queued.pop((name, number), None) or (self._begin(name, number), None)
         if ready is None:
             return False
         self._show.begins(f"{place}, {name}")
@@ -209,21 +193,22 @@ class Comparing:
         ready = self._begin(name, number)
         if ready is None:
             return False
-        before = tuple(queued.job.identity for queued in self._queued.values())
+        before = tuple(job.identity for _, job in self._queued.values())
         ready = replace(ready, order=replace(ready.order, after=before))
         run = launch.follow(ready, self._shelf, self._show, leave=True)
         if run.reason in _OURS:
             raise Interrupted(_OURS[run.reason])
         job = ready.engine.find(run.id)
         assert job is not None  # it has just been accepted
-        self._queued[name, number] = _Queued(replace(ready, run=run), job)
+        self._queued[name, number] = replace(ready, run=run), job
         return True
 
     def _withdraw(self, *names: str) -> None:
         """Kill the queued runs of `names`, the last first; reconcile closes their records."""
         for name, number in [one for one in reversed(self._queued) if one[0] in names]:
+            _, job = self._queued.pop((name, number))
             with contextlib.suppress(NgcdlError):
-                self._queued.pop((name, number)).job.kill()
+                job.kill()
 
 
 def _told(run: Run) -> str:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from ngcdl.record.shape import known_of, make
@@ -259,9 +259,7 @@ class Run:
             raise ValueError("it has no format")
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
-        known = {
-            name: value for name, value in data.items() if name in {f.name for f in fields(cls)} and value is not None
-        }
+        known = {name: value for name, value in data.items() if value is not None}
         if known.get("status") not in STATUSES or known.get("started") is None:
             raise ValueError("status or started is missing")
         try:
@@ -275,19 +273,16 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if isinstance(data.get("spec"), Mapping):  # `make` rejects anything else
         _check_spec(data["spec"])
-    if "image" in data:
-        made["image"] = make(Image, data["image"])
+    for name, kind in (("image", Image), ("owner", Owner), ("diagnosis", Diagnosis)):
+        if name in data:
+            made[name] = make(kind, data[name])
     if "machine" in data:
         cards = data["machine"].get("gpus")
         gpus = None if cards is None else tuple(make(Gpu, gpu) for gpu in cards)
-        made["machine"] = replace(make(Machine, {**data["machine"], "gpus": None}), gpus=gpus)
-    if "owner" in data:
-        made["owner"] = make(Owner, data["owner"])
-    if "diagnosis" in data:
-        made["diagnosis"] = make(Diagnosis, data["diagnosis"])
+        made["machine"] = make(Machine, {**data["machine"], "gpus": gpus})
     if "summary" in data:
         gpus_read = tuple(make(GpuSummary, gpu) for gpu in data["summary"].get("gpus") or ())
-        made["summary"] = replace(make(Summary, data["summary"]), gpus=gpus_read)
+        made["summary"] = make(Summary, {**data["summary"], "gpus": gpus_read})
     if "findings" in data:
         made["findings"] = tuple(make(Finding, one) for one in data["findings"])
     for name in ("notes", "gpus"):

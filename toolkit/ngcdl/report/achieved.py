@@ -28,7 +28,8 @@ def with_peak(summed: Summary, start: Line) -> Summary:
     if at_most is None:
         return summed
     cards = number(start.get("replicas")) or 1.0  # one each
-    share = flops / (cards * at_most.flops * _faster(summed, at_most))
+    faster = max((summed.sm_mhz_mean or 0.0) / at_most.boost_mhz, 1.0)  # than the rated boost clock
+    share = flops / (cards * at_most.flops * faster)
     return replace(summed, peak_share=number(share), peak_source=at_most.source, peak_recalled=at_most.recalled)
 
 
@@ -38,13 +39,8 @@ def _peak(summed: Summary, start: Line) -> Peak | None:
     # "/physical_device:GPU:0" is TensorFlow's own name and does not identify a card
     told = [name for name in texts_in(start.get("devices")) or () if "device:GPU:" not in name]
     names = told or [gpu.name for gpu in summed.gpus if gpu.name]
-    found = [at_most for name in names if (at_most := peak(name, text(start.get("precision")) or "float32"))]
-    return found[0] if found else None
-
-
-def _faster(summed: Summary, at_most: Peak) -> float:
-    """Return the card's mean clock relative to its rated boost clock, at least 1."""
-    return max((summed.sm_mhz_mean or 0.0) / at_most.boost_mhz, 1.0)
+    precision = text(start.get("precision")) or "float32"
+    return next((at_most for name in names if (at_most := peak(name, precision))), None)
 
 
 def allowed(start: Line) -> float:

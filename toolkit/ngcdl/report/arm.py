@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import truediv
 from statistics import median
 
 from ngcdl.report.spread import Spread, by_round, times
@@ -45,12 +46,12 @@ class Figures:
 
 def faster(one: Figures, other: Figures) -> Spread | None:
     """Return how many times as fast as `other` `one` is."""
-    return by_round(lambda here, there: here / there, one.rates, other.rates)
+    return by_round(truediv, one.rates, other.rates)
 
 
 def longer(one: Figures, other: Figures) -> Spread | None:
     """Return how many times as long a step of `one` takes as a step of `other`."""
-    return by_round(lambda here, there: here / there, one.seconds, other.seconds)
+    return by_round(truediv, one.seconds, other.seconds)
 
 
 def counted(value: str, word: str) -> str:

@@ -119,14 +119,13 @@ def _side_by_side(alone: Figures, before: Figures, ahead: Figures) -> Iterator[s
         ahead.seconds,
     )
     if student and overlap:
-        fits = "the teacher keeps up" if teacher.max <= student.min else "the teacher can't keep up"
-        fits = "whether the teacher keeps up can't be told" if _cross(teacher, student) else fits
+        fits = "whether the teacher keeps up can't be told"
+        if teacher.max < student.min:
+            fits = "the teacher keeps up"
+        elif teacher.min > student.max:
+            fits = "the teacher can't keep up"
         hidden = f"; {percent(overlap)} of the shorter of the two is hidden behind the longer"
         yield (
             f"The teacher takes {duration(teacher)} per batch, the student {duration(student)}: {fits}"
             f"{hidden if is_possible(overlap) else ''}."
         )
-
-
-def _cross(one: Spread, other: Spread) -> bool:
-    return one.min <= other.max and other.min <= one.max

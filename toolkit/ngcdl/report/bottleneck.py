@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from math import ceil
 
-from ngcdl.record import Finding, Run, Summary
+from ngcdl.record import Finding, Run
 from ngcdl.report import achieved, memory, throttling
 from ngcdl.report.case import FULL_CPU_PERCENT, IDLE_PERCENT, OTHERS_SHARE, WAITED_SHARE, Case, can_judge, finding
 from ngcdl.report.lines import Line
@@ -39,13 +39,13 @@ OVERSUBSCRIBED = 2.0
 TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
 
 
-def diagnose(run: Run, summary: Summary, events: Iterable[Line]) -> tuple[Finding, ...]:
+def diagnose(run: Run, events: Iterable[Line]) -> tuple[Finding, ...]:
     """Return what limited `run`, the decisive finding first; () if nothing can be said."""
-    case = Case(run, summary, tuple(events))
-    if case.is_command and summary.steps is None:
-        rules = _OF_A_COMMAND if can_judge(run, summary) else (memory.out_of_memory,)
+    case = Case(run, tuple(events))
+    if case.is_command and run.summary.steps is None:
+        rules = _OF_A_COMMAND if can_judge(run) else (memory.out_of_memory,)
         return tuple(one for rule in rules for one in rule(case))
-    if (summary.training_samples or 0) < FEWEST_SAMPLES:
+    if (run.summary.training_samples or 0) < FEWEST_SAMPLES:
         return tuple(memory.out_of_memory(case))
     found = tuple(one for rule in _RULES for one in rule(case))
     return found or tuple(_nothing_stands_out(case))
@@ -135,11 +135,9 @@ def _full_core(case: Case) -> Iterator[Finding]:
         return  # the last two rules explain it better
     text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: "
     if share is None:
-        text += "it makes batches, launches work, or waits for the card."
-        advice = f"If it makes batches, {_FASTER}"
-        if case.is_command:
-            text = text.replace("makes batches", "prepares data")
-            advice = f"If it prepares data, {_FASTER}"
+        works = "prepares data" if case.is_command else "makes batches"
+        text += f"it {works}, launches work, or waits for the card."
+        advice = f"If it {works}, {_FASTER}"
     else:
         text += f"it launches work, or waits for the card; it waited for batches {100 * share:.0f} % of the time."
         advice = _LARGER if case.is_command else _LARGER.replace("batch", "--batch")

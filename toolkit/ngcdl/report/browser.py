@@ -89,11 +89,10 @@ class Browser:
     def _attach(self) -> None:
         target = self.ask("Target.createTarget", {"url": "about:blank"})["targetId"]
         self.session = self.ask("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable")
+        self.ask("Page.enable")
 
-    def sized(self, width: int, height: int = 900, scale: float = _SCALE) -> None:
-        shape = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+    def sized(self, width: int, scale: float = _SCALE) -> None:
+        shape = {"width": width, "height": 900, "deviceScaleFactor": scale, "mobile": width < 600}
         self.ask("Emulation.setDeviceMetricsOverride", shape)
 
     def load(self, method: str, parameters: Mapping[str, Any]) -> None:
@@ -112,11 +111,6 @@ class Browser:
         clip = {"x": 0, "y": 0, "width": size["width"], "height": height, "scale": scale / _SCALE}
         shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})
         return Picture(base64.b64decode(shot["data"]), height / size["height"])
-
-    def value(self, expression: str) -> Any:
-        """Evaluate JavaScript from outside the page, which forbids scripts by its own policy."""
-        answer = self.ask("Runtime.evaluate", {"expression": expression, "returnByValue": True})
-        return answer["result"].get("value")
 
     def ask(self, method: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one command and return its result; keep events that arrive meanwhile. Raise NoBrowser."""

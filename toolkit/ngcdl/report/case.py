@@ -33,13 +33,13 @@ def is_command(run: Run) -> bool:
     return bool(run.spec) and not run.workload
 
 
-def can_judge(run: Run, summary: Summary) -> bool:
+def can_judge(run: Run) -> bool:
     """Return whether the samples of the whole run say something about a command: it reported no steps, and did not wait
     for somebody to type."""
-    taken, all_taken = summary.training_samples or 0, summary.samples or 0
+    taken, all_taken = run.summary.training_samples or 0, run.summary.samples or 0
     is_long = run.seconds is None or run.seconds >= COMMAND_SECONDS
     is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * all_taken
-    return is_command(run) and summary.steps is None and is_whole and is_long and not _is_interactive(run)
+    return is_command(run) and run.summary.steps is None and is_whole and is_long and not _is_interactive(run)
 
 
 def _is_interactive(run: Run) -> bool:
@@ -56,8 +56,11 @@ class Case:
     """One run as the rules see it."""
 
     run: Run
-    summary: Summary
     events: tuple[Line, ...]
+
+    @property
+    def summary(self) -> Summary:
+        return self.run.summary
 
     @cached_property
     def start(self) -> Line:

@@ -38,7 +38,6 @@ class Band:
     label: str
     low: Curve
     high: Curve
-    colour: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,27 @@ class Chart:
 
 def drawn(chart: Chart, name: str) -> Markup:
     """Return the chart as a <figure>; `name` is unique on its page."""
-    parts = [_grid(chart), *(_marks(chart)), *_band(chart)]
+    parts = [_grid(chart, chart.x.ticks), *_marks(chart), *_band(chart)]
     parts += [_line(chart, line) for line in sorted(chart.lines, key=lambda line: not line.soft)]
+    return _figure(chart, name, parts)
+
+
+def bars(title: str, values: Sequence[float | None], said: str, note: str, name: str) -> Markup:
+    """Draw a bar for each of `values`, 0..100, side by side and numbered from 0."""
+    step = _WIDE / len(values)
+    width = min(step * 0.8, _WIDE / 10)
+    rects = [
+        tag("rect", class_="bar", x=f"{(at + 0.5) * step - width / 2:.1f}", y=f"{_HIGH - value * 10:.1f}",
+            width=f"{width:.1f}", height=f"{value * 10:.1f}")
+        for at, value in enumerate(values) if value is not None
+    ]  # fmt: skip
+    numbers = tuple(float(at) for at in range(0, len(values), max(1, -(-len(values) // 8))))
+    x = Axis(-0.5, len(values) - 0.5, numbers, "logical processor")
+    chart = Chart(title, x, percent_axis(), (), said, note=note)
+    return _figure(chart, name, [_grid(chart, ()), *rects])
+
+
+def _figure(chart: Chart, name: str, parts: Sequence[Markup]) -> Markup:
     picture = tag(
         "svg",
         tag("title", chart.title, id=f"{name}-t"),
@@ -74,37 +92,9 @@ def drawn(chart: Chart, name: str) -> Markup:
         "figure",
         tag("figcaption", tag("strong", chart.title), " ", tag("span", chart.y.unit, class_="unit")),
         _legend(chart),
-        tag("div", _across(chart.y), picture, _along(chart.x), class_="plot"),
+        tag("div", _ticks(chart.y, "ys"), picture, _ticks(chart.x, "xs", tag("em", chart.x.unit)), class_="plot"),
         tag("p", chart.note, class_="note") if chart.note else None,
     )
-
-
-def bars(title: str, values: Sequence[float | None], said: str, note: str, name: str) -> Markup:
-    """Draw a bar for each of `values`, 0..100, side by side and numbered from 0."""
-    step = _WIDE / len(values)
-    width = min(step * 0.8, _WIDE / 10)
-    rects = [
-        tag("rect", class_="bar", x=f"{(at + 0.5) * step - width / 2:.1f}", y=f"{_HIGH - value * 10:.1f}",
-            width=f"{width:.1f}", height=f"{value * 10:.1f}")
-        for at, value in enumerate(values) if value is not None
-    ]  # fmt: skip
-    across, along = percent_axis(), _numbered(len(values))
-    picture = tag(
-        "svg", tag("title", title, id=f"{name}-t"), tag("desc", said, id=f"{name}-d"),
-        _grid_at([], across.ticks, along, across), *rects, viewBox=f"0 0 {_WIDE:g} {_HIGH:g}",
-        preserveAspectRatio="none", role="img", aria_labelledby=f"{name}-t {name}-d",
-    )  # fmt: skip
-    return tag(
-        "figure",
-        tag("figcaption", tag("strong", title), " ", tag("span", "%", class_="unit")),
-        tag("div", _across(across), picture, _along(along), class_="plot"),
-        tag("p", note, class_="note") if note else None,
-    )
-
-
-def _numbered(count: int) -> Axis:
-    step = max(1, -(-count // 8))
-    return Axis(-0.5, count - 0.5, tuple(float(at) for at in range(0, count, step)), "logical processor")
 
 
 def _x(chart: Chart, value: float) -> float:
@@ -115,13 +105,9 @@ def _y(chart: Chart, value: float) -> float:
     return _HIGH - chart.y.at(value) * _HIGH
 
 
-def _grid(chart: Chart) -> Markup:
-    return _grid_at(chart.x.ticks, chart.y.ticks, chart.x, chart.y)
-
-
-def _grid_at(xs: Sequence[float], ys: Sequence[float], x: Axis, y: Axis) -> Markup:
-    words = [f"M0 {_HIGH - y.at(tick) * _HIGH:.1f}H{_WIDE:g}" for tick in ys]
-    words += [f"M{x.at(tick) * _WIDE:.1f} 0V{_HIGH:g}" for tick in xs]
+def _grid(chart: Chart, xs: Sequence[float]) -> Markup:
+    words = [f"M0 {_y(chart, tick):.1f}H{_WIDE:g}" for tick in chart.y.ticks]
+    words += [f"M{_x(chart, tick):.1f} 0V{_HIGH:g}" for tick in xs]
     return tag("path", class_="grid", d="".join(words))
 
 
@@ -142,7 +128,7 @@ def _band(chart: Chart) -> list[Markup]:
     words = []
     for under, over in zip(low, high, strict=False):
         words.append("M" + _through(chart, over) + "L" + _through(chart, under[::-1]) + "Z")
-    return [tag("path", class_=f"band c{chart.band.colour % COLOURS}", d="".join(words))]
+    return [tag("path", class_="band", d="".join(words))]
 
 
 def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
@@ -154,13 +140,17 @@ def _line(chart: Chart, line: Line) -> Markup:
     for points in thinned(line.curve, chart.x.low, chart.x.high, line.breaks):
         # A single point is a dot: a line of zero length with round ends.
         words.append("M" + _through(chart, points) + ("h0" if len(points) == 1 else ""))
-    style = _style(line.colour, len(chart.lines) == 1, line.dash)
-    path = tag("path", class_=f"line{' soft' if line.soft else ''} {style}", d="".join(words))
+    path = _stroke(chart, line, "".join(words))
     if not line.dots:
         return path
     points = [point for part in thinned(line.curve, chart.x.low, chart.x.high, False) for point in part]
     dots = "".join(f"M{_x(chart, x):.1f} {_y(chart, y):.1f}h0" for x, y in points)
-    return joined(path, tag("path", class_=f"dots {style}", d=dots))
+    return joined(path, tag("path", class_=f"dots {_style(line.colour, len(chart.lines) == 1, line.dash)}", d=dots))
+
+
+def _stroke(chart: Chart, line: Line, d: str) -> Markup:
+    style = _style(line.colour, len(chart.lines) == 1, line.dash)
+    return tag("path", class_=f"line{' soft' if line.soft else ''} {style}", d=d)
 
 
 def _style(colour: int, alone: bool, dash: int = 0) -> str:
@@ -170,32 +160,17 @@ def _style(colour: int, alone: bool, dash: int = 0) -> str:
 
 
 def _legend(chart: Chart) -> Markup | None:
-    alone = len(chart.lines) == 1
-    shown = [
-        (line.label, f"key {'soft ' if line.soft else ''}{_style(line.colour, alone, line.dash)}")
-        for line in chart.lines
-    ]
-    shown += [(chart.band.label, f"swatch c{chart.band.colour % COLOURS}")] if chart.band else []
-    shown += [(chart.marked_as, "swatch mark")] if chart.marked else []
-    if len(shown) == 1 and not shown[0][0]:
+    shown = [(line.label, _stroke(chart, line, "M1 6H21")) for line in chart.lines]
+    areas = [(chart.band.label, "band")] if chart.band else []
+    areas += [(chart.marked_as, "mark")] if chart.marked else []
+    shown += [(label, tag("rect", class_=one, x="0", y="2", width="22", height="8")) for label, one in areas]
+    if not any(label for label, _ in shown):
         return None
-    items = [tag("li", _key(style), label) for label, style in shown]
-    return tag("ul", *items, class_="legend")
+    keys = [(tag("svg", key, viewBox="0 0 22 12", class_="key", aria_hidden="true"), label) for label, key in shown]
+    return tag("ul", *(tag("li", *both) for both in keys), class_="legend")
 
 
-def _key(style: str) -> Markup:
-    if style.startswith("swatch"):
-        drawing = tag("rect", class_=style.replace("swatch c", "band c"), x="0", y="2", width="22", height="8")
-    else:
-        drawing = tag("path", class_=style.replace("key", "line"), d="M1 6H21")
-    return tag("svg", drawing, viewBox="0 0 22 12", class_="key", aria_hidden="true")
-
-
-def _across(axis: Axis) -> Markup:
-    labels = [tag("span", axis.label(tick), style=f"bottom:{axis.at(tick) * 100:.2f}%") for tick in axis.ticks]
-    return tag("div", *labels, class_="ys", aria_hidden="true")
-
-
-def _along(axis: Axis) -> Markup:
-    labels = [tag("span", axis.label(tick), style=f"left:{axis.at(tick) * 100:.2f}%") for tick in axis.ticks]
-    return tag("div", *labels, tag("em", axis.unit), class_="xs", aria_hidden="true")
+def _ticks(axis: Axis, kind: str, *more: Markup) -> Markup:
+    edge = "left" if kind == "xs" else "bottom"
+    labels = [tag("span", axis.label(tick), style=f"{edge}:{axis.at(tick) * 100:.2f}%") for tick in axis.ticks]
+    return tag("div", *labels, *more, class_=kind, aria_hidden="true")

@@ -17,19 +17,17 @@ from typing import Any
 from ngcdl.record import Run
 from ngcdl.report import raced, throttling
 from ngcdl.report.curves import NAN, Curve
-from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text
+from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
 
 # Samples are a second apart: what two consecutive ones both report also held between them.
 _SAMPLES_APART = 2.5
 # Readings of a card that are not taken in every sample when sampling faster (telemetry/sample.py).
-_IN_WHOLE = frozenset({"memory_used_bytes", "memory_total_bytes", "sm_mhz", "throttle_reasons"})
+_IN_WHOLE = frozenset({"memory_used_bytes", "sm_mhz", "throttle_reasons"})
 # Lines per batch: enough to make the work per batch negligible, few enough to fit the processor's cache.
 TOGETHER = 64
 _STEP = ("event", "t", "examples_per_second", "step", "loss")
 _OF_A_STEP = itemgetter(*_STEP)
-
-
 # The most non-step lines a Rest holds, each in full: none of the bundled trainings writes a hundredth of that.
 MOST_SELDOM = 10_000
 
@@ -60,12 +58,12 @@ class InTwo:
     last: float | None
 
 
-def told(run: Run, events: Iterable[Line], samples: Iterable[Line], letter: str = "A") -> Story:
+def told(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Story:
     """Read a run's lines into a Story, each line once."""
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
     training.span = _span(training.rates.xs)
-    return Story(run, training, _measured(run.started, samples, training.span), letter)
+    return Story(run, training, _measured(run.started, samples, training.span))
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
@@ -247,16 +245,13 @@ def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -
         is_seldom = name in _IN_WHOLE
         told = [reading.get(name) for reading in (whole_readings if is_seldom else readings)]
         curve.extend(whole_xs if is_seldom else xs, column(told))
-    totals = (number(reading.get("memory_total_bytes")) for reading in reversed(whole_readings))
-    card.memory_total_bytes = next((total for total in totals if total is not None), card.memory_total_bytes)
     for x, reading in wholes:
         if reasons := reading.get("throttle_reasons"):
             _throttle(card.throttled, x, reasons)
 
 
 def _throttle(it: Throttled, x: float, told: object) -> None:
-    reasons = [one for one in told if isinstance(one, str)] if isinstance(told, list) else []
-    reasons = [one for one in reasons if one != throttling.IDLE]
+    reasons = [one for one in texts_in(told) or () if one != throttling.IDLE]
     if not reasons:
         return
     it.reasons.update(reasons)

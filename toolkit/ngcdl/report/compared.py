@@ -15,11 +15,6 @@ from ngcdl.report.scaling import UNITS
 from ngcdl.report.spread import figure, times
 from ngcdl.report.unlike import NOT_ENDED, UNEQUAL, Refusal
 
-_HEAD = ("ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "EXAMPLES/J", "ON")
-# What a command computed on is mostly not known, but what it was given is.
-_HEAD_OF_COMMAND = (*_HEAD[:-1], "GIVEN")
-_HEAD_BY_DURATION = ("ARM", "RUNS", "SECONDS", "CPU", "GPU", "GIVEN")
-
 
 def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     """Yield all lines to print, the verdict last; the table fits `width` columns if that is given."""
@@ -32,7 +27,7 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     if it.published:
         yield from _theirs(it.published)
     elif it.is_training and not theirs.table7(it.workload or ""):  # which would fill a page
-        yield from _also(theirs.beside(it.workload, it.vary))
+        yield from _also(theirs.beside(it.workload or "", it.vary))
     yield verdict(it)
 
 
@@ -114,10 +109,9 @@ def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
 
 def _happened(refusal: Refusal) -> str:
     if refusal.field != "status":
-        is_unequal = refusal.why.startswith(UNEQUAL)
-        return (
-            f"had a different {refusal.field.replace('_', ' ')}" if is_unequal else f"can't be counted: {refusal.why}"
-        )
+        if refusal.why.startswith(UNEQUAL):
+            return f"had a different {refusal.field.replace('_', ' ')}"
+        return f"can't be counted: {refusal.why}"
     status = next(iter(refusal.values.values()), None)
     if status == "running":  # a cluster's job may not have begun
         return "is still running" if refusal.why == NOT_ENDED else f"is waiting: {refusal.why}"
@@ -142,11 +136,11 @@ def _listed(names: Sequence[str]) -> str:
 def _sentence(it: Comparison, ratio: Ratio) -> str:
     arm = next(arm for arm in it.arms if arm.name == ratio.arm)
     is_of_command = it.is_command and it.vary == "device"
+    slower = ": the CPU is faster here" if ratio.max < 1 else ""
     if not ratio.is_told:
         even = f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: "
         return f"{even}{times(ratio)}." + (f" {arm.use}." if is_of_command else "")
     if is_of_command:
-        slower = ": the CPU is faster here" if ratio.max < 1 else ""
         if it.by_duration:
             gain = f"with it the whole run, start-up included, is {times(ratio)} as fast"
         else:
@@ -154,7 +148,6 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         return f"{arm.use}; {gain}{slower}."
     if it.vary == "device":
         percent = measured(arm.gpu_percent, 0, " % busy")
-        slower = ": the CPU is faster here" if ratio.max < 1 else ""
         if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML rarely sees what is over at once
             used = f"The GPU is used (by the framework's account; {percent} by NVML's)"
         else:
@@ -179,37 +172,25 @@ def _phrase(it: Comparison, arm: str) -> str:
         return counted(value, UNITS[it.vary])
     if it.vary in ("feed", "teacher", "compile", "channels"):
         return f"{it.vary} {value}"
-    return {"batch": f"a batch of {value}", "device": f"the {value.upper()}", "seed": f"seed {value}"}.get(
-        it.vary, value
-    )
+    named = {"batch": f"a batch of {value}", "device": f"the {value.upper()}", "seed": f"seed {value}"}
+    return named.get(it.vary, value)
 
 
 def _rows(it: Comparison) -> list[tuple[str, ...]]:
     arms = it.arms
+    columns = [("ARM", [arm.name for arm in arms]), ("RUNS", [_counted(arm) for arm in arms])]
     if it.by_duration:
-        return [_HEAD_BY_DURATION, *(_row_by_duration(arm) for arm in arms)]
-    rows = [_HEAD_OF_COMMAND if it.is_command else _HEAD, *(_row(arm) for arm in arms)]
-    if not any(arm.examples_per_joule for arm in arms):
-        rows = [(*row[:-2], row[-1]) for row in rows]
-    return rows
-
-
-def _row(arm: Reached) -> tuple[str, ...]:
-    return (
-        arm.name,
-        _counted(arm),
-        figure(arm.examples_per_second),
-        figure(arm.seconds_per_batch, 4),
-        number(arm.cpu_percent, 0, "%"),
-        number(arm.gpu_percent, 0, "%"),
-        measured(arm.examples_per_joule, 2),
-        _on(arm),
-    )
-
-
-def _row_by_duration(arm: Reached) -> tuple[str, ...]:
-    used = number(arm.cpu_percent, 0, "%"), number(arm.gpu_percent, 0, "%")
-    return (arm.name, _counted(arm), figure(arm.run_seconds), *used, _on(arm))
+        columns.append(("SECONDS", [figure(arm.run_seconds) for arm in arms]))
+    else:
+        columns.append(("EXAMPLES/S", [figure(arm.examples_per_second) for arm in arms]))
+        columns.append(("S/BATCH", [figure(arm.seconds_per_batch, 4) for arm in arms]))
+    columns.append(("CPU", [number(arm.cpu_percent, 0, "%") for arm in arms]))
+    columns.append(("GPU", [number(arm.gpu_percent, 0, "%") for arm in arms]))
+    if any(arm.examples_per_joule for arm in arms) and not it.by_duration:
+        columns.append(("EXAMPLES/J", [measured(arm.examples_per_joule, 2) for arm in arms]))
+    # what a command computed on is mostly not known, but what it was given is
+    columns.append(("GIVEN" if it.is_command else "ON", [_on(arm) for arm in arms]))
+    return list(zip(*((head, *cells) for head, cells in columns), strict=True))
 
 
 def _counted(arm: Reached) -> str:
@@ -222,10 +203,8 @@ def _on(arm: Reached) -> str:
 
 
 def _refused(refusal: Refusal) -> str:
-    found = ", ".join(
-        f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items()
-    )
-    return f"refused, {refusal.field}: {refusal.why} ({found})"
+    found = (f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items())
+    return f"refused, {refusal.field}: {refusal.why} ({', '.join(found)})"
 
 
 def _also(it: theirs.Table | None) -> Iterator[str]:

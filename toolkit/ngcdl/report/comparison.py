@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from math import ceil
 from statistics import median
 from typing import Any
@@ -181,8 +182,9 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
     silent = [run for run in runs if run.status == "finished" and run.summary.examples_per_second is None]
     by_duration = is_own and bool(silent) and not any(kind_of(run.engine).is_cluster for run in runs)
     refused = refusals(entries, vary, is_weak=scaling == WEAK, by_duration=by_duration)
-    reached = tuple(_reached(arm, _fields_of(refused), by_duration) for arm in arms)
-    pairs = tuple(_pairs(arms, _fields_of(refused), _took if by_duration else _speed))
+    fields = _fields_of(refused)
+    reached = tuple(_reached(arm, fields, by_duration) for arm in arms)
+    pairs = tuple(_pairs(arms, fields, _took if by_duration else _speed))
     ratios = tuple(ratio for arm in arms[1:] if (ratio := _ratio(arm.name, arms[0].name, pairs)))
     workload = next((name for run in runs if (name := run.workload.get("name"))), None)
     is_training = not is_own and not any(naming.without_result(entry.run, entry.measured.start) for entry in entries)
@@ -193,10 +195,8 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         pairs=pairs,
         ratios=ratios,
         refused=refused,
-        answers=()
-        if by_duration
-        else answers(vary, find(workload), [_figures(arm, _fields_of(refused)) for arm in arms], scaling),
-        diagnosis=(*remarks, *_findings(arms, _fields_of(refused)), *_diagnosis(reached, runs)),
+        answers=() if by_duration else answers(vary, find(workload), [_figures(arm, fields) for arm in arms], scaling),
+        diagnosis=(*remarks, *_findings(arms, fields), *_diagnosis(reached, runs)),
         published=published(workload) if vary == "device" and is_training else None,  # it answers nothing else
         is_training=is_training,
         synthetic=next((run.dataset_note or "as requested" for run in runs if run.is_synthetic), None),
@@ -269,22 +269,15 @@ def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
 def _pairs(
     arms: Sequence[Arm], refused: Mapping[str, Sequence[str]], speed: Callable[[Run], float | None]
 ) -> Iterator[Pair]:
-    for number in range(1, max((len(arm.rounds) for arm in arms), default=0) + 1):
-        base = _run(arms[0], number)
-        for arm in arms[1:]:
-            run = _run(arm, number)
-            if not (run or base):
+    for number, (base, *others) in enumerate(zip_longest(*(arm.rounds for arm in arms)), 1):
+        for arm, other in zip(arms[1:], others, strict=True):
+            if not (base or other):
                 continue
-            fields = tuple(dict.fromkeys(name for one in (base, run) if one for name in refused.get(one.id, ())))
-            ids = (base.id if base else None, run.id if run else None)
-            fast, slow = (speed(run), speed(base)) if run and base and not fields else (None, None)
-            ratio = fast / slow if fast and slow else None
-            yield Pair(number, arm.name, arms[0].name, ids, ratio, fields)
-
-
-def _run(arm: Arm, number: int) -> Run | None:
-    measured = arm.rounds[number - 1] if number <= len(arm.rounds) else None
-    return measured.run if measured else None
+            known = [one.run for one in (base, other) if one]
+            fields = tuple(dict.fromkeys(name for run in known for name in refused.get(run.id, ())))
+            ids = (base.run.id if base else None, other.run.id if other else None)
+            slow, fast = map(speed, known) if len(known) == 2 and not fields else (None, None)
+            yield Pair(number, arm.name, arms[0].name, ids, fast / slow if fast and slow else None, fields)
 
 
 def _speed(run: Run) -> float | None:
@@ -313,18 +306,17 @@ def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iter
                 told.setdefault(finding.rule, {}).setdefault(arm.name, finding.text)
                 advice.setdefault(finding.rule, finding.advice or "")
     for rule, by_arm in told.items():
-        yield "\n".join(
-            [*(f"{arm}: {text}" for arm, text in by_arm.items()), *(f"  {line}" for line in advice[rule].splitlines())]
-        )
+        found = [f"{arm}: {text}" for arm, text in by_arm.items()]
+        yield "\n".join([*found, *(f"  {line}" for line in advice[rule].splitlines())])
 
 
 def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     for arm in arms:
         if (percent := arm.apart_percent) is not None:
-            other = (
+            why = (
                 "short runs differ by their start-up" if arm.is_short else "as if something else had been running here"
             )
-            yield f"{arm.name}: its rounds are {percent:.0f} % apart, {other}"
+            yield f"{arm.name}: its rounds are {percent:.0f} % apart, {why}"
     told = {finding.rule for run in runs for finding in run.findings or ()}
     if "oversubscribed" not in told:  # runs too short for samples have no findings, and this one needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))

@@ -53,10 +53,8 @@ def _counts(failure: Failure, run: Run) -> bool:
 
 
 def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:
-    for failure in among:
-        if code is not None and failure.exit_code == code:
-            return Recognised(failure, f"exit code {code}")
-    return None
+    known = (failure for failure in among if code is not None and failure.exit_code == code)
+    return next((Recognised(failure, f"exit code {code}") for failure in known), None)
 
 
 def _unsettled(text: str) -> str:

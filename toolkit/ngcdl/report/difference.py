@@ -15,8 +15,6 @@ from ngcdl.record import Run
 from ngcdl.report import tables
 from ngcdl.report.lines import number
 
-# In the summary, but not a figure: which card it is.
-_NO_FIGURE = (".index",)
 _SPEEDS = frozenset({
     "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
     "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
@@ -49,14 +47,8 @@ class Difference:
 
     def as_json(self) -> dict[str, Any]:
         """{"a", "b", "data", "refused", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}"""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "data": self.data,
-            "refused": self.refused,
-            "differs": {name: list(values) for name, values in self.differs.items()},
-            "figures": {name: asdict(figure) for name, figure in self.figures.items()},
-        }
+        it = asdict(self)
+        return {name: it[name] for name in ("a", "b", "data", "refused", "differs", "figures")}
 
 
 def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
@@ -64,16 +56,13 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
 
     `refused`: likeness.py's reasons against comparing their speeds and results."""
     here, there = _flat(one), _flat(other)
-    names = dict.fromkeys([*here, *there])
-    figures = {
-        name.removeprefix("summary."): name
-        for name in names
-        if name.startswith("summary.") and not name.endswith(_NO_FIGURE)
-    }
+    both = {name: (here.get(name), there.get(name)) for name in [*here, *there]}
     shown = {
-        short: (here.get(name), there.get(name))
-        for short, name in figures.items()
-        if number(here.get(name)) is not None or number(there.get(name)) is not None
+        name.removeprefix("summary."): two
+        for name, two in both.items()
+        if name.startswith("summary.")
+        and not name.endswith(".index")  # not a figure: which card it is
+        and any(number(one) is not None for one in two)
     }
     # a command has no known speed, and its energy stands as it is
     has_training = one.summary.steps is not None or other.summary.steps is not None
@@ -81,11 +70,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
     return Difference(
         one.id,
         other.id,
-        {
-            name: (here.get(name), there.get(name))
-            for name in names
-            if not name.startswith("summary.") and here.get(name) != there.get(name)
-        },
+        {name: two for name, two in both.items() if not name.startswith("summary.") and two[0] != two[1]},
         {name: _figure(*two, is_related=name not in apart) for name, two in shown.items()},
         (tables.data(one), tables.data(other)) if one.is_synthetic or other.is_synthetic else None,
         tuple(refused) if any(None not in shown[name] for name in apart) else (),

@@ -32,7 +32,7 @@ class Energy:
 
 def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
     """Sum up one card's readings, in order of time; one without a value is a gap. None if they do not suffice."""
-    return _by_counter(joules) or _by_power(watts)
+    return _by_counter(joules) or _summed(list(_trapezoids(watts)), watts, INTEGRATED)
 
 
 def _by_counter(readings: Sequence[Reading]) -> Energy | None:
@@ -44,10 +44,6 @@ def _by_counter(readings: Sequence[Reading]) -> Energy | None:
         if 0 < later[0] - earlier[0] <= LONGEST_PAUSE_SECONDS and later[1] >= earlier[1]
     ]
     return _summed(steps, readings, COUNTER) if any(joules for joules, _ in steps) else None
-
-
-def _by_power(readings: Sequence[Reading]) -> Energy | None:
-    return _summed(list(_trapezoids(readings)), readings, INTEGRATED)
 
 
 def _trapezoids(readings: Sequence[Reading]) -> Iterator[tuple[float, float]]:

@@ -11,9 +11,9 @@ from statistics import median
 from ngcdl.record import Summary
 from ngcdl.report import achieved
 from ngcdl.report.cards import cards_in, with_cards
-from ngcdl.report.lines import Line, last_start, mean, most, number, numbers, numbers_in, text
+from ngcdl.report.lines import Line, last_start, mean, most, number, numbers, numbers_in
 
-__all__ = ["Line", "number", "summary", "text"]
+__all__ = ["Line", "number", "summary"]
 
 FEWEST_LATENCIES = 20  # the fewest of which one exceeds the p95
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ngcdl.record import Run
-from ngcdl.report import figures
 from ngcdl.report.bottleneck import diagnose
 from ngcdl.report.case import is_command
-from ngcdl.report.lines import last_start
+from ngcdl.report.figures import summary
+from ngcdl.report.lines import Line, last_start, text
 
 
-def filled(run: Run, events: Sequence[figures.Line], samples: Iterable[figures.Line]) -> Run:
+def filled(run: Run, events: Sequence[Line], samples: Iterable[Line]) -> Run:
     """Return `run` with its dataset, device, summary and findings, as far as `events` and `samples` report them."""
     if start := last_start(events):
-        run = replace(run, dataset=figures.text(start.get("dataset")), device=figures.text(start.get("device")))
-        run = replace(run, dataset_note=run.dataset_note or figures.text(start.get("dataset_note")))
-    run = replace(run, summary=figures.summary(events, samples, run.machine.cores, is_command(run)))
-    return replace(run, findings=diagnose(run, run.summary, events))
+        run = replace(run, dataset=text(start.get("dataset")), device=text(start.get("device")))
+        run = replace(run, dataset_note=run.dataset_note or text(start.get("dataset_note")))
+    run = replace(run, summary=summary(events, samples, run.machine.cores, is_command(run)))
+    return replace(run, findings=diagnose(run, events))

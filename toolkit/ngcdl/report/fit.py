@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from ngcdl.report.spread import Spread
 
@@ -37,9 +38,8 @@ def fitted(sizes: Sequence[float], rounds: Sequence[Sequence[float]]) -> Line | 
     if not (step and example and share):
         return None
     for size, seconds in zip(sizes, zip(*rounds, strict=True), strict=True):
-        known = Spread.of(seconds)
-        missed = abs(step.median + example.median * size - known.median) if known else 0.0
-        if known and missed > max(known.max - known.min, TOLERANCE * known.median):
+        missed = abs(step.median + example.median * size - median(seconds))
+        if missed > max(max(seconds) - min(seconds), TOLERANCE * median(seconds)):
             return None
     return Line(step, example, share)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import Run
 from ngcdl.report import naming, tuned
 from ngcdl.report.case import is_command
@@ -59,22 +59,16 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Difference:
-    name: str
-    values: tuple[str | None, ...]
-
-
-def differences(stories: Sequence[Story]) -> list[Difference]:
-    """Return all that differs between runs; an unknown value is None."""
+def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the name of all that differs between runs, with the value of each; n/a is unknown."""
     found = []
     for name, value in _LOOKED_AT:
-        values = tuple(None if (one := value(story)) is None else str(one) for story in stories)
+        values = tuple(NOT_AVAILABLE if (one := value(story)) is None else str(one) for story in stories)
         if len(set(values)) > 1:
-            found.append(Difference(name, values))
+            found.append((name, values))
     # The same image may be named by its tag and by its digest.
     digests = {story.run.image.digest for story in stories}
-    return [one for one in found if one.name != "image" or len(digests) > 1 or None in digests]
+    return [one for one in found if one[0] != "image" or len(digests) > 1 or None in digests]
 
 
 def refused(one: Story, other: Story) -> list[str]:

@@ -47,6 +47,13 @@ def last_start(events: Iterable[Line]) -> Line:
     return start
 
 
+def last_error(events: Sequence[Line]) -> Line:
+    """Return the error that ended the last attempt, not one that ended an earlier attempt; {} if there is none."""
+    seldom = (event for event in reversed(events) if event.get("event") in ("error", "start"))
+    last = next(seldom, {})
+    return last if last.get("event") == "error" else {}
+
+
 def known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 

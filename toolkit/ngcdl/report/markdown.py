@@ -22,9 +22,7 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
         parts.append(_table(*compared.table(comparison)))
         parts += [plain(line) for line in (*compared.ratios(comparison), *comparison.diagnosis)]
     parts.append(_table(["", *head], tables.figures(stories)))
-    found = likeness.differences(stories)
-    if found:
-        rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
+    if rows := likeness.differences(stories):
         parts.append(_table(["differs", *(story.letter for story in stories)], rows))
     for story in stories:
         said = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TypeAlias
 
 # Neither XML nor HTML can contain these, and some would control a terminal that shows the file.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
@@ -18,27 +17,21 @@ class Markup(str):
     __slots__ = ()
 
 
-Child: TypeAlias = "str | Markup | None"
-
-
 def text(value: str) -> Markup:
     """Escape `value`, so that a parser reads it back as text; replace what HTML can't contain."""
     shown = _CONTROL.sub("\ufffd", value.encode("utf-8", "replace").decode("utf-8"))
     return Markup(html.escape(shown, quote=True))
 
 
-def joined(*children: Child) -> Markup:
+def joined(*children: str | None) -> Markup:
     """Concatenate `children`; skip None."""
     return Markup("".join(one if isinstance(one, Markup) else text(one) for one in children if one is not None))
 
 
-def tag(name: str, /, *children: Child, **attributes: str | None) -> Markup:
+def tag(name: str, /, *children: str | None, **attributes: str | None) -> Markup:
     """Make an element. `class_` is class, `aria_label` is aria-label; an attribute of None is left out."""
-    words = [name]
-    for key, value in attributes.items():
-        if value is not None:
-            words.append(f'{key.rstrip("_").replace("_", "-")}="{text(value)}"')
-    start = " ".join(words)
+    known = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    start = " ".join([name, *(f'{key}="{text(value)}"' for key, value in known.items())])
     if name in _VOID or name in _SHAPES:
         return Markup(f"<{start}/>" if name in _SHAPES else f"<{start}>")
     return Markup(f"<{start}>{joined(*children)}</{name}>")

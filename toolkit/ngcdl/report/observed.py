@@ -18,7 +18,7 @@ def observed(run: Run) -> list[str]:
     """Return a line with what was read of the run's cards, and a second with what follows; [] if its samples are too
     few, or if it had no card."""
     cards = run.summary.gpus
-    if not cards or not can_judge(run, run.summary):
+    if not cards or not can_judge(run):
         return []
     line = "; ".join(_told(card, run) for card in cards) if len(cards) <= _MOST_CARDS else _all(cards)
     said = [f"{line} (mean of {run.summary.training_samples:,} samples; ngcdl show {run.id})"]

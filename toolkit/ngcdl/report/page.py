@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ngcdl.report import compared, diagnosis, likeness, naming, tables, theirs
@@ -76,27 +76,28 @@ def _findings(stories: Sequence[Story]) -> Markup | None:
     for story in stories:
         for one in story.run.findings or ():
             who = tag("strong", f"{story.letter} ") if len(stories) > 1 else None
-            advice = tag("div", one.advice, class_="advice") if one.advice else None
-            items.append(tag("li", who, one.text, advice))
-    return tag("section", tag("h2", "What set the pace"), tag("ul", *items, class_="notes")) if items else None
+            items.append(joined(who, one.text, _advice(one.advice)))
+    return tag("section", tag("h2", "What set the pace"), _notes(items)) if items else None
 
 
 def _diagnosis(comparison: Comparison) -> Markup | None:
     """Show what was found about a comparison: each finding once for all rounds, and first what is missing."""
     items = []
     for said in comparison.diagnosis:
-        told, advice = [[line for line in said.splitlines() if line.startswith(" ") == own] for own in (False, True)]
-        shown = tag("div", "\n".join(line.strip() for line in advice), class_="advice") if advice else None
-        items.append(tag("li", *(tag("div", line) for line in told), shown))
-    return tag("section", tag("h2", "What was found"), tag("ul", *items, class_="notes")) if items else None
+        told = [tag("div", line) for line in said.splitlines() if not line.startswith(" ")]
+        advice = "\n".join(line.strip() for line in said.splitlines() if line.startswith(" "))
+        items.append(joined(*told, _advice(advice)))
+    return tag("section", tag("h2", "What was found"), _notes(items)) if items else None
 
 
-def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str, kind: str = "figures") -> Markup:
-    cells = [
-        tag("tr", tag("th", name, scope="row"), *(tag("td", value or "–") for value in values)) for name, values in rows
-    ]
+def _advice(text: str | None) -> Markup | None:
+    return tag("div", text, class_="advice") if text else None
+
+
+def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str) -> Markup:
+    cells = [tag("tr", tag("th", name, scope="row"), *(tag("td", one or "–") for one in row)) for name, row in rows]
     columns = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in head))
-    table = tag("table", tag("caption", caption), tag("thead", columns), tag("tbody", *cells), class_=kind)
+    table = tag("table", tag("caption", caption), tag("thead", columns), tag("tbody", *cells))
     return tag("div", table, class_="wide", tabindex="0", role="region", aria_label=caption)
 
 
@@ -117,34 +118,22 @@ def _compared(comparison: Comparison | None) -> Markup | None:
     if comparison is None:
         return None
     head, rows = compared.table(comparison)
-    lines = [tag("li", line) for line in compared.ratios(comparison)]
     table = _table([name.lower() for name in head[1:]], rows, "Medians over the rounds (min..max)")
-    return tag(
-        "section", tag("h2", "Compared"), bars(comparison), table, tag("ul", *lines, class_="notes") if lines else None
-    )
+    return tag("section", tag("h2", "Compared"), bars(comparison), table, _notes(compared.ratios(comparison)))
 
 
 def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | None:
     if len(stories) == 1:
         return None
-    refused = (
-        []
-        if is_compared
-        else [
-            tag(
-                "p",
-                f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}.",
-                class_="warning",
-            )
-            for story in stories[1:]
-            if (reasons := likeness.refused(stories[0], story))
-        ]
-    )
-    found = likeness.differences(stories)
-    rows = [(one.name, tuple("n/a" if value is None else value for value in one.values)) for one in found]
-    table = _table([story.letter for story in stories], rows, "What differs") if rows else None
-    same = None if rows else tag("p", "These runs differ only in what was measured.")
-    return joined(*refused, table, same)
+    parts = []
+    for story in () if is_compared else stories[1:]:
+        if reasons := likeness.refused(stories[0], story):
+            text = f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}."
+            parts.append(tag("p", text, class_="warning"))
+    rows = likeness.differences(stories)
+    same = tag("p", "These runs differ only in what was measured.")
+    parts.append(_table([story.letter for story in stories], rows, "What differs") if rows else same)
+    return joined(*parts)
 
 
 def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
@@ -167,24 +156,21 @@ def _published(name: str, stories: Sequence[Story]) -> list[Markup]:
     table = theirs.published(name)
     if not table:
         return []
-    notes = [
-        tag("p", f"Source: {table.source}.", class_="note"),
-        *(tag("p", note, class_="note") for note in table.notes),
-    ]
-    caption = f"{name}: theirs, on their hardware"
-    if not any(figure in tables.COUNTERPARTS for figure, _ in table.rows):
+    notes = [tag("p", note, class_="note") for note in (f"Source: {table.source}.", *table.notes)]
+    here = [_here(story, len(stories) > 1) for story in stories]
+    known = tables.COUNTERPARTS
+    if not any(figure in known for figure, _ in table.rows):
         ours = "; ".join(
-            f"{_here(story, len(stories) > 1)}: {tables.COUNTERPARTS['s/batch'](story)} s/batch" for story in stories
+            f"{head}: {known['s/batch'](story)} s/batch" for head, story in zip(here, stories, strict=True)
         )
-        return [_table(table.columns, table.rows, caption, "theirs"), tag("p", f"Ours: {ours}."), *notes]
-    rows = [(figure, (*(_counterpart(figure, story) for story in stories), *cells)) for figure, cells in table.rows]
-    head = [*(_here(story, len(stories) > 1) for story in stories), *(f"theirs: {column}" for column in table.columns)]
-    return [_table(head, rows, f"{name}: ours here, theirs on their hardware", "theirs"), *notes]
-
-
-def _counterpart(figure: str, story: Story) -> str:
-    ours = tables.COUNTERPARTS.get(figure)
-    return ours(story) if ours else ""
+        shown = _table(table.columns, table.rows, f"{name}: theirs, on their hardware")
+        return [shown, tag("p", f"Ours: {ours}."), *notes]
+    rows = [
+        (figure, (*(known[figure](story) if figure in known else "" for story in stories), *cells))
+        for figure, cells in table.rows
+    ]
+    head = [*here, *(f"theirs: {column}" for column in table.columns)]
+    return [_table(head, rows, f"{name}: ours here, theirs on their hardware"), *notes]
 
 
 def _here(story: Story, is_one_of_several: bool) -> str:
@@ -212,5 +198,9 @@ def _conditions(stories: Sequence[Story]) -> list[Markup]:
 
 def _listed(rows: Mapping[str, str], notes: Sequence[str]) -> Markup:
     pairs = [part for name, value in rows.items() for part in (tag("dt", name), tag("dd", value))]
-    items = [tag("li", note) for note in notes]
-    return joined(tag("dl", *pairs) if pairs else None, tag("ul", *items, class_="notes") if items else None)
+    return joined(tag("dl", *pairs) if pairs else None, _notes(notes))
+
+
+def _notes(texts: Iterable[str | Markup]) -> Markup | None:
+    items = [tag("li", one) for one in texts]
+    return tag("ul", *items, class_="notes") if items else None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from pathlib import Path
 
-from ngcdl.report.theirs import SOURCES
+from ngcdl.report.theirs import SOURCES, read
 
 
 @dataclass(frozen=True)
@@ -27,9 +25,7 @@ class Published:
 
 def published(workload: str | None) -> Published | None:
     """Return what was published about `workload`; None if nothing was."""
-    with Path(__file__).with_name("pairs.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["workload"] == workload:
-                speeds = float(row["cpu_examples_per_second"]), float(row["gpu_examples_per_second"])
-                return Published(row["cpu"], speeds[0], row["gpu"], speeds[1], row["how"], SOURCES[row["source"]])
+    for row in read("pairs.csv", workload):
+        speeds = float(row["cpu_examples_per_second"]), float(row["gpu_examples_per_second"])
+        return Published(row["cpu"], speeds[0], row["gpu"], speeds[1], row["how"], SOURCES[row["source"]])
     return None

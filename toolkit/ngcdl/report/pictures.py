@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ngcdl.report import charts, naming
 from ngcdl.report.charts import Band, Chart, Line
-from ngcdl.report.curves import Curve
 from ngcdl.report.markup import Markup
 from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
 from ngcdl.report.story import MOST_LETTERS, CardCurves, Story, letters
+
+Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
 
 
 @dataclass(frozen=True)
@@ -40,17 +41,18 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
         yield from _by_core(stories[0])
     else:
         lines = [Line(_label(story, stories), story.measured.host, _colour(story)) for story in stories]
-        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda _: percent_axis())
-        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda _: percent_axis())
-    yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", bytes_axis)
-    yield "GPU power", _cards(stories, "GPU power", "watts", lambda high: axis(0.0, high, "W"))
+        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda *_: percent_axis())
+        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda *_: percent_axis())
+    yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", lambda _, high: bytes_axis(high))
+    yield "GPU power", _cards(stories, "GPU power", "watts", lambda _, high: axis(0.0, high, "W"))
     yield "GPU clocks", _clocks(stories)
     if any(story.is_training and not _trains_nothing(story) for story in stories):
         yield "loss", _loss(stories)
         lines = _accuracies(stories)
         # a single figure, as after a short training, is in the table
         if sum(len(line.curve.xs) for line in lines) != 1:
-            yield "accuracy", _accuracy(stories, lines)
+            title, note = "Accuracy (precision @ 1)", _synthetic(stories)
+            yield "accuracy", _chart(title, _steps(lines), lines, lambda *_: axis(0.0, 1.0, "share"), note=note)
 
 
 def _trains_nothing(story: Story) -> bool:
@@ -74,11 +76,6 @@ def _time(stories: Iterable[Story]) -> Axis:
     return seconds_axis(max(ends))
 
 
-def _range(curves: Iterable[Curve]) -> tuple[float, float] | None:
-    spans = [span for curve in curves if (span := curve.span)]
-    return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
-
-
 def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:
     """Describe a chart for readers who can't see it: the range of each line."""
     return " ".join(
@@ -87,22 +84,20 @@ def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) 
     )
 
 
-def _chart(
-    title: str, x: Axis, lines: Sequence[Line], upright: Callable[[float], Axis], **more: object
-) -> Chart | None:
+def _chart(title: str, x: Axis, lines: Sequence[Line], upright: Upright, **more: object) -> Chart | None:
     spans = [line.curve.span for line in lines]
     lines = [line for line, span in zip(lines, spans, strict=True) if span]
     found = [span for span in spans if span]
     if not found:
         return None
-    y = upright(max(high for _, high in found))
+    y = upright(min(low for low, _ in found), max(high for _, high in found))
     return Chart(title, x, y, lines, _said(lines, found, y), **more)  # type: ignore[arg-type]  # fields of Chart
 
 
 def _throughput(stories: Sequence[Story]) -> Chart | None:
     lines = [Line(_label(story, stories), story.training.rates, _colour(story)) for story in stories]
     return _chart(
-        "Throughput", _time(stories), lines, lambda high: axis(0.0, high, "examples/s"), note=_synthetic(stories)
+        "Throughput", _time(stories), lines, lambda _, high: axis(0.0, high, "examples/s"), note=_synthetic(stories)
     )
 
 
@@ -120,14 +115,10 @@ def _synthetic(stories: Sequence[Story]) -> str:
 
 def _use(story: Story) -> Chart | None:
     measured = story.measured
-    lines = [Line("CPU, mean of all cores", measured.host, 0)]
-    many = len(measured.cards) > 1
-    lines += [
-        Line(_card(card, many), card.curves["gpu_percent"], at + 1) for at, card in enumerate(measured.cards.values())
-    ]
+    lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")]
     band = Band("CPU, least to most busy core", measured.least, measured.most) if measured.most.known else None
     title = "CPU and GPU use" if measured.cards else "CPU use"
-    return _chart(title, _time([story]), lines, lambda _: percent_axis(), band=band)
+    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), band=band)
 
 
 def _card(card: CardCurves, many: bool) -> str:
@@ -163,7 +154,7 @@ def _card_lines(stories: Sequence[Story], name: str) -> list[Line]:
     return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)]
 
 
-def _cards(stories: Sequence[Story], title: str, name: str, upright: Callable[[float], Axis]) -> Chart | None:
+def _cards(stories: Sequence[Story], title: str, name: str, upright: Upright) -> Chart | None:
     return _chart(title, _time(stories), _card_lines(stories, name), upright)
 
 
@@ -175,14 +166,14 @@ def _clocks(stories: Sequence[Story]) -> Chart | None:
         "GPU clocks (SM)",
         _time(stories),
         _card_lines(stories, "sm_mhz"),
-        lambda high: axis(0.0, high, "MHz"),
+        lambda _, high: axis(0.0, high, "MHz"),
         marked=marked,
         marked_as=f"held down: {', '.join(reasons)}",
     )
 
 
-def _steps(curves: Iterable[Curve]) -> Axis:
-    last = max((curve.xs[-1] for curve in curves if curve.xs), default=1.0)
+def _steps(lines: Iterable[Line]) -> Axis:
+    last = max((line.curve.xs[-1] for line in lines if line.curve.xs), default=1.0)
     return axis(0.0, max(last, 1.0), "step", steps=5, tight=True)
 
 
@@ -196,11 +187,10 @@ def _loss(stories: Sequence[Story]) -> Chart | None:
             Line(of_steps, told.losses, _colour(story), breaks=False),
             Line(of_epochs, told.epoch_losses, _colour(story), dots=True, soft=True, breaks=False),
         ]
-    span = _range(line.curve for line in lines)
-    low = 0.0 if span and 0 <= span[0] < span[1] * 0.6 else (span[0] if span else 0.0)
-    x = _steps(line.curve for line in lines)
-    note = " ".join(part for part in (_synthetic(stories), _anew(stories)) if part)
-    return _chart("Loss", x, lines, lambda high: axis(low, high, ""), note=note)
+    note = " ".join(filter(None, (_synthetic(stories), _anew(stories))))
+    return _chart(
+        "Loss", _steps(lines), lines, lambda low, high: axis(0.0 if 0 <= low < high * 0.6 else low, high, ""), note=note
+    )
 
 
 def _anew(stories: Sequence[Story]) -> str:
@@ -222,8 +212,3 @@ def _accuracies(stories: Sequence[Story]) -> list[Line]:
             Line(trained, story.training.training_accuracies, _colour(story), dots=True, soft=True, breaks=False),
         ]
     return lines
-
-
-def _accuracy(stories: Sequence[Story], lines: Sequence[Line]) -> Chart | None:
-    x = _steps(line.curve for line in lines)
-    return _chart("Accuracy (precision @ 1)", x, lines, lambda _: axis(0.0, 1.0, "share"), note=_synthetic(stories))

@@ -42,7 +42,6 @@ class CardCurves:
     name: str | None
     index: int | None
     curves: dict[str, Curve] = field(default_factory=lambda: {one: Curve() for one in _CARD})
-    memory_total_bytes: float | None = None
     throttled: Throttled = field(default_factory=Throttled)
 
 

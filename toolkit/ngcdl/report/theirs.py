@@ -6,9 +6,11 @@ Other machines, other versions, often another way of timing: nothing here is eve
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from ngcdl.report.arm import counted
 
 SOURCES = {
     "A": 'the article "GPU accelerated deep learning" (2018-02): TensorFlow 1.4 of tensorflow:18.01-py2, driver '
@@ -53,46 +55,40 @@ class Table:
 
 def published(workload: str) -> Table | None:
     """Return what others measured for `workload`; None if they did not."""
-    return _pivot(workload) or table7(workload)
+    rows = read("theirs.csv", workload)
+    if not rows:
+        return table7(workload)
+    cells = {(row["figure"], row["device"]): row["value"] for row in rows}
+    sources = "; ".join(SOURCES[key] for key in dict.fromkeys(row["source"] for row in rows))
+    return _table(cells, sources, (NOTES.get(workload),))
 
 
-def beside(workload: str | None, vary: str) -> Table | None:
+def beside(workload: str, vary: str) -> Table | None:
     """Return what others measured for `workload` if it answers the question posed by varying `vary`; else None."""
     if vary == "threads":
-        return table7(workload or "")
-    return published(workload or "") if vary == "device" or vary in _ASKED.get(workload or "", ()) else None
-
-
-def _pivot(workload: str) -> Table | None:
-    rows = [row for row in _read("theirs.csv") if row["workload"] == workload]
-    if not rows:
-        return None
-    devices = tuple(dict.fromkeys(row["device"] for row in rows))
-    cells = {(row["figure"], row["device"]): row["value"] for row in rows}
-    figures = dict.fromkeys(row["figure"] for row in rows)
-    table = tuple((figure, tuple(cells.get((figure, device), "") for device in devices)) for figure in figures)
-    sources = "; ".join(SOURCES[key] for key in dict.fromkeys(row["source"] for row in rows))
-    return Table(devices, table, sources, tuple(note for note in (NOTES.get(workload),) if note))
+        return table7(workload)
+    return published(workload) if vary == "device" or vary in _ASKED.get(workload, ()) else None
 
 
 def table7(workload: str) -> Table | None:
     """Return a network's five rows of Table 7: a row for each tool, a column for each device and number of threads."""
-    rows = [row for row in _read("table7.csv") if row["workload"] == workload]
-    if not rows:
-        return None
-    columns = tuple(dict.fromkeys(_column(row) for row in rows))
-    cells = {(row["tool"], _column(row)): row["seconds"] for row in rows}
-    tools = dict.fromkeys(row["tool"] for row in rows)
-    table = tuple((tool, tuple(cells.get((tool, column), "") for column in columns)) for tool in tools)
-    notes = (_BENCH, *(note for note in (_TABLE7_NOTES.get(workload),) if note))
-    return Table(columns, table, SOURCES["B"], notes)
+    cells = {(row["tool"], _column(row)): row["seconds"] for row in read("table7.csv", workload)}
+    return _table(cells, SOURCES["B"], (_BENCH, _TABLE7_NOTES.get(workload))) if cells else None
+
+
+def _table(cells: Mapping[tuple[str, str], str], source: str, notes: Sequence[str | None]) -> Table:
+    """Lay out `cells`, by row and column."""
+    columns = tuple(dict.fromkeys(column for _, column in cells))
+    names = dict.fromkeys(name for name, _ in cells)
+    rows = tuple((name, tuple(cells.get((name, column), "") for column in columns)) for name in names)
+    return Table(columns, rows, source, tuple(filter(None, notes)))
 
 
 def _column(row: Mapping[str, str]) -> str:
-    threads = f", {row['threads']} thread{'s' if row['threads'] != '1' else ''}" if row["threads"] else ""
-    return row["device"] + threads
+    return row["device"] + (f", {counted(row['threads'], 'thread')}" if row["threads"] else "")
 
 
-def _read(name: str) -> Iterator[dict[str, str]]:
+def read(name: str, workload: str | None) -> list[dict[str, str]]:
+    """Return the rows about `workload` in the CSV file `name`."""
     with Path(__file__).with_name(name).open(newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
+        return [row for row in csv.DictReader(file) if row["workload"] == workload]

@@ -18,20 +18,14 @@ from ngcdl.spec import Workload, kind_of
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
-    "device": frozenset({"device"}),
-    "batch": frozenset({"batch"}),
-    "threads": frozenset({"threads"}),
-    "seed": frozenset({"seed"}),
-    "feed": frozenset({"feed"}),
-    "precision": frozenset({"precision"}),
-    "teacher": frozenset({"teacher"}),
+    **{
+        one: frozenset({one})
+        for one in ("device", "batch", "threads", "seed", "feed", "precision", "teacher", "gpus", "nodes")
+    },
     "compile": frozenset({"compiled"}),
     "channels": frozenset({"channels_last"}),
-    "gpus": frozenset({"gpus"}),
-    "nodes": frozenset({"nodes"}),
     # another image brings another release of its framework, or another framework
-    "image": frozenset({"digest", "framework", "framework_version"}),
-    "framework": frozenset({"digest", "framework", "framework_version"}),
+    **dict.fromkeys(("image", "framework"), frozenset({"digest", "framework", "framework_version"})),
 }
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Parts of the spec that other fields cover better: a tag may move, a digest can't; the command follows from the
@@ -47,7 +41,7 @@ _LEFT: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
 }
 # Of a command of the user's own, the device is the cards that it is given.
-_OF_COMMAND: Mapping[str, frozenset[str]] = {"device": frozenset({"gpus", "gpu_way"})}
+_OF_COMMAND: Mapping[str, frozenset[str]] = dict.fromkeys(("device", "gpus"), frozenset({"gpus", "gpu_way"}))
 # The option that makes these the same, if they were left to the framework and the card.
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
@@ -74,9 +68,7 @@ class Measured:
     @classmethod
     def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
         seldom = [event for event in events if event.get("event") in ("start", "error")]
-        # an error that ended an earlier attempt did not end the run
-        ended = seldom[-1] if seldom and seldom[-1]["event"] == "error" else {}
-        return cls(run, lines.last_start(seldom), lines.text(ended.get("kind")))
+        return cls(run, lines.last_start(seldom), lines.text(lines.last_error(seldom).get("kind")))
 
 
 @dataclass(frozen=True)

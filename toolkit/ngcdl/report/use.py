@@ -50,5 +50,5 @@ def use(runs: Sequence[Run]) -> Use:
 
 def _is_enough(run: Run) -> bool:
     if run.summary.steps is None:
-        return can_judge(run, run.summary)
+        return can_judge(run)
     return (run.summary.training_samples or 0) >= COMMAND_SAMPLES

@@ -28,8 +28,7 @@ def _of_one(story: Story) -> str:
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
     if run.status in ended:
         # if somebody ended the run, words in its log are not the reason
-        is_known = run.status == "failed" and run.diagnosis and run.diagnosis.cause
-        why = run.diagnosis.cause if run.diagnosis and is_known else run.reason
+        why = (run.diagnosis.cause if run.diagnosis and run.status == "failed" else None) or run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
         text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
