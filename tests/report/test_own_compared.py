@@ -68,6 +68,15 @@ def test_a_card_that_buys_nothing_is_told_with_its_use(percent: float | None, to
     )
 
 
+def test_a_ratio_of_tiny_runs_comes_with_a_doubt() -> None:
+    it = of([own("cpu1", 0.96), own("cpu2", 0.77)], [own("gpu1", 0.64, 43.0), own("gpu2", 0.53, 43.0)])
+    doubt = "Whole runs of a few seconds differ by start-up and chance: take longer ones. "
+    assert compared.verdict(it).startswith(doubt)
+    assert not compared.verdict(of(CPU, [own("gpu1", 40.0), own("gpu2", 44.0)])).startswith("Whole runs")
+    fast = of([own("cpu1", 2.0, rate=100.0)], [own("gpu1", 2.0, 43.0, rate=200.0)])
+    assert "few seconds" not in compared.verdict(fast), "these report their speed"
+
+
 def test_of_short_runs_the_use_of_the_card_is_not_judged() -> None:
     few = replace(READ, samples=4, training_samples=4, gpus=(GpuSummary(CARD, "a card", 2.0),), gpu_percent_mean=2.0)
     it = of([own("cpu1", 8.0), own("cpu2", 8.1)], [own(f"gpu{n}", 4.0, summary=few) for n in (1, 2)])
@@ -102,7 +111,7 @@ def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None
 
 
 def test_rounds_of_short_runs_that_are_far_apart_ask_for_longer_ones() -> None:
-    short = of([own("cpu1", 2.1), own("cpu2", 1.5)], [own("gpu1", 1.0, 43.0), own("gpu2", 1.0, 43.0)])
+    short = of([own("cpu1", 21.0), own("cpu2", 15.0)], [own("gpu1", 10.0, 43.0), own("gpu2", 10.0, 43.0)])
     assert compared.verdict(short).startswith("The rounds of cpu are far apart, and short: take longer runs. ")
     assert "cpu: its rounds are 40 % apart, short runs differ by their start-up" in short.diagnosis
     long = of([own("cpu1", 400.0), own("cpu2", 240.0)], [own("gpu1", 90.0, 43.0), own("gpu2", 90.0, 43.0)])

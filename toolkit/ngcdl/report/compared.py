@@ -120,7 +120,10 @@ def _happened(refusal: Refusal) -> str:
 
 
 def _doubt(it: Comparison) -> Iterator[str]:
-    """Warn about disturbed rounds: their ratio must not be quoted without that."""
+    """Warn about disturbed rounds, and tiny runs: their ratio must not be quoted without that."""
+    if any(arm.is_tiny for arm in it.arms):
+        yield "Whole runs of a few seconds differ by start-up and chance: take longer ones."
+        return
     apart = [arm for arm in it.arms if arm.apart_percent is not None]
     names = _listed([arm.name for arm in apart])
     if any(arm.is_short for arm in apart):

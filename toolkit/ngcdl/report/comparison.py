@@ -34,6 +34,8 @@ ONE_PAIR = "one pair, no spread"
 UNSTEADY = 1.25
 # Up to this long, what a whole run takes may be start-up for a good part: a framework alone needs up to 10 s.
 SHORT_SECONDS = 60.0
+# Below this, it is little else.
+TINY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,16 @@ class Reached:
     @property
     def is_short(self) -> bool:
         """Were they whole runs of which start-up may be a good part?"""
+        return self._takes_less(SHORT_SECONDS)
+
+    @property
+    def is_tiny(self) -> bool:
+        """Were they whole runs of little else?"""
+        return self._takes_less(TINY_SECONDS)
+
+    def _takes_less(self, seconds: float) -> bool:
         took = None if self.examples_per_second else self.run_seconds
-        return took is not None and took.median < SHORT_SECONDS
+        return took is not None and took.median < seconds
 
     @property
     def apart_percent(self) -> float | None:
