@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.dataset import CIFAR10, prepare
+from ngcdl.dataset.official import BINARY
 
 PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
 
@@ -35,5 +36,5 @@ def test_the_real_one_is_taken_within_seconds(real: Path, tmp_path: Path) -> Non
     assert dataset.kind == "cifar10"
     assert dataset.folder is not None
     for member in CIFAR10.batches:
-        assert (dataset.folder / CIFAR10.folder / member.name).stat().st_size == 30_730_000
+        assert (dataset.folder / BINARY / member.name).stat().st_size == 30_730_000
     assert said == []

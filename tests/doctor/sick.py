@@ -77,7 +77,7 @@ SICK: dict[str, Sight] = {
     "runtime gone": replace(HEALTHY, engine=replace(ENGINE, missing_runtime="/usr/bin/nvidia-container-runtime")),
     "stale spec in use": replace(HEALTHY, engine=replace(BY_CDI, specs=(STALE,))),
     "stale spec aside": replace(HEALTHY, engine=replace(ENGINE, specs=(STALE,))),
-    "daemon-reload": replace(HEALTHY, kernel=replace(KERNEL, nodes=(Node("/dev/nvidia0", 195, 0, False),))),
+    "daemon-reload": replace(HEALTHY, kernel=replace(KERNEL, nodes=(Node("/dev/nvidia0", False),))),
     "toolkit": replace(HEALTHY, programs=replace(PROGRAMS, toolkit="1.17.4")),
     "runc": replace(HEALTHY, engine=engine(runc_version="1.1.11")),
     "docker": replace(HEALTHY, engine=engine(version="28.0.0")),

@@ -19,7 +19,7 @@ KERNEL = Kernel(
     pci=("0000:41:00.0",),
     module="535.104.05",
     is_loaded=True,
-    nodes=(Node("/dev/nvidia0", 195, 0, True), Node("/dev/nvidiactl", 195, 255, True)),
+    nodes=(Node("/dev/nvidia0", True), Node("/dev/nvidiactl", True)),
     distribution=("ubuntu", "debian"),
     machine="x86_64",
     cpu_flags=frozenset({"avx", "avx2"}),
@@ -36,7 +36,7 @@ FACTS = EngineFacts(
     runc_version="1.4.3",
 )
 ENGINE = Engine(
-    "the default socket", FACTS, GpuWay("runtime", "the runtime nvidia is there"), True, "host", can_raise_limits=True
+    "the default socket", FACTS, GpuWay("runtime", "the runtime nvidia is there"), True, can_raise_limits=True
 )
 HEALTHY = Sight(
     kernel=KERNEL,

@@ -305,11 +305,11 @@ def test_persistence_mode_and_live_restore_that_are_off_are_hints_with_what_they
 
 
 def test_an_engine_on_another_machine_is_not_judged_by_this_ones_driver() -> None:
-    elsewhere = replace(ENGINE, is_here=False, name="cluster7", way=GpuWay("none", ""))
+    elsewhere = replace(engine(name="cluster7"), is_here=False, way=GpuWay("none", ""))
     links = found(replace(HEALTHY, engine=elsewhere))
     assert "cluster7" in links["engine"].found
     assert "gpu-way" not in links
-    there = replace(WITHOUT_GPU, engine=replace(ENGINE, is_here=False, name="cluster7"))
+    there = replace(WITHOUT_GPU, engine=replace(engine(name="cluster7"), is_here=False))
     assert found(there)["gpu-way"].state == "ok"
 
 

@@ -146,8 +146,8 @@ def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer
 ) -> None:
     """The driver runs four cards and shows one: the others are another job's, or faulty."""
     four = tuple(f"0000:0{index}:00.0" for index in range(4))
-    named = tuple(Node(f"/dev/nvidia{index}", 195, index, True, can_open) for index, can_open in enumerate(nodes))
-    others = (Node("/dev/nvidiactl", 195, 255, True),)
+    named = tuple(Node(f"/dev/nvidia{index}", True, can_open) for index, can_open in enumerate(nodes))
+    others = (Node("/dev/nvidiactl", True),)
     kernel = replace(KERNEL, pci=four, driven=frozenset(four), nodes=named + others)
     finding = found(replace(HEALTHY, kernel=kernel))["cards"]
     assert (finding.state, text in finding.found) == (state, True), finding

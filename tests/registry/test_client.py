@@ -26,9 +26,9 @@ from ngcdl.errors import (
     UnknownTag,
     WrongPlatform,
 )
+from ngcdl.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64
 from ngcdl.registry.key import Credential
-from ngcdl.registry.refused import explain
 
 # What exists
 

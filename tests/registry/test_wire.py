@@ -28,8 +28,8 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
+from ngcdl.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64, Registry
-from ngcdl.registry.refused import explain
 from ngcdl.registry.wire import Question, Wire
 
 # Faults

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ngcdl.engines.base import Engine, LayerStore, PullEvent, ShowPull
@@ -81,9 +80,7 @@ class Feed:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_about: object) -> None:
         self._stack.close()
         self._let_go()
 
@@ -213,7 +210,8 @@ class Feed:
             return None
         whole = sum(sizes[digest] for digest in missing)
         here = sum(here_bytes(self.folder, digest) for digest in missing)
-        verdict = self._room(store, whole, here)
+        need = room.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
+        verdict = room.judge(need, store.folder, self.folder, self.say)
         if verdict is room.Verdict.NOT_HERE:
             self._blobs += self._left(sizes)
             self._drop()  # the engine may need the space that they took
@@ -267,10 +265,6 @@ class Feed:
         from ngcdl.registry.leftovers import here_bytes
 
         return [Blob(self.folder, digest, size) for digest, size in sizes.items() if here_bytes(self.folder, digest)]
-
-    def _room(self, store: LayerStore, missing_bytes: int, here_bytes: int) -> room.Verdict:
-        need = room.Need(str(self.ref), missing_bytes, here_bytes, estimated_unpacked(missing_bytes) or 0)
-        return room.judge(need, store.folder, self.folder, self.say)
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 

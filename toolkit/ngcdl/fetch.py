@@ -14,6 +14,7 @@ from ngcdl.errors import (
     KeyRejected,
     KeyWithoutRights,
     LoginNeeded,
+    NgcdlError,
     RateLimited,
     RealmRefused,
     RegistryAnswer,
@@ -67,10 +68,7 @@ def _by_engine(
     except (DigestMismatch, DiskFull):
         raise
     except (EngineRefused, RegistryError) as error:
-        # Docker says 404 for "no right" and 500 for "wrong key": the registry itself tells them apart.
-        from ngcdl.registry import refused
-
-        better = refused.explain(ref, credential)
+        better = explain(ref, credential)
         if better and not isinstance(better, _UNHEARD):
             raise better from error
         if "unauthorized" not in error.message:
@@ -79,3 +77,18 @@ def _by_engine(
     # were kept.
     say("The token may have expired during the pull. Trying again with a new one.")
     return engine.pull(ref, show, auth)
+
+
+def explain(ref: ImageRef, credential: Credential | None = None) -> NgcdlError | None:
+    """Ask the registry why an ImageRef is unavailable, None if it is available, for whatever processors.
+
+    Docker says 404 for "no right" and 500 for "wrong key", with texts that differ by version.
+    """
+    from ngcdl.registry.client import Registry
+
+    try:
+        with Registry(ref.registry, credential) as registry:
+            registry.document(ref)
+    except NgcdlError as error:
+        return error
+    return None

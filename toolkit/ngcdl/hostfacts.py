@@ -34,7 +34,14 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         of_engine = HostFacts(architecture(), elsewhere=_silent(error) if engine and not engine.shares_files else None)
     if of_engine.elsewhere:
         return of_engine
-    return _with_cards(replace(of_engine, avx=_has_avx(cpuinfo)), probe or _probe())
+    probe = probe or _probe()
+    return replace(
+        of_engine,
+        avx=_has_avx(cpuinfo),
+        driver=probe.driver.version if probe.driver else None,
+        gpus=tuple(_gpu(card) for card in probe.cards),
+        gpu_trouble=probe.error.message if probe.error else None,
+    )
 
 
 def without_engine(error: EngineError) -> HostFacts:
@@ -95,15 +102,6 @@ def _probe() -> Probe:
     return gpu.probe()
 
 
-def _with_cards(host: HostFacts, probe: Probe) -> HostFacts:
-    return replace(
-        host,
-        driver=probe.driver.version if probe.driver else None,
-        gpus=tuple(_gpu(card) for card in probe.cards),
-        gpu_trouble=probe.error.message if probe.error else None,
-    )
-
-
 def _brand(card: Card) -> str | None:
     """Return NVML's word for the brand; go by the card's name if the brand's number is newer than the table."""
     known = BRANDS.get(card.brand) if card.brand is not None else None
@@ -123,10 +121,14 @@ def _gpu(card: Card) -> Gpu:
 
 
 def _has_avx(cpuinfo: Path) -> bool | None:
-    """Search the x86 flags that Linux lists; other processors have neither that line nor AVX: None."""
     try:
-        text = cpuinfo.read_text(errors="replace")
+        flags = cpu_flags(cpuinfo.read_text(errors="replace"))
     except OSError:
         return None
-    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    return "avx" in flags[1].split() if flags else None
+    return None if flags is None else "avx" in flags
+
+
+def cpu_flags(cpuinfo: str) -> frozenset[str] | None:
+    """Return the x86 flags that Linux lists; other processors have neither that line nor AVX: None."""
+    found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    return frozenset(found[1].split()) if found else None

@@ -48,6 +48,10 @@ class Found:
     bytes: int
     age_seconds: float | None = None
 
+    @property
+    def is_fresh(self) -> bool:
+        return self.age_seconds is None or self.age_seconds <= TAG_SECONDS
+
 
 @dataclass(frozen=True)
 class Tags:
@@ -77,7 +81,7 @@ def of(
     """
     look = _Look(ref, architecture, Kept(cache, ref.name, now))
     known = look.known()
-    if known and (known.age_seconds is None or known.age_seconds <= TAG_SECONDS):
+    if known and known.is_fresh:
         return known
     if offline:
         return look.without(known, None)
@@ -86,24 +90,22 @@ def of(
 
 
 def many(
-    refs: Iterable[ImageRef],
-    cache: Path,
-    architecture: str,
-    *,
-    offline: bool = False,
-    now: Clock = time.time,
+    refs: Iterable[ImageRef], cache: Path, architecture: str, *, offline: bool = False
 ) -> dict[ImageRef, Found | NgcdlError]:
     """Return what is known about each image, or why nothing is. Query eight at a time, a registry that is down once."""
     found: dict[ImageRef, Found | NgcdlError] = {}
     left: deque[tuple[_Look, Found | None]] = deque()
     order = list(dict.fromkeys(refs))
     for ref in order:
-        look = _Look(ref, architecture, Kept(cache, ref.name, now))
+        look = _Look(ref, architecture, Kept(cache, ref.name))
         known = look.known()
-        if known and (known.age_seconds is None or known.age_seconds <= TAG_SECONDS):
+        if known and known.is_fresh:
             found[ref] = known
         elif offline:
-            found[ref] = _without(look, known)
+            try:
+                found[ref] = look.without(known, None)
+            except NgcdlError as error:
+                found[ref] = error
         else:
             left.append((look, known))
     _ask_all(left, found)
@@ -261,13 +263,6 @@ def _one(look: _Look, known: Found | None, session: Session, down: dict[str, Ngc
     if isinstance(trouble, _DOWN):
         down[host] = trouble
     return answer
-
-
-def _without(look: _Look, known: Found | None) -> Found | NgcdlError:
-    try:
-        return look.without(known, None)
-    except NgcdlError as error:
-        return error
 
 
 def _less(cost: Cost, before: Cost) -> Cost:

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngcdl import imagefacts
 from ngcdl.catalog import releases
-from ngcdl.errors import (
-    EngineError,
-    ImageUnfit,
-    NgcdlError,
-    NoReleases,
-    RegistryError,
-    UnknownTag,
-)
+from ngcdl.errors import EngineError, ImageUnfit, NgcdlError, NoReleases, RegistryError, UnknownTag
 from ngcdl.fetch import FINAL
 from ngcdl.imagefacts import Found
 from ngcdl.preflight import image as reading

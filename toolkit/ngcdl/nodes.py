@@ -104,11 +104,11 @@ def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[Kind]
     alike: dict[Node, list[Node]] = {}
     for node in nodes:
         alike.setdefault(replace(node, name="", gpus=0), []).append(node)
-    return [
-        Kind(tuple(those), host, tuple(judge.that_matter(judge_host(facts, host), on_cpu)))
-        for kind, those in sorted(alike.items(), key=lambda pair: -len(pair[1]))
-        for host in [_host(kind, facts, on_cpu)]
-    ]
+    kinds = []
+    for kind, those in sorted(alike.items(), key=lambda pair: -len(pair[1])):
+        host = _host(kind, facts, on_cpu)
+        kinds.append(Kind(tuple(those), host, tuple(judge.that_matter(judge_host(facts, host), on_cpu))))
+    return kinds
 
 
 def _host(node: Node, facts: ImageFacts, on_cpu: bool) -> HostFacts:

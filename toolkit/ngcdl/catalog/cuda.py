@@ -59,9 +59,10 @@ def driver_for(cuda: str) -> Toolkit | None:
     `cuda` may carry a build number. Also None if it is not a version.
     """
     try:
-        asked, near = comparable(cuda), _toolkits_of(minor(cuda))
+        asked, family = comparable(cuda), minor(cuda)
     except ValueError:
         return None
+    near = [(toolkit, names) for toolkit, names in _toolkits() if minor(toolkit.cuda) == family]
     for toolkit, names in near:
         if any(asked[: len(name)] == name for name in names):
             return toolkit
@@ -163,18 +164,8 @@ def _toolkits() -> tuple[tuple[Toolkit, tuple[tuple[int, ...], ...]], ...]:
     """Return every toolkit, newest first, with the versions it is known by; the first of these is its own."""
     return tuple(
         (
-            Toolkit(
-                row["cuda"],
-                row["driver"],
-                int(row["branch"]),
-                address(row["source"]),
-                is_recalled(row),
-            ),
+            Toolkit(row["cuda"], row["driver"], int(row["branch"]), address(row["source"]), is_recalled(row)),
             tuple(comparable(name) for name in (row["cuda"], *row["also_called"].split())),
         )
         for row in rows("cuda_driver")
     )
-
-
-def _toolkits_of(cuda: tuple[int, ...]) -> list[tuple[Toolkit, tuple[tuple[int, ...], ...]]]:
-    return [(toolkit, names) for toolkit, names in _toolkits() if minor(toolkit.cuda) == cuda]

@@ -19,7 +19,6 @@ _FINAL = 1 << 30  # a release is newer than all its release candidates
 class Hole:
     """`fixed_in` has one version for each branch that was fixed, ascending. `read` is the month the source was read."""
 
-    component: str
     cve: str
     fixed_in: tuple[str, ...]
     cvss: float | None
@@ -61,6 +60,6 @@ def _is_open(version: tuple[int, ...], row: dict[str, str]) -> bool:
 def _hole(row: dict[str, str]) -> Hole:
     cvss = float(row["cvss"]) if row["cvss"] else None
     return Hole(
-        row["component"], row["cve"], tuple(row["fixed_in"].split()), cvss, row["read"], address(row["source"]),
-        is_recalled(row), row["notes"],
+        row["cve"], tuple(row["fixed_in"].split()), cvss, row["read"], address(row["source"]), is_recalled(row),
+        row["notes"],
     )  # fmt: skip

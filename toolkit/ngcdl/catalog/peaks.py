@@ -28,7 +28,6 @@ _BESIDE = re.compile(r"\b(nvidia|geforce|tesla|graphics|\d+gb|hbm\d\w?)\b")
 class Peak:
     """`flops` per second at `boost_mhz`, a clock that a card with power and thermal headroom exceeds."""
 
-    card: str
     boost_mhz: float
     flops: float
     source: str
@@ -42,7 +41,7 @@ def peak(name: str, precision: str) -> Peak | None:
             column = {"float32": "fp32_tflops", "tf32": "tf32_tflops"}.get(precision, "half_tflops")
             tflops = float(row[column] or row["fp32_tflops"])
             clock = (row[column] and column != "fp32_tflops" and row["tensor_mhz"]) or row["boost_mhz"]
-            return Peak(row["card"], float(clock), tflops * 1e12, address(row["source"]), is_recalled(row))
+            return Peak(float(clock), tflops * 1e12, address(row["source"]), is_recalled(row))
     return None
 
 

@@ -11,7 +11,7 @@ Only the sha256 of the whole archive is trusted. Only files of known names and s
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -104,8 +104,9 @@ def prepare(
         say(f"The CIFAR-10 in {kept.cache} is damaged and will be restored: {damage}.")
     urls = address.addresses(archive, environ)
     patience = pace.from_environment(patience or Patience(), environ)
+    fetch = Fetch(archive, kept.packed, patience, say, environ, progress)
     try:
-        return _made(kept, say, lambda: Fetch(archive, kept.packed, patience, say, environ, progress).run(urls))
+        return _made(kept, say, lambda: _downloaded(kept, fetch, urls))
     except Offline as offline:
         say(f"CIFAR-10 is not in {kept.cache} and can't be downloaded, as nothing answers ({offline}).")
         say(
@@ -127,8 +128,9 @@ def _from_cache(kept: Kept, training: str) -> Dataset:
 
 
 def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Dataset:
-    packed = folder / kept.archive.name if folder.is_dir() else folder
+    packed = folder
     if folder.is_dir():
+        packed = folder / kept.archive.name
         found = given.batches(folder, kept.archive)
         if found is not None:
             mounted = folder if given.lies_plainly(found, folder) else given.mountable(found, kept.cache)
@@ -145,10 +147,10 @@ def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Datase
     training, _ = kept.check()
     if training is not None:
         return _from_cache(kept, training)
-    return _made(kept, say, lambda: None, packed)
+    return _made(kept, say, lambda: packed)
 
 
-def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], packed: Path | None = None) -> Dataset:
+def _made(kept: Kept, say: Callable[[str], None], packed: Callable[[], Path]) -> Dataset:
     """Fill the cache, one process at a time; use what another process has prepared meanwhile."""
     from filelock import FileLock, Timeout
 
@@ -164,21 +166,20 @@ def _made(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None], pac
             training, _ = kept.check()
             if training is None:
                 unpack.sweep(kept.cache)
-                source = packed or _downloaded(kept, say, fetch)
-                unpack.unpack(source, kept.archive, kept.folder)
+                unpack.unpack(packed(), kept.archive, kept.folder)
                 training = kept.stamp()
         finally:
             lock.release()
     return _from_cache(kept, training)
 
 
-def _downloaded(kept: Kept, say: Callable[[str], None], fetch: Callable[[], None]) -> Path:
+def _downloaded(kept: Kept, fetch: Fetch, urls: Sequence[str]) -> Path:
     """Return the archive in the cache; download it if it is missing or has changed."""
     if kept.packed.exists():
         if disk.sha256(kept.packed) == kept.archive.sha256:
             return kept.packed
         bad = kept.packed.with_name(kept.packed.name + ".bad")
         kept.packed.replace(bad)
-        say(f"{kept.packed} has changed since it was downloaded; it is kept as {bad.name} and downloaded again.")
-    fetch()
+        fetch.say(f"{kept.packed} has changed since it was downloaded; it is kept as {bad.name} and downloaded again.")
+    fetch.run(urls)
     return kept.packed

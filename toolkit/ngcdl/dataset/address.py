@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -23,24 +23,16 @@ URLS = "NGCDL_CIFAR10_URLS"
 _REDIRECTS = 5
 
 
+@dataclass(eq=False)
 class Failure(Exception):
     """Why an address sent nothing usable. `answered`: the network works, and something answered."""
 
-    def __init__(
-        self,
-        why: str,
-        *,
-        answered: bool = True,
-        again: bool = False,
-        wait: float | None = None,
-        is_untrusted: bool = False,
-    ) -> None:
-        super().__init__(why)
-        self.why = why
-        self.answered = answered
-        self.again = again  # a retry may succeed
-        self.wait = wait  # seconds that the server asks to wait
-        self.is_untrusted = is_untrusted  # its certificate is not trusted here
+    why: str
+    _: KW_ONLY
+    answered: bool = True
+    again: bool = False  # a retry may succeed
+    wait: float | None = None  # seconds that the server asks to wait
+    is_untrusted: bool = False  # its certificate is not trusted here
 
 
 def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -64,15 +56,6 @@ def host(url: str) -> str:
         return "?"
 
 
-def _loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def _allowed(url: str, before: str | None = None) -> bool:
     """May this address be used? Plain http only on this machine, and never after https."""
     try:
@@ -84,7 +67,9 @@ def _allowed(url: str, before: str | None = None) -> bool:
         return False
     if parts.scheme == "https":
         return True
-    return parts.scheme == "http" and _loopback(name) and (before is None or urlsplit(before).scheme == "http")
+    from ngcdl.registry.challenge import is_loopback
+
+    return parts.scheme == "http" and is_loopback(name) and (before is None or urlsplit(before).scheme == "http")
 
 
 @contextlib.contextmanager

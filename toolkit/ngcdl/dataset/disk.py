@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ngcdl import whole
 from ngcdl.errors import DatasetUnavailable, DiskFull
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -24,12 +23,6 @@ def written(where: Path) -> Iterator[None]:
         if error.errno in _FULL:
             raise DiskFull(str(where), f"{why} while CIFAR-10 was stored") from error
         raise DatasetUnavailable(f"{error.filename or where} can't be used: {why}") from error
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file atomically: it has the old text or the new one, never half of it."""
-    with whole.written(path, mode=0o666) as file:  # the cache may be shared: the umask decides who reads it
-        file.write(text.encode())
 
 
 def sha256(path: Path) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.dataset import disk, pickled
-from ngcdl.dataset.official import CLASSES, RECORD_BYTES, Archive, is_training
+from ngcdl.dataset.official import BINARY, CLASSES, PICKLED, PICKLES, RECORD_BYTES, Archive, is_training
 from ngcdl.errors import DatasetWrong
 
 
@@ -28,7 +28,7 @@ class Batches:
 def batches(given: Path, archive: Archive) -> Batches | None:
     """Check the batches in either form; None if there are none. Raise DatasetWrong at the first wrong file."""
     binary = {member.name: member.md5 for member in archive.batches}
-    for name, official in ((archive.folder, binary), (archive.pickled_folder, archive.pickles)):
+    for name, official in ((BINARY, binary), (PICKLED, PICKLES)):
         for folder in (given / name, given):
             if (folder.name == name and folder.is_dir()) or any((folder / file).exists() for file in official):
                 return _checked(folder, name, official, archive)

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ngcdl import whole
 from ngcdl.dataset import disk
-from ngcdl.dataset.official import Archive, is_training
+from ngcdl.dataset.official import BINARY, Archive, is_training
 
 _Dates = tuple[int, int, int]
 
@@ -67,7 +68,7 @@ class Kept:
             if fresh and all(_dates(file) == dates[name] for name, file in stamp["files"].items()):
                 return training, None
             for name, file in stamp["files"].items():
-                if disk.sha256(self.folder / self.archive.folder / name) != file["sha256"]:
+                if disk.sha256(self.folder / BINARY / name) != file["sha256"]:
                     return None, f"{name} has changed since it was unpacked"
         except OSError as error:
             return None, f"{error.filename}: {error.strerror}"
@@ -81,7 +82,7 @@ class Kept:
         digests = {}
         dates = self._dates()
         for member in self.archive.members:
-            content = (self.folder / self.archive.folder / member.name).read_bytes()
+            content = (self.folder / BINARY / member.name).read_bytes()
             digests[member.name] = hashlib.sha256(content).hexdigest()
             if is_training(member.name):
                 training.update(content)
@@ -100,7 +101,8 @@ class Kept:
             "checked": float(self.clock()),
             "files": files,
         }
-        disk.replace_text(self._stamp, json.dumps(stamp, indent=1) + "\n")
+        with whole.written(self._stamp, mode=0o666) as file:  # the cache may be shared: the umask decides who reads it
+            file.write((json.dumps(stamp, indent=1) + "\n").encode())
 
     def _load(self) -> dict[str, Any] | None:
         try:
@@ -118,7 +120,7 @@ class Kept:
     def _dates(self) -> dict[str, _Dates]:
         found = {}
         for member in self.archive.members:
-            stat = (self.folder / self.archive.folder / member.name).stat()
+            stat = (self.folder / BINARY / member.name).stat()
             found[member.name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
         return found
 

@@ -6,13 +6,21 @@ md5 serves only to tell whether a folder that the user names equals the official
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 
 RECORD_BYTES = 1 + 3 * 32 * 32  # label, red, green, blue: https://www.cs.toronto.edu/~kriz/cifar.html
 CLASSES = 10
 TEXT_BYTES = 64 * 1024  # more than enough for batches.meta.txt and readme.html
+BINARY, PICKLED = "cifar-10-batches-bin", "cifar-10-batches-py"  # the folder of each form
+# The md5 of each pickle. https://github.com/pytorch/vision/blob/main/torchvision/datasets/cifar.py
+PICKLES = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
 
 
 @dataclass(frozen=True)
@@ -24,19 +32,6 @@ class Member:
     md5: str | None = None
 
 
-# The pickled form. https://github.com/pytorch/vision/blob/main/torchvision/datasets/cifar.py
-PICKLES = MappingProxyType(
-    {
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-    }
-)
-
-
 @dataclass(frozen=True)
 class Archive:
     """The archive in binary form. Tests pass a small one."""
@@ -45,9 +40,6 @@ class Archive:
     bytes: int
     sha256: str
     members: tuple[Member, ...]
-    folder: str = "cifar-10-batches-bin"
-    pickled_folder: str = "cifar-10-batches-py"
-    pickles: Mapping[str, str] = field(default_factory=lambda: PICKLES)
 
     @property
     def name(self) -> str:

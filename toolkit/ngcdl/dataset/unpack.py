@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.dataset import disk
-from ngcdl.dataset.official import TEXT_BYTES, Archive, Member
+from ngcdl.dataset.official import BINARY, TEXT_BYTES, Archive, Member
 from ngcdl.errors import DatasetWrong
 
 _TEMPORARY = ".unpacking-"
@@ -24,7 +24,7 @@ _BROKEN = (tarfile.TarError, zlib.error, EOFError, ValueError, OverflowError, gz
 
 
 def unpack(path: Path, archive: Archive, into: Path) -> None:
-    """Check the archive's hash, then unpack it to `into`/<archive.folder>, or leave everything as it was.
+    """Check the archive's hash, then unpack it to `into`/BINARY, or leave everything as it was.
 
     Raise DatasetWrong if anything in it is unexpected, DiskFull if there is no room.
     """
@@ -34,7 +34,7 @@ def unpack(path: Path, archive: Archive, into: Path) -> None:
         into.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=into.parent))
         try:
-            batches = temporary / "new" / archive.folder
+            batches = temporary / "new" / BINARY
             batches.mkdir(parents=True)
             _members(path, archive, batches)
             whole.sync_folder(batches)
@@ -68,14 +68,14 @@ class _Bounded(gzip.GzipFile):
 
 
 def _members(path: Path, archive: Archive, batches: Path) -> None:
-    wanted = {f"{archive.folder}/{member.name}": member for member in archive.members}
+    wanted = {f"{BINARY}/{member.name}": member for member in archive.members}
     seen: set[str] = set()
     try:
         # "r|": a stream, read in order, so that no header can point back or elsewhere.
         limit = archive.unpacked_bytes + _OVERHEAD_BYTES
         with _Bounded(path, limit) as plain, tarfile.open(fileobj=plain, mode="r|") as tar:
             for entry in tar:
-                if entry.type == tarfile.DIRTYPE and entry.name == archive.folder:
+                if entry.type == tarfile.DIRTYPE and entry.name == BINARY:
                     continue
                 _refuse(entry, wanted.get(entry.name), entry.name in seen, path)
                 seen.add(entry.name)

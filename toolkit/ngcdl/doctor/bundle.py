@@ -117,9 +117,6 @@ def _versions(hands: Hands) -> dict[str, Any]:
             packages[name] = version(name)
         except PackageNotFoundError:
             packages[name] = "not installed"
-    programs = {}
-    for words in (["nvidia-ctk", "--version"], ["nvidia-container-cli", "--version"], ["docker", "--version"]):
-        programs[words[0]] = hands.run(words, _SECONDS)
     return {
         "ngcdl": __version__,
         "python": sys.version,
@@ -127,7 +124,9 @@ def _versions(hands: Hands) -> dict[str, Any]:
         "machine": platform.machine(),
         "os-release": hands.read("/etc/os-release"),
         "packages": packages,
-        "programs": programs,
+        "programs": {
+            name: hands.run([name, "--version"], _SECONDS) for name in ("nvidia-ctk", "nvidia-container-cli", "docker")
+        },
     }
 
 

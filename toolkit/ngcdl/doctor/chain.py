@@ -58,9 +58,9 @@ def links() -> tuple[Link, ...]:
     return tuple(sorted((link for module in modules for link in module.LINKS), key=lambda link: link.place))
 
 
-def examine(sight: Sight, chain: Sequence[Link] | None = None) -> tuple[Finding, ...]:
+def examine(sight: Sight) -> tuple[Finding, ...]:
     """Judge every link that exists on this host."""
-    found = (link.judge(sight) for link in (links() if chain is None else chain))
+    found = (link.judge(sight) for link in links())
     return tuple(finding for finding in found if finding is not None)
 
 

@@ -41,10 +41,10 @@ def output(words: Sequence[str], seconds: float) -> str | None:
 def space(folder: Path) -> Space | None:
     """Measure the file system of `folder`; free is what this user may use."""
     try:
-        found = os.statvfs(folder)
+        found = shutil.disk_usage(folder)
     except OSError:
         return None
-    return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    return Space(found.total, found.free)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,6 @@ class Node:
     """A device node of the NVIDIA driver, such as /dev/nvidia0. `is_linked`: /dev/char links to it by its numbers."""
 
     path: str
-    major: int
-    minor: int
     is_linked: bool
     can_open: bool = True  # for this process; a job's control group denies it the cards of others
 
@@ -65,12 +63,11 @@ class Programs:
 
 @dataclass(frozen=True)
 class CdiSpec:
-    """A CDI description of NVIDIA GPUs: the driver versions in the library names, its device nodes and its devices."""
+    """A CDI description of NVIDIA GPUs: the driver versions in the library names, and its devices."""
 
     path: Path
     drivers: frozenset[str] = frozenset()
-    nodes: frozenset[str] = frozenset()  # /dev/nvidia0, ...
-    missing: frozenset[str] = frozenset()  # the nodes that no longer exist
+    missing: frozenset[str] = frozenset()  # its device nodes that no longer exist: /dev/nvidia0, ...
     devices: frozenset[str] = frozenset()  # all, 0, GPU-..., MIG-..., 0:1
 
 
@@ -82,7 +79,6 @@ class Engine:
     facts: EngineFacts
     way: GpuWay | Trouble
     is_here: bool
-    name: str | None = None
     specs: tuple[CdiSpec, ...] = ()
     registered: Path | None = None  # a daemon.json that names the runtime nvidia, reloaded or not
     missing_runtime: str | None = None  # the runtime nvidia's program, if it is missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ngcdl.catalog import cuda
 from ngcdl.preflight.facts import LEVELS, CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
 from ngcdl.preflight.kernels import is_jetson, kernels
 from ngcdl.preflight.loading import loading
@@ -41,8 +42,6 @@ def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
 
 def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
     """Judge NVIDIA_REQUIRE_*, which the legacy hook enforces, but NVIDIA's runtime from 1.18 on and CDI don't."""
-    from ngcdl.catalog import cuda
-
     if not image.require:
         return []
     runs = cuda.newest_cuda(host.driver) if host.driver else None

@@ -72,13 +72,13 @@ def _host(values: dict[str, str]) -> HostFacts:
         raise BadOption(f"--host driver={driver}: it must be a version such as 535.104.05.", _FORM)
     if arch not in ("amd64", "arm64"):
         raise BadOption(f"--host arch={typed_arch}: it must be amd64 or arm64.", _FORM)
-    avx = {"yes": True, "no": False, None: None}.get(values.get("avx"), "?")
-    if avx == "?":
-        raise BadOption(f"--host avx={values['avx']}: it must be yes or no.", _FORM)
+    avx = values.get("avx")
+    if avx not in (None, "yes", "no"):
+        raise BadOption(f"--host avx={avx}: it must be yes or no.", _FORM)
     return HostFacts(
         architecture=arch,
         driver=driver,
-        avx=avx if isinstance(avx, bool) else None,
+        avx=None if avx is None else avx == "yes",
         free_bytes=parse_bytes(values["free"]) if "free" in values else None,
         engine_version=values.get("engine"),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from ngcdl.catalog import cuda
 from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 
@@ -80,8 +81,8 @@ def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
 
 def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
     """Refuse CUDA 10 on Ampere and newer: PTX would be compiled, but its cuDNN and cuBLAS have no kernels for them."""
-    cuda = known(image.cuda)
-    if cuda is None or cuda[0] > 10 or capability[0] < 8:
+    version = known(image.cuda)
+    if version is None or version[0] > 10 or capability[0] < 8:
         return None
     text = (
         f"not supported by this image: its CUDA {image.cuda} is older than {gpu.title}, and its cuDNN and cuBLAS "
@@ -128,8 +129,6 @@ def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
     """Judge by what the image's CUDA can compile for, as it is not known what its framework was compiled for."""
-    from ngcdl.catalog import cuda
-
     row = cuda.capabilities(image.cuda) if image.cuda else None
     if row is None:
         return _as_documented(image, gpu)

@@ -48,7 +48,7 @@ def chosen(
 
     One that has only its PTX for these cards comes after those with kernels. If none runs, it is the newest of the
     first: it will be refused, with the reason. `where`: here or there. `on_each`: on all cards of `host`."""
-    fit = [one for one in (_newest(framework, host, on_each) for framework in frameworks) if one]
+    fit = [one for framework in frameworks if (one := newest(framework, host, on_each))]
     image = next((one for one in fit if not _has_only_ptx(one, host, on_each)), fit[0] if fit else None)
     if image is None:
         from ngcdl.catalog import releases
@@ -56,26 +56,26 @@ def chosen(
         first, *_ = frameworks
         image = replace(first, tag=releases.tags(first.framework)[0])
         return image, f"{_short(image)}, the newest that ngcdl knows; none is known to run {where}"
-    missed = [one.framework for one in frameworks[: [one.framework for one in frameworks].index(image.framework)]]
+    names = [one.framework for one in frameworks]
+    missed = names[: names.index(image.framework)]
     worse = f"; no {' or '.join(missed)} fits as well" if missed else ""
-    return (
-        image,
-        f"{_short(image)}, the newest {'that ngcdl knows' if host.elsewhere else f'known to run {where}'}{worse}",
-    )
+    known = "that ngcdl knows" if host.elsewhere else f"known to run {where}"
+    return image, f"{_short(image)}, the newest {known}{worse}"
 
 
 def _short(image: ImageRef) -> str:
     return f"{image.framework}: {image.tag}"
 
 
-def _newest(framework: ImageRef, host: HostFacts, on_each: bool) -> ImageRef | None:
+def newest(framework: ImageRef, host: HostFacts, on_each: bool = False) -> ImageRef | None:
+    """Return the newest image of `framework` that the catalogue knows to run on `host`, None if it knows none."""
     from ngcdl.catalog import releases
-    from ngcdl.preflight.newest import newest
+    from ngcdl.preflight.newest import newest as newest_of
 
     def facts_of(tag: str) -> ImageFacts | None:
         return _facts(replace(framework, tag=tag), host)
 
-    tag = newest(framework.framework, None, releases.tags(framework.framework), facts_of, host, on_each=on_each)
+    tag = newest_of(framework.framework, None, releases.tags(framework.framework), facts_of, host, on_each=on_each)
     return replace(framework, tag=tag) if tag else None
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ngcdl.catalog.rows import rows
+
 # Words that say nothing about the capability: maker, form factor, memory, edition, Ti and Super, the MIG slice of a
 # card (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue sometimes omits.
 _NOISE = re.compile(
@@ -49,8 +51,6 @@ def brand_of(name: str) -> str | None:
 
 
 def _fitting(name: str) -> Iterator[tuple[str, set[str]]]:
-    from ngcdl.catalog.rows import rows
-
     wanted = set(_words(name))
     if not any(_MODEL.fullmatch(word) for word in wanted):
         return

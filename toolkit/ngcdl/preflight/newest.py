@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from ngcdl.catalog.releases import order
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.loading import ANY_DRIVER
 from ngcdl.preflight.verdict import judge, judge_each
@@ -53,8 +54,6 @@ def ordered(tags: Iterable[str]) -> list[str]:
 
     Those are sorted by version, highest first (nvidia/cuda has 13.0.2-base-ubuntu24.04), and words come last.
     """
-    from ngcdl.catalog.releases import order
-
     keyed = [(order(tag), tag) for tag in tags]
     releases = sorted(((key, tag) for key, tag in keyed if key is not None), reverse=True)
     others = sorted(tag for key, tag in keyed if key is None)
@@ -76,15 +75,12 @@ def _candidates(framework: str, like_tag: str | None, tags: Sequence[str]) -> li
     wanted_tf, wanted_py = _variant(framework, like_tag, "tf") or "2", _variant(framework, like_tag, "py") or "3"
     fitting = [tag for tag in ordered(tags) if _is_candidate(_suffix(tag), like)]
 
-    def preference(tag: str) -> tuple[bool, bool, bool]:
-        return (
-            _suffix(tag) != like,
-            _variant(framework, tag, "tf") != wanted_tf,
-            _variant(framework, tag, "py") != wanted_py,
-        )
+    def preference(tag: str) -> tuple[int, int, bool, bool, bool]:
+        year, month = _release(tag)
+        other_tf, other_py = (_variant(framework, tag, "tf") != wanted_tf, _variant(framework, tag, "py") != wanted_py)
+        return -year, -month, _suffix(tag) != like, other_tf, other_py
 
-    preferred = sorted(fitting, key=preference)
-    return sorted(preferred, key=_release, reverse=True)  # a stable sort: the preference stays within a release
+    return sorted(fitting, key=preference)
 
 
 def _is_candidate(suffix: str | None, like: str | None) -> bool:
@@ -96,8 +92,6 @@ def _is_candidate(suffix: str | None, like: str | None) -> bool:
 
 def _suffix(tag: str) -> str | None:
     """24.05-tf2-py3 -> -tf2-py3; None if the tag is not a release."""
-    from ngcdl.catalog.releases import order
-
     return tag[5:] if order(tag) is not None else None
 
 

@@ -15,7 +15,7 @@ from itertools import zip_longest
 
 _ATOM = re.compile(r"([a-z]+)(<=|>=|!=|<|>|=)([^<>=!]+)", re.IGNORECASE)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*", re.ASCII)
-_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+_COMPARISONS: Mapping[str, Callable[[list[int], list[int]], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -61,6 +61,5 @@ def _atom(atom: str, values: Mapping[str, str | None]) -> bool | None:
 def _compared(found: str, sign: str, needed: str) -> bool | None:
     if not (_VERSION.fullmatch(found) and _VERSION.fullmatch(needed)) or max(len(found), len(needed)) > 100:
         return None
-    pairs = zip_longest(found.split("."), needed.split("."), fillvalue="0")
-    first = next(((a, b) for a, b in ((int(a), int(b)) for a, b in pairs) if a != b), (0, 0))
-    return _COMPARISONS[sign](*first)
+    pairs = [(int(a), int(b)) for a, b in zip_longest(found.split("."), needed.split("."), fillvalue="0")]
+    return _COMPARISONS[sign]([a for a, _ in pairs], [b for _, b in pairs])

@@ -9,7 +9,6 @@ Tokens: https://distribution.github.io/distribution/spec/auth/token/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote
@@ -29,12 +28,11 @@ _URL = re.compile(
 
 @dataclass(frozen=True)
 class Challenge:
-    """A Bearer challenge. `service`, `scope` and `error` are None if absent or empty."""
+    """A Bearer challenge. `service` and `scope` are None if absent or empty."""
 
     realm: str
     service: str | None = None
     scope: str | None = None
-    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,25 +56,20 @@ class Address:
         return host if self.port in (None, usual) else f"{host}:{self.port}"
 
 
-def parse(headers: Iterable[str]) -> Challenge | None:
-    """Return the first Bearer challenge with a realm from one or many headers, None without any."""
-    for scheme, parameters in challenges(headers):
+def parse(header: str) -> Challenge | None:
+    """Return the first Bearer challenge with a realm, None without any. requests joins several headers with commas."""
+    for scheme, parameters in challenges(header):
         realm = parameters.get("realm")
         if scheme == "bearer" and realm:
-            return Challenge(realm, parameters.get("service"), parameters.get("scope"), parameters.get("error"))
+            return Challenge(realm, parameters.get("service"), parameters.get("scope"))
     return None
 
 
-def challenges(headers: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+def challenges(header: str) -> list[tuple[str, dict[str, str]]]:
     """Read every challenge as (scheme, parameters), with lower-case names and without empty values."""
+    header = header[:_HEADER_LIMIT]
     found: list[tuple[str, dict[str, str]]] = []
-    for header in headers:
-        _read(header[:_HEADER_LIMIT], found)
-    return found
-
-
-def _read(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
-    position, unquoted_scope, started = 0, False, False
+    position, unquoted_scope = 0, False
     while position < len(header):
         word = _WORD.match(header, position)
         if word is None:
@@ -89,14 +82,15 @@ def _read(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
                 found[-1][1]["scope"] += f",{word[0]}"
             else:
                 found.append((name, {}))
-                unquoted_scope, started = False, True
+                unquoted_scope = False
             position = word.end()
             continue
         text = re.sub(r"\\(.)", r"\1", value[1], flags=re.DOTALL) if value[1] is not None else value[2]
-        if started and text.strip():
+        if found and text.strip():
             found[-1][1].setdefault(name, text.strip())
-        unquoted_scope = started and name == "scope" and bool(value[2])
+        unquoted_scope = bool(found) and name == "scope" and bool(value[2])
         position = value.end()
+    return found
 
 
 def token_url(challenge: Challenge, scope: str | None = None) -> str:

@@ -5,10 +5,10 @@ It imports requests, so only the functions that use this module import it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urljoin
 
@@ -86,9 +86,7 @@ class Registry:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_about: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -108,10 +106,8 @@ class Registry:
         asked = self._challenge("/v2/") or self._challenge(f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1")
         if asked is None:
             return False
-        try:
+        with contextlib.suppress(KeyWithoutRights):
             Tokens(self.host, credential, self._wire, self._clock).fetch(asked, PUBLIC_REPOSITORY)
-        except KeyWithoutRights:
-            return True
         return True
 
     def _challenge(self, path: str) -> challenge.Challenge | None:
@@ -126,19 +122,20 @@ class Registry:
 
     def tags(self, repository: str) -> list[str]:
         """List every tag in the registry's own order, [] if it has none. Raise RegistryError."""
-        url: str | None = f"{self._base}/v2/{repository}/tags/list?n={_PAGE}"
+        url = f"{self._base}/v2/{repository}/tags/list?n={_PAGE}"
         tags: list[str] = []
         for _page in range(_PAGES):
-            answer = self._get(url or "", repository)
+            answer = self._get(url, repository)
             if answer.status != 200:
                 raise self._refusal(answer, repository)
             names = self._json(answer).get("tags") or []
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
                 raise RegistryAnswer(self.host, "its list of tags is not a list of strings.")
             tags += names
-            url = self._next_page(answer, url or "")
-            if url is None:
+            following = self._next_page(answer, url)
+            if following is None:
                 return list(dict.fromkeys(tags))
+            url = following
         raise RegistryAnswer(self.host, f"its list of tags does not end after {_PAGES} pages.")
 
     def _next_page(self, answer: Answer, url: str) -> str | None:
@@ -258,7 +255,7 @@ class Registry:
         # Answering another host's challenge could hand it the key: https://nvd.nist.gov/vuln/detail/CVE-2020-15157
         if not self._is_own(answer):
             raise RegistryAnswer(answer.host, answer.told)
-        asked = challenge.parse([answer.headers.get("Www-Authenticate", "")])
+        asked = challenge.parse(answer.headers.get("Www-Authenticate", ""))
         if asked is None:
             raise RegistryAnswer(self.host, f"it requires a sign-in, but not with a token. {answer.told}")
         return asked

@@ -139,9 +139,7 @@ def save(
         return Kept(helper.program, in_clear=False)
 
 
-def forget(
-    host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
-) -> tuple[str, ...]:
+def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Remove the key for `host` from helper and file, and name the places that had it, () for none.
 
     If the helper fails, the file is still cleaned, and the helper's error raised afterwards.
@@ -152,7 +150,7 @@ def forget(
     with docker_config.locked(file) as real:
         config = docker_config.read(real)
         places, failure = [], None
-        helper, key = _helper(config, host, environ, helper_seconds), docker_config.key_of(host)
+        helper, key = _helper(config, host, environ, HELPER_SECONDS), docker_config.key_of(host)
         try:
             if helper is not None and helper.get(key) and helper.erase(key):
                 places.append(helper.program)

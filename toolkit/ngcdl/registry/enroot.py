@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot
+from ngcdl.registry.docker_config import home
 from ngcdl.registry.key import TOKEN_USERNAME, Credential
 from ngcdl.spec import NVCR
 
@@ -25,7 +26,7 @@ _HINT = f"Make it writable, or name another folder in {_FOLDER}."
 
 
 def path(environ: Mapping[str, str]) -> Path:
-    config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path("~").expanduser()) / ".config"
+    config = environ.get("XDG_CONFIG_HOME") or home(environ) / ".config"
     return Path(environ.get(_FOLDER) or Path(config) / "enroot") / ".credentials"
 
 

@@ -38,7 +38,7 @@ class Helper:
     suffix: str
     config: object
     environ: Mapping[str, str]
-    timeout_seconds: float = HELPER_SECONDS
+    timeout_seconds: float
 
     @property
     def program(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 STALE_SECONDS = 14 * 86400.0
@@ -13,14 +12,11 @@ STALE_SECONDS = 14 * 86400.0
 
 def here_bytes(folder: Path, digest: str) -> int:
     """Return how many bytes of a blob are on disk, without opening it: another process may be using it."""
-    return max((about.st_size for about in _abouts(folder, digest)), default=0)
-
-
-def _abouts(folder: Path, digest: str) -> Iterator[os.stat_result]:
-    name = folder / digest.replace(":", "-")
-    for path in (name, name.with_name(name.name + ".part")):
+    name, sizes = digest.replace(":", "-"), [0]
+    for path in (folder / name, folder / f"{name}.part"):
         with contextlib.suppress(OSError):
-            yield path.stat()
+            sizes.append(path.stat().st_size)
+    return max(sizes)
 
 
 def sweep(folder: Path, now: float) -> None:

@@ -111,16 +111,13 @@ class Tokens:
         return "that is an address inside a network" if challenge.is_inside(realm.host) else None
 
     def _refuse(self, answer: Answer, repository: str) -> None:
-        refresh = self.credential is not None and self.credential.username == TOKEN_USERNAME
-        if answer.status == 401 or (answer.status == 400 and refresh):  # OAuth2's invalid_grant is a 400
-            raise (
-                KeyRejected(self.host, self.credential.source, sign_in(self.host))
-                if self.credential
-                else LoginNeeded(self.host, repository, sign_in(self.host))
-            )
-        if answer.status in (402, 403):
-            if self.credential is None:
-                raise LoginNeeded(self.host, repository, sign_in(self.host))
+        key = self.credential
+        if key is None and answer.status in (401, 402, 403):
+            raise LoginNeeded(self.host, repository, sign_in(self.host))
+        # OAuth2's invalid_grant is a 400
+        if key and (answer.status == 401 or (answer.status == 400 and key.username == TOKEN_USERNAME)):
+            raise KeyRejected(self.host, key.source, sign_in(self.host))
+        if key and answer.status in (402, 403):
             raise KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
         raise RegistryAnswer(self.host, f"asked for a token, it answered {answer.told}")
 

@@ -67,8 +67,7 @@ class Stream:
     """A body still to be read: a layer may be too big for memory. Close it."""
 
     def __init__(self, response: requests.Response, host: str, timeout_seconds: tuple[float, float]) -> None:
-        self.status, self.headers = response.status_code, response.headers
-        self.host = host
+        self.status, self.host = response.status_code, host
         self._response, self._timeout_seconds = response, timeout_seconds
         self._read = _reader(response)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ngcdl.catalog.rows import comparable
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.engines.base import architecture
-from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, ImageFacts, known
+from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, known
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import Card, Probe
-
-if TYPE_CHECKING:
-    from ngcdl.catalog.releases import Release
 
 NAME = "cards"
 _MATRIX = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"
@@ -74,28 +71,20 @@ def _sick(sick: Sequence[Card], count: int) -> Finding:
 
 def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
     """Compare the cards with what the newest images are made for, and name what still runs on older ones."""
-    newest = _newest_floor()
+    from ngcdl.catalog import releases
+
+    documented = [one for one in releases.releases() if one.min_capability]
+    newest = max(documented, key=lambda one: comparable(one.min_capability or "0"))
     old = [card for card in probe.cards if _is_below(card, newest.min_capability)]
     if not old:
         return ok(NAME, found)
     which = " and ".join(f"GPU {card.index} ({card.compute_capability})" for card in old)
-    since = min(one.release for one in _with_a_floor() if one.min_capability == newest.min_capability)
+    since = min(one.release for one in documented if one.min_capability == newest.min_capability)
     cause = (
         f"Images from {since} on need compute capability {newest.min_capability}, so they don't run on {which}. "
         f"{_left_for(old, sight, probe)}"
     )
     return warning(NAME, found, cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
-
-
-def _with_a_floor() -> list[Release]:
-    from ngcdl.catalog import releases
-
-    return [one for one in releases.releases() if one.min_capability]
-
-
-def _newest_floor() -> Release:
-    """Return the release with the highest minimum capability, as the catalogue's newest have."""
-    return max(_with_a_floor(), key=lambda one: comparable(one.min_capability or "0"))
 
 
 def _is_below(card: Card, floor: str | None) -> bool:
@@ -106,33 +95,23 @@ def _is_below(card: Card, floor: str | None) -> bool:
 def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
     """Name the newest tag of each framework that runs on the oldest of these cards, according to the catalogue."""
     from ngcdl.catalog import releases
+    from ngcdl.preflight.meant import newest
 
     card = min(old, key=lambda one: comparable(one.compute_capability or "0"))
     gpu = Gpu(card.compute_capability, card.name, BRANDS.get(card.brand) if card.brand is not None else None)
     machine = architecture(sight.kernel.machine) or "amd64"
     host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
-    found = [f"{name}:{tag}" for name in releases.frameworks() if (tag := _newest(name, host)) is not None]
+    frameworks = [ImageRef(NVCR, f"nvidia/{name}") for name in releases.frameworks()]
+    found = [f"{one.framework}:{one.tag}" for each in frameworks if (one := newest(each, host))]
     if not found:
         return "No image in ngcdl's catalogue does"
     return f"The newest that {'do' if len(found) > 1 else 'does'}, says ngcdl's catalogue: {' and '.join(found)}"
 
 
-def _newest(framework: str, host: HostFacts) -> str | None:
-    from ngcdl.catalog import releases
-    from ngcdl.preflight.image import from_catalog
-    from ngcdl.preflight.newest import newest
-
-    def facts_of(tag: str) -> ImageFacts | None:
-        return from_catalog(ImageRef.parse(f"nvidia/{framework}:{tag}", NVCR), host.architecture)
-
-    return newest(framework, None, releases.tags(framework), facts_of, host)
-
-
 def _listed(cards: Sequence[Card]) -> str:
-    names: dict[str, int] = {}
-    for card in cards:
-        text = f"{card.name or 'a card without a name'} ({card.compute_capability or 'capability unknown'})"
-        names[text] = names.get(text, 0) + 1
+    names = Counter(
+        f"{card.name or 'a card without a name'} ({card.compute_capability or 'capability unknown'})" for card in cards
+    )
     return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in names.items())
 
 

@@ -37,7 +37,7 @@ def judge(sight: Sight) -> Finding:
         hint = (
             "Cards, memory and limits are reported for this machine; for the engine's, run ngcdl doctor on its machine"
         )
-        return ok(NAME, f"{found}, on another machine ({engine.name or 'without a name'})", hint)
+        return ok(NAME, f"{found}, on another machine ({engine.facts.name or 'without a name'})", hint)
     return ok(NAME, f"{found}, rootless" if engine.facts.is_rootless else found)
 
 

@@ -51,7 +51,7 @@ def _none(engine: Engine, sight: Sight) -> Finding:
         if empty:
             cause += f"; CDI is on, but {' and '.join(empty)} describe{'s' if len(empty) == 1 else ''} no GPU"
         return broken(NAME, found, cause, *_register(engine, sight), source=TOOLKIT_GUIDE)
-    if empty and engine.facts.cdi_dirs:
+    if empty:
         cause = f"The runtime nvidia is not registered, and no GPU is described in {' or '.join(empty)} for CDI"
         return broken(NAME, found, cause, *_install(engine, sight), source=TOOLKIT_GUIDE)
     return broken(

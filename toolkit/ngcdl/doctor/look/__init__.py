@@ -5,11 +5,11 @@ A healthy host takes about a second. The limits are for sick ones, and a probe t
 
 from __future__ import annotations
 
-import importlib
 import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from ngcdl import settings
@@ -34,12 +34,12 @@ def gather(hands: Hands | None = None) -> Sight:
     key = keys.Once(hands, host)
     seen = together(
         {
-            "gpus": lambda: _look("gpus").look(hands),
-            "engine": lambda: _look("engine").look(hands),
+            "gpus": lambda: import_module("ngcdl.telemetry.gpu").probe(),
+            "engine": lambda: _look("engine", hands),
             "keys": lambda: keys.look(hands, key),
-            "registry": lambda: _look("registry").look(hands, host, key),
-            "dataset": lambda: _look("dataset").look(hands, known.cache),
-            "wanted_bytes": lambda: _look("image").look(hands, known),
+            "registry": lambda: _look("registry", hands, host, key),
+            "dataset": lambda: _look("dataset", hands, known.cache),
+            "wanted_bytes": lambda: _look("image", hands, known),
         },
         LIMITS,
     )
@@ -55,8 +55,8 @@ def gather(hands: Hands | None = None) -> Sight:
     )
 
 
-def _look(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{name}")
+def _look(name: str, *about: object) -> Any:
+    return import_module(f"{__name__}.{name}").look(*about)
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

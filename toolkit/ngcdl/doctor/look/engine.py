@@ -32,7 +32,6 @@ def look(hands: Hands) -> Engine:
         facts=facts,
         way=_way(engine),
         is_here=engine.is_here,
-        name=facts.name,
         specs=cdi_specs(hands, facts.cdi_dirs) if engine.is_here else (),
         registered=registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
         missing_runtime=_missing_runtime(hands, engine) if engine.is_here else None,
@@ -78,19 +77,9 @@ def cdi_specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
             path = Path(folder) / file.name
             text = hands.read(path)
             if text is not None and "nvidia.com/gpu" in text:
-                found.append(_spec(hands, path, text))
+                missing = frozenset(node for node in _DEVICE.findall(text) if not hands.at(node).exists())
+                found.append(CdiSpec(path, frozenset(_LIBRARY.findall(text)), missing, frozenset(_NAME.findall(text))))
     return tuple(found)
-
-
-def _spec(hands: Hands, path: Path, text: str) -> CdiSpec:
-    nodes = frozenset(_DEVICE.findall(text))
-    return CdiSpec(
-        path,
-        frozenset(_LIBRARY.findall(text)),
-        nodes,
-        frozenset(node for node in nodes if not hands.at(node).exists()),
-        frozenset(_NAME.findall(text)),
-    )
 
 
 # -- the daemon's process ---------------------------------------------------------------------------------------------

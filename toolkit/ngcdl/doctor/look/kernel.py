@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Kernel, Node
-from ngcdl.hostfacts import CONTAINER_MARKS
+from ngcdl.hostfacts import CONTAINER_MARKS, cpu_flags
 from ngcdl.telemetry import driver
 
 _DEVICES = "/sys/bus/pci/devices"
@@ -36,7 +36,7 @@ def look(hands: Hands, machine: str) -> Kernel:
         nodes=_nodes(hands),
         distribution=_distribution(hands.read("/etc/os-release") or ""),
         machine=machine,
-        cpu_flags=_flags(hands.read("/proc/cpuinfo") or ""),
+        cpu_flags=cpu_flags(hands.read("/proc/cpuinfo") or ""),
         enforces_selinux=None if selinux is None else selinux.strip() == "1",
         in_container=any(hands.at(mark).exists() for mark in CONTAINER_MARKS),
     )
@@ -78,7 +78,7 @@ def _nodes(hands: Hands) -> tuple[Node, ...]:
                     # This checks the control group too, and unlike open() does not wake the card:
                     # https://docs.kernel.org/admin-guide/cgroup-v2.html#device-controller
                     can_open = os.access(path, os.R_OK | os.W_OK)
-                    found.append(Node(f"/dev/{path.name}", major, minor, link.exists(), can_open))
+                    found.append(Node(f"/dev/{path.name}", link.exists(), can_open))
     return tuple(found)
 
 
@@ -86,8 +86,3 @@ def _distribution(text: str) -> tuple[str, ...]:
     """Read ID and ID_LIKE: https://www.freedesktop.org/software/systemd/man/latest/os-release.html"""
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     return tuple(f"{values.get('ID', '')} {values.get('ID_LIKE', '')}".replace('"', "").split())
-
-
-def _flags(text: str) -> frozenset[str] | None:
-    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    return frozenset(found[1].split()) if found else None
