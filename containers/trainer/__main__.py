@@ -20,8 +20,6 @@ from .loop import train
 from .recipe import Model
 from .signals import Signals
 
-INSTEAD = {"cifar10": "CIFAR-10"}
-
 
 def main(argv=None):
     replica = group.own()
@@ -127,7 +125,7 @@ def lead(asked, events, voice, signals):
     workload = imported(asked.workload)
     replicas.check(asked, workload)
     by_trying(asked, workload, events, voice, signals)
-    replicas.lead(asked, events, voice, signals)
+    replicas.lead(asked, voice, signals)
 
 
 def by_trying(asked, workload, events, voice, signals):
@@ -171,9 +169,9 @@ def run(asked, events, voice, signals, own):
         network = made()
     try:
         network.devices = network.devices or [host.processor()]
+        does = "Training" if getattr(workload, "TRAINS", True) else "Computing"
         voice.say("%s %s with %s %s on the %s (%s)" % (
-            "Training" if getattr(workload, "TRAINS", True) else "Computing", asked.workload, name, network.version,
-            network.device.upper(), ", ".join(network.devices)))
+            does, asked.workload, name, network.version, network.device.upper(), ", ".join(network.devices)))
         signals.check(None)
         if hasattr(workload, "run"):
             workload.run(asked, name, network, events, voice, signals)
@@ -183,10 +181,10 @@ def run(asked, events, voice, signals, own):
                 workload.TEACHER, beside.device.upper(), asked.teacher))
             network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice))
         dataset = loaded()
-        does = "Training" if model.trains else "Computing"
+        wanted = "CIFAR-10" if workload.DATA == "cifar10" else workload.DATA
         voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
                   "%s on %d SYNTHETIC %s, not on %s: %s" % (
-                      does, dataset.count, workload.UNIT, INSTEAD.get(workload.DATA, workload.DATA), dataset.note))
+                      does, dataset.count, workload.UNIT, wanted, dataset.note))
         signals.check(None)
         train(asked, workload, model, dataset, network, name, events, voice, signals, free,
               group.ALONE if maker.TOWERS else own)

@@ -68,8 +68,7 @@ def arguments(argv):
 def fill(asked):
     """Fill in the workload's defaults and name the run's folder."""
     workload = imported(asked.workload)
-    asked.nodes, asked.node = (int(os.environ.get(name) or least) for name, least in (
-        ("NGCDL_NODES", 1), ("NGCDL_NODE", 0)))
+    asked.nodes, asked.node = int(os.environ.get("NGCDL_NODES") or 1), int(os.environ.get("NGCDL_NODE") or 0)
     asked.largest = asked.batch == "largest"
     asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
     asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)

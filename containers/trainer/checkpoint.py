@@ -38,10 +38,8 @@ def save(folder, about, arrays):
             raise Stop("nan", "Model diverged: %s is not finite after %d steps" % (name, about["step"]),
                        about["step"] - 1)
     about = dict(about, format=FORMAT, sha256=digest(arrays))
-    arrays = dict(arrays)
-    arrays["about"] = np.frombuffer(json.dumps(about, sort_keys=True).encode("ascii"), np.uint8)
     content = io.BytesIO()
-    np.savez(content, **arrays)
+    np.savez(content, **dict(arrays, about=np.frombuffer(json.dumps(about, sort_keys=True).encode("ascii"), np.uint8)))
     place = os.path.join(folder, "checkpoints")
     path = os.path.join(place, "step-%d.npz" % about["step"])
     try:

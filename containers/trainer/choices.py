@@ -23,11 +23,9 @@ VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # they set how to comp
 
 def key(asked, here):
     """Return everything that a choice depends on, as JSON holds it."""
-    library = nvml.Library.open()
-    names, driver = [], None
-    if library is not None:
-        names, driver = sorted(str(card["name"]) for card in library.cards()), library.driver()
-        library.close()
+    with nvml.opened() as library:
+        names = sorted(str(card["name"]) for card in library.cards()) if library else []
+        driver = library.driver() if library else None
     found = {name: getattr(asked, name) for name in (
         "workload", "batch", "framework", "device", "precision", "compile", "threads", "channels_last", "teacher",
         "no_dropout", "clip", "replicas")}

@@ -131,7 +131,7 @@ class ArraysOnly(pickle.Unpickler):
         return getattr(np, name)
 
 
-def synthetic(split, slice_images=2000):
+def synthetic(split):
     """Make the synthetic set: the same bytes on every Python and numpy, because RandomState's stream is frozen."""
     count, offset = SYNTHETIC[split]
     patterns = np.random.RandomState(SYNTHETIC_SEED).normal(size=(10, 8, 8, 3))
@@ -139,8 +139,8 @@ def synthetic(split, slice_images=2000):
     random = np.random.RandomState(SYNTHETIC_SEED + offset)
     labels = random.randint(0, 10, count)
     images = np.empty((count, 32, 32, 3), np.uint8)
-    for start in range(0, count, slice_images):  # 49 MB of noise at a time; the stream equals that of one draw
-        part = slice(start, min(start + slice_images, count))
+    for start in range(0, count, 2000):  # 49 MB of noise at a time; the stream equals that of one draw
+        part = slice(start, start + 2000)
         noisy = random.normal(size=images[part].shape)
         noisy *= NOISE
         noisy += patterns[labels[part]]

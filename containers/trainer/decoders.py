@@ -62,7 +62,7 @@ def pillow():
 
 def tensorflow():
     """Decode on the CPU with the framework that trains; do not load one for this."""
-    tf = sys.modules["tensorflow"] if "tensorflow" in sys.modules else None
+    tf = sys.modules.get("tensorflow")
     if tf is None:
         raise ImportError("TensorFlow is not what trains here")
     return (graph if tf.__version__.startswith("1.") else eager)(tf), "TensorFlow %s" % tf.__version__

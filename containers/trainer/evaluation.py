@@ -23,7 +23,7 @@ def opened(asked, workload, group):
     return lambda: found
 
 
-def evaluate(workload, model, dataset, network, step, events, voice, signals, most=TEST_BATCH):
+def evaluate(workload, model, dataset, network, step, events, voice, signals, most):
     """Test with the moving averages, if there are any. Each image counts once; the tutorial's 79 batches of 128 count
     112 twice. Test at most `most` at once, the training batch: whether the memory would hold more is unknown."""
     started, right, values = clock(), 0, int(np.prod(model.shape))

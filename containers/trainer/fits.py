@@ -40,7 +40,7 @@ def largest(start, least, tries, events, voice):
     good, bad, refused, batch = None, None, None, start
     while batch is not None:
         is_good = tries.fits(batch, STEPS)
-        good, bad = (least_of(batch, tries.most), bad) if is_good else (good, batch)
+        good, bad = (min(batch, tries.most or batch), bad) if is_good else (good, batch)
         refused = batch if is_good is False else refused
         say(batch, is_good, good, refused, events, voice)
         batch = following(least, tries.most, good, bad)
@@ -59,10 +59,6 @@ def largest(start, least, tries, events, voice):
 def sure(batch, tries, voice):
     voice.say("A batch of %d is tried once more, for %d steps" % (batch, SURE_STEPS))
     return tries.fits(batch, SURE_STEPS)
-
-
-def least_of(batch, most):
-    return batch if most is None else min(batch, most)
 
 
 def say(batch, is_good, good, refused, events, voice):

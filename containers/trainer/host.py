@@ -47,14 +47,8 @@ def usable():
 
 def machine():
     """Return what run.json records about the machine, without its GPUs."""
-    total = memory().get("MemTotal")
-    return {
-        "hostname": platform.node(),
-        "cpu": processor(),
-        "cores": multiprocessing.cpu_count(),
-        "memory_bytes": total,
-        "kernel": platform.release(),
-    }
+    return {"hostname": platform.node(), "cpu": processor(), "cores": multiprocessing.cpu_count(),
+            "memory_bytes": memory().get("MemTotal"), "kernel": platform.release()}
 
 
 def jiffies():

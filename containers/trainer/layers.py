@@ -211,12 +211,9 @@ def pooled_first(words):
     for word in words:
         if "branches" in word:
             word = dict(word, branches=[pooled_first(branch) for branch in word["branches"]])
-        found.insert(len(found) - is_swapped(found, word), word)
+        is_swapped = word["op"] == "max_pool" and bool(found) and found[-1]["op"] == "relu"
+        found.insert(len(found) - is_swapped, word)
     return found
-
-
-def is_swapped(before, word):
-    return word["op"] == "max_pool" and bool(before) and before[-1]["op"] == "relu"
 
 
 def ops(words):

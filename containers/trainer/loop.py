@@ -20,13 +20,14 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     """Train from the first or the checkpoint's step on, record what happens, and test the result.
 
     free: the GPU's free bytes before the framework took its share, None if unknown."""
-    asked.batch = model.batch = of_a_step(asked, workload, dataset, voice)
+    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
+    asked.batch = model.batch = of_a_step(asked, source, workload.UNIT, voice)
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
              "teacher": False if asked.teacher == "none" else None, "clip": asked.clip,
              "framework": framework, "step": 0}
-    asked.steps = to_reach(asked, workload, dataset)
+    asked.steps = to_reach(asked, source)
     first = prepare(asked, workload, model, network, about, voice)
     source = sliced(workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first), group)
     if asked.feed == "resident":
@@ -89,22 +90,20 @@ def start(asked, workload, network, framework, events, **fields):
                  **fields)
 
 
-def of_a_step(asked, workload, dataset, voice):
+def of_a_step(asked, source, unit, voice):
     """Return how many examples a step has: no more than an epoch, where there are epochs. What is reported, compiled
     and saved follows from it."""
-    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     count = whole(asked, source, 0)
     if count < asked.batch:
         voice.say("A batch of %d is more than the data set has: each step takes all %d %s" % (
-            asked.batch, count, workload.UNIT))
+            asked.batch, count, unit))
     return count
 
 
-def to_reach(asked, workload, dataset):
+def to_reach(asked, source):
     """Return the step to reach; None if only --seconds ends the training."""
     if asked.epochs is None:
         return asked.steps
-    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     if not hasattr(source, "epoch_steps"):
         raise Stop("bad_argument", "%s has no epochs: use --steps or --seconds instead" % asked.workload)
     return asked.epochs * source.epoch_steps

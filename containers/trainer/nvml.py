@@ -6,6 +6,7 @@ Without a driver there are no GPUs: an empty list.
 """
 from __future__ import absolute_import, division, print_function
 
+import contextlib
 import ctypes
 import os
 
@@ -194,25 +195,26 @@ def decoded(buffer):
     return buffer.value.decode("utf-8", "replace")
 
 
+@contextlib.contextmanager
+def opened():
+    """Make the context that has the library, or None."""
+    library = Library.open()
+    try:
+        yield library
+    finally:
+        if library:
+            library.close()
+
+
 def read():
     """Return the current readings."""
-    library = Library.open()
-    if library is None:
-        return []
-    try:
-        return library.readings()
-    finally:
-        library.close()
+    with opened() as library:
+        return library.readings() if library else []
 
 
 def compute_capability():
     """Return the first card's, such as (8, 0); None if there is no card or nothing reports it."""
-    library = Library.open()
-    if library is None:
-        return None
-    try:
-        cards = library.cards()
-    finally:
-        library.close()
+    with opened() as library:
+        cards = library.cards() if library else []
     told = cards[0]["compute_capability"] if cards else None
     return tuple(int(part) for part in told.split(".")) if told else None

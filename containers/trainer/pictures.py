@@ -88,9 +88,7 @@ class Pictures(object):
         self.place, self.side, self.decode = place, side, decode
         self.paths = [path for _, path, _ in listed]
         self.labels = np.array([label for label, _, _ in listed], np.int32)
-        self.count, self.images, self.dtype = len(listed), self, np.dtype(np.uint8)
-        self.shape = (self.count, side, side, 3)
-        self.nbytes = int(np.prod(self.shape, dtype=np.int64))
+        self.count, self.images = len(listed), self
         said = "".join("%s %d\n" % (path, size) for _, path, size in listed)
         self.sha256 = hashlib.sha256(said if bytes is str else said.encode("utf-8", "replace")).hexdigest()
         self.note = "%s; %dx%d by nearest pixels, decoded by %s; the sha256 is of their names and sizes" % (
@@ -101,13 +99,10 @@ class Pictures(object):
             if not size:
                 self.leave_out(number, "it is empty")
 
-    def __len__(self):
-        return self.count
-
     def __getitem__(self, chosen):
         """Decode some, uint8 [n, side, side, 3]; chosen: a slice or indices. Thread-safe."""
         chosen = np.arange(self.count)[chosen]
-        pixels = np.empty((len(chosen),) + self.shape[1:], np.uint8)
+        pixels = np.empty((len(chosen), self.side, self.side, 3), np.uint8)
         for k, number in enumerate(chosen):
             pixels[k] = self.whole(int(number))
         return pixels

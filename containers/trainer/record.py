@@ -78,12 +78,11 @@ def environment(name):
 
 def specified(asked):
     """Return what was asked for, and a note if NGCDL_SPEC could not be read."""
-    workload = {"name": asked.workload, "steps": asked.steps, "batch": asked.batch, "seed": asked.seed,
-                "data": asked.data or "synthetic", "device": asked.device, "evaluate": not asked.no_eval,
-                "threads": asked.threads, "feed": asked.feed, "largest_batch": asked.largest, "seconds": asked.seconds,
-                "epochs": asked.epochs, "precision": asked.precision, "compile": asked.compile,
-                "channels_last": asked.channels_last, "teacher": asked.teacher, "times": asked.times,
-                "clip": asked.clip, "trace": asked.trace, "autotune": asked.autotune}
+    workload = {name: getattr(asked, name) for name in (
+        "steps", "batch", "seed", "device", "threads", "feed", "seconds", "epochs", "precision", "compile",
+        "channels_last", "teacher", "times", "clip", "trace", "autotune")}
+    workload.update(name=asked.workload, data=asked.data or "synthetic", evaluate=not asked.no_eval,
+                    largest_batch=asked.largest)
     spec = {"image": environment("NGCDL_IMAGE"), "replicas": asked.replicas, "nodes": asked.nodes, "workload": workload}
     text = environment("NGCDL_SPEC")
     try:
@@ -96,10 +95,7 @@ def specified(asked):
 
 
 def graphics():
-    library = nvml.Library.open()
-    if library is None:
-        return {"driver": None, "gpus": None}  # a container may see none of the GPUs that a machine has
-    try:
+    with nvml.opened() as library:
+        if library is None:
+            return {"driver": None, "gpus": None}  # a container may see none of the GPUs that a machine has
         return {"driver": library.driver(), "gpus": library.cards()}
-    finally:
-        library.close()

@@ -50,7 +50,7 @@ def least_batch(asked, workload):
     return asked.replicas * asked.nodes * getattr(workload, "LEAST_BATCH", 1)
 
 
-def lead(asked, events, voice, signals):
+def lead(asked, voice, signals):
     """Start this machine's replicas and wait for them. If they stop early, raise the reason as a Stop."""
     with contextlib.closing(Ports(asked.replicas)) as ports:  # until all have ended
         workers = meet(asked.nodes, asked.node, ports.numbers, signals)

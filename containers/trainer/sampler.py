@@ -43,15 +43,11 @@ class Sampler(object):
             self.thread = None
 
     def work(self):
-        library = nvml.Library.open()
         try:
-            with closing(Appended(self.path)) as file:
+            with nvml.opened() as library, closing(Appended(self.path)) as file:
                 self.sample(file, library)
         except Exception as error:  # the thread ends here; the record's notes say why
             self.failure = "sampling stopped: %s: %s" % (type(error).__name__, error)
-        finally:
-            if library:
-                library.close()
 
     def sample(self, file, library):
         began, ticks, meter = clock(), 1, Meter()

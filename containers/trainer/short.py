@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+from . import host
 from .events import clock, stopped_by
 
 RESERVE = 1 / 32  # of the machine's memory, which no child may take
@@ -44,10 +45,9 @@ def again(argv):
 class Short(object):
     """Trainings like that of argv, one after the other."""
 
-    def __init__(self, argv, folder, signals, command=None, is_pressed=None):
+    def __init__(self, argv, folder, signals, command=None):
         self.argv, self.folder, self.signals = again(argv), folder, signals
-        self.command = command or [sys.executable, "-m", "trainer"]
-        self.is_pressed = is_pressed or pressed
+        self.command, self.is_pressed = command or [sys.executable, "-m", "trainer"], pressed
 
     def train(self, words, variables=(), seconds=None):
         """Train with these arguments too, for at most this many seconds, and return the Outcome. A signal to this
@@ -106,9 +106,6 @@ def lines(path):
 
 def pressed():
     """Is hardly any of the machine's memory left? No, if nothing reports how much there is."""
-    try:
-        with open("/proc/meminfo") as file:
-            read = dict(line.split()[:2] for line in file)
-        return int(read["MemAvailable:"]) < RESERVE * int(read["MemTotal:"])
-    except (EnvironmentError, KeyError, ValueError):  # a kernel before 3.14 has no MemAvailable
-        return False
+    known = host.memory()
+    # kernels before 3.14 have no MemAvailable
+    return "MemAvailable" in known and known["MemAvailable"] < RESERVE * known["MemTotal"]

@@ -1,5 +1,6 @@
 """The trainer is a separate program: its tests put it on the path with PYTHONPATH, as an image does."""
 
+import importlib
 import json
 import os
 import shutil
@@ -95,6 +96,13 @@ def trainer(*argv, images=None, **environment):
     return process.returncode, out, err
 
 
+def train(*argv, **more):
+    """Train to the end, which must succeed; return stdout."""
+    code, out, err = trainer(*argv, **more)
+    assert code == 0, err
+    return out
+
+
 def events(folder, kind=None):
     found = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     return [event for event in found if kind in (None, event["event"])]
@@ -117,11 +125,10 @@ def losses(folder):
 
 
 def trained(folder, *words):
-    """Train on one CPU thread; return (losses, stdout, stderr)."""
+    """Train on one CPU thread; return (losses, stdout)."""
     words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
-    code, out, err = trainer(*words, "--out", folder)
-    assert code == 0, err
-    return losses(folder), out, err
+    out = train(*words, "--out", folder)
+    return losses(folder), out
 
 
 def places():
@@ -131,6 +138,11 @@ def places():
     except ImportError:
         return ["cpu"]
     return ["cpu", "gpu"] if torch.cuda.is_available() else ["cpu"]
+
+
+def on_cpu(framework, model, **said):
+    """Return a framework's network on the CPU."""
+    return importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu", **said)
 
 
 class Played:
@@ -153,18 +165,30 @@ class Played:
         return step
 
 
-def needs(module):
-    found = find_spec(module)
-    if found is None or found.origin is None:  # the folder containers/tensorflow is not a package
-        pytest.skip(f"{module} is not installed in this Python")
+def pytest_runtest_setup(item):
+    """Skip a test whose mark names a framework that is not installed."""
+    for module in "tensorflow", "torch":
+        if item.get_closest_marker(module):
+            found = find_spec(module)
+            if found is None or found.origin is None:  # the folder containers/tensorflow is not a package
+                pytest.skip(f"{module} is not installed in this Python")
 
 
 @pytest.fixture
 def torch():
-    needs("torch")
     import torch
 
+    torch.manual_seed(3)
     return torch
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Few images: enough for two steps of 60 per epoch."""
+    from trainer import data
+
+    whole = data.synthetic("train")
+    return data.Dataset(whole.images[:120], whole.labels[:120], "synthetic", 1, note="made")
 
 
 @pytest.fixture
@@ -179,8 +203,6 @@ def without_tensorflow(tmp_path_factory):
     params=[pytest.param("tf2", marks=pytest.mark.tensorflow), pytest.param("pytorch", marks=pytest.mark.torch)]
 )
 def framework(request):
-    """An installed framework; without it the test is skipped, or fails in CI."""
-    needs({"tf2": "tensorflow", "pytorch": "torch"}[request.param])
     return request.param
 
 

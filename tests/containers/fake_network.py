@@ -4,6 +4,7 @@ import argparse
 
 import numpy as np
 
+from trainer.arguments import arguments
 from trainer.group import ALONE
 
 
@@ -42,10 +43,5 @@ class FakeNetwork:
 
 def asked(folder, **changes):
     """Return the arguments for 25 steps of the tutorial, batch 4, with `changes`."""
-    words = {
-        "workload": "cifar10", "teacher": None, "out": str(folder), "batch": 4, "steps": 25, "epochs": None,
-        "seconds": None, "seed": 0, "log_frequency": 10, "data": None, "queue_fraction": 0.001, "feed": "ahead",
-        "checkpoint_seconds": 600.0, "resume": None, "no_eval": True, "no_dropout": False, "clip": None,
-        "trace": None, "threads": None, "tuned": None,
-    }  # fmt: skip
-    return argparse.Namespace(**{**words, **changes})
+    words = "--batch", "4", "--steps", "25", "--queue-fraction", "0.001", "--no-eval"
+    return argparse.Namespace(**{**vars(arguments(["cifar10", "--out", str(folder), *words])), **changes})

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, needs
+from conftest import CONTAINERS
 
 from trainer import data
 from trainer.__main__ import imported
@@ -22,10 +22,8 @@ TABLE = """
 """
 
 
-def test_without_a_gpu_it_says_so(monkeypatch):
-    needs("torch")
+def test_without_a_gpu_it_says_so(torch, monkeypatch):
     import gpu
-    import torch
     from figures import Missing
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a GPU, this would measure for minutes
@@ -34,10 +32,8 @@ def test_without_a_gpu_it_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
-def test_the_usual_way_has_the_network_of_the_words(name):
-    needs("torch")
+def test_the_usual_way_has_the_network_of_the_words(torch, name):
     import gpu_networks
-    import torch
 
     workload = imported(name)
     model = torch.nn.Sequential(*gpu_networks.layers(workload))
@@ -49,7 +45,6 @@ def test_the_usual_way_has_the_network_of_the_words(name):
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
 def test_both_ways_train_the_network_at_its_sources_batch(name):
-    needs("torch")
     import gpu_networks
 
     pixels = np.random.RandomState(0).randint(0, 256, (512, 32, 32, 3)).astype(np.uint8)
@@ -62,11 +57,9 @@ def test_both_ways_train_the_network_at_its_sources_batch(name):
         assert 2 < first < 5, "nothing is learned yet: a cross-entropy of ln 10, and decay terms"
 
 
-def test_each_network_is_compiled_for_its_own_sizes_and_sees_nothing_of_what_ran_before(monkeypatch):
-    needs("torch")
+def test_each_network_is_compiled_for_its_own_sizes_and_sees_nothing_of_what_ran_before(torch, monkeypatch):
     import card
     import gpu_networks
-    import torch
 
     compiled, sizes, peaks = torch.compile, [], []
 
@@ -132,10 +125,8 @@ def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_
         (False, "the host waits", "no CUDA graphs (the host waits)"),
     ],
 )
-def test_a_way_of_ours_says_whether_it_was_recorded(monkeypatch, recorded, why, said):
-    needs("torch")
+def test_a_way_of_ours_says_whether_it_was_recorded(torch, monkeypatch, recorded, why, said):
     import gpu
-    import torch
 
     from trainer.frameworks.pytorch import race
 
@@ -163,12 +154,10 @@ def test_made_up_images_are_as_many_as_cifar_10_has_and_a_peer_takes_its_steps_f
 
 
 @pytest.fixture
-def raced(monkeypatch):
+def raced(torch, monkeypatch):
     """Run gpu.measure() with ways that only report durations: once(name) is such a way's train(seed)."""
-    needs("torch")
     import card
     import gpu
-    import torch
 
     from trainer.frameworks.pytorch import numbers
 
@@ -246,7 +235,6 @@ def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_cac
 
 
 def test_losses_are_held_against_those_on_the_cpu(monkeypatch, capsys):
-    needs("torch")
     import gpu_apart
 
     theirs, is_graph = gpu_apart.losses("batch-sweep", "cpu")
@@ -314,7 +302,6 @@ def prepare(images, labels, test_images, test_labels):
 
 
 def test_a_peer_may_compile_what_it_is_and_so_may_another_of_the_same_name(tmp_path):
-    needs("torch")
     import gpu_peers
 
     part, peers = SimpleNamespace(images=[], labels=[]), []
@@ -336,10 +323,7 @@ def test_a_peer_that_can_not_be_imported_leaves_no_module(tmp_path):
     assert set(sys.modules) == before
 
 
-def test_what_compilers_ask_in_the_old_words_has_the_same_answer():
-    needs("torch")
-    import torch
-
+def test_what_compilers_ask_in_the_old_words_has_the_same_answer(torch):
     from trainer.frameworks.pytorch.numbers import allow_tf32
 
     for allowed in True, False:

@@ -5,7 +5,6 @@ import importlib
 
 import numpy as np
 import pytest
-from conftest import needs
 
 from trainer import __main__ as entry
 from trainer import checkpoint, data, layers
@@ -28,7 +27,6 @@ class Training:
     """A workload's network in one framework, trained step by step."""
 
     def __init__(self, framework, name, batch=None, dropout=True, seed=4):
-        needs({"tf2": "tensorflow", "pytorch": "torch"}[framework])
         workload = entry.imported(name)
         words = workload.NETWORK if dropout else layers.without(workload.NETWORK, "dropout")
         self.seed, self.workload = seed, workload

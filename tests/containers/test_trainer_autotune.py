@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import events, needs, start, trainer, until
+from conftest import Said, events, start, trainer, until
 
 from trainer import autotune, choices, host, trial
 from trainer.arguments import arguments, imported
@@ -19,14 +19,6 @@ START = {"event": "start", "framework": "pytorch", "device": "cpu", "channels_la
 ONE = {"threads": 1, "channels_last": False}
 
 
-class Heard(list):
-    def write(self, text):
-        self.append(text)
-
-    def flush(self):
-        pass
-
-
 def asked(folder, *words):
     words = "cifar10-keras", "--framework", "tf1", "--out", folder / "run", "--autotune", *words
     return arguments([str(word) for word in words])
@@ -34,26 +26,7 @@ def asked(folder, *words):
 
 def kept(folder, given, **changed):
     """Write what yesterday's trial chose for these arguments; return its path."""
-    tries = [
-        {
-            "way": {},
-            "name": "the default",
-            "trials": 2,
-            "failed": None,
-            "examples_per_second": 100.0,
-            "least": 99.0,
-            "most": 101.0,
-        },
-        {
-            "way": ONE,
-            "name": "1 thread, channels first",
-            "trials": 2,
-            "failed": None,
-            "examples_per_second": 150.0,
-            "least": 149.0,
-            "most": 151.0,
-        },
-    ]
+    tries = [trial.Tried({}, [99.0, 101.0]).told(), trial.Tried(ONE, [149.0, 151.0]).told()]
     key = choices.key(given, autotune.machine())
     found = {"chosen": ONE, "measured": 1795305600.0, "seconds": 40.0, "tries": tries, "start": START, **changed}
     assert choices.keep(str(folder), key, found, pytest.fail)
@@ -62,7 +35,7 @@ def kept(folder, given, **changed):
 
 def tuned(given):
     """Tune for a framework that can't be here: trials end at once. Return the output."""
-    heard = Heard()
+    heard = Said()
     Path(given.out).mkdir(exist_ok=True)
     autotune.tune(given, imported(given.workload), Voice(heard), Signals())
     return "".join(heard)
@@ -237,25 +210,6 @@ def test_where_there_is_nothing_to_choose_it_is_refused(tmp_path, words, why):
 # -- this machine ---------------------------------------------------------------------------------------------------
 
 
-def test_a_containers_share_of_the_processor_is_read_in_both_versions(tmp_path):
-    (tmp_path / "m").write_text("0::/\n")
-    group = tmp_path / "g"
-    group.mkdir()
-    (group / "memory.current").touch()
-    (group / "cpu.max").write_text("150000 100000\n")
-    container = host.Container(str(group), str(tmp_path / "m"))
-    assert container.cpu_limit() == 1.5
-    (group / "cpu.max").write_text("max 100000\n")
-    assert container.cpu_limit() is None
-    (tmp_path / "m").write_text("3:cpu,cpuacct:/docker/abc\n")
-    (group / "cpu,cpuacct").mkdir()
-    (group / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("50000\n")
-    (group / "cpu,cpuacct" / "cpu.cfs_period_us").write_text("100000\n")
-    assert host.Container(str(group), str(tmp_path / "m")).cpu_limit() == 0.5
-    (group / "cpu,cpuacct" / "cpu.cfs_quota_us").write_text("-1\n")
-    assert host.Container(str(group), str(tmp_path / "m")).cpu_limit() is None
-
-
 def test_this_machine_has_no_more_cores_than_processors():
     here = autotune.machine()
     assert 1 <= here.allowed <= here.usable == host.usable_cores()
@@ -278,7 +232,6 @@ def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, w
 @pytest.mark.torch
 def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     """TensorFlow's is in tests/live."""
-    needs("torch")
     words = "fcn-r", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
     given = *words, tmp_path / "kept", "--trial-seconds", 25, "--seconds", 26
     (tmp_path / "kept").mkdir()
@@ -318,7 +271,6 @@ def until_started(process, folder):
 
 @pytest.mark.torch
 def test_ctrl_c_during_the_trial_leaves_an_interrupted_run_and_no_choice(tmp_path):
-    needs("torch")
     process = start("fcn-r", "--out", tmp_path / "run", "--device", "cpu", "--autotune", "--choices", tmp_path)
     until((tmp_path / "run" / "trial" / "events.jsonl").exists, "the trial")
     process.send_signal(2)

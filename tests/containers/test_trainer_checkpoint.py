@@ -2,10 +2,11 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS
+from conftest import CONTAINERS, names
 
 from trainer import checkpoint
 from trainer.events import Stop
@@ -23,20 +24,10 @@ def newest(folder, say=lambda _: None, **wanted):
     return checkpoint.newest(str(folder), dict(ABOUT, **wanted), say)
 
 
-def names(folder):
-    return sorted(path.name for path in (folder / "checkpoints").iterdir())
-
-
-def child(code, *argv):
+def child(code, folder):
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys; sys.path.insert(0, sys.argv[1]); sys.path.insert(0, sys.argv[2])\n" + code,
-            str(CONTAINERS),
-            __file__.rsplit("/", 1)[0],
-            *map(str, argv),
-        ],
+        [sys.executable, "-c", code, str(folder)],
+        env={**os.environ, "PYTHONPATH": f"{CONTAINERS}:{Path(__file__).parent}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,7 +47,7 @@ def test_what_was_saved_is_read_back(tmp_path):
 def test_the_last_three_are_kept_by_number_not_by_name(tmp_path):
     for step in 8, 9, 10, 100:
         save(tmp_path, step)
-    assert names(tmp_path) == ["step-10.npz", "step-100.npz", "step-9.npz"]
+    assert names(tmp_path / "checkpoints") == ["step-10.npz", "step-100.npz", "step-9.npz"]
 
 
 @pytest.mark.parametrize("written", [1e9, 1e10])
@@ -64,7 +55,7 @@ def test_a_new_one_stays_beside_those_of_a_longer_training_whatever_the_clock_sa
     for step in (800, 900, 1000):
         os.utime(tmp_path / save(tmp_path, step), (written, written))
     assert (tmp_path / save(tmp_path, 5)).exists()
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 3
+    assert len(names(tmp_path / "checkpoints")) == 3
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign"])
@@ -120,26 +111,27 @@ def test_another_framework_may_go_on(tmp_path):
 def test_a_full_disk_leaves_the_one_before_and_no_rest(tmp_path):
     save(tmp_path, 1)
     code = """
-import resource
+import resource, sys
 import test_trainer_checkpoint as here
 from trainer.events import Stop
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))  # the file system refuses to let a file grow on
 try:
-    here.save(sys.argv[3], 2)
+    here.save(sys.argv[1], 2)
 except Stop as stop:
     print(stop.kind)
 """
     out, err = child(code, tmp_path).communicate(timeout=60)
     assert out == "disk_full\n", err
-    assert names(tmp_path) == ["step-1.npz"]
+    assert names(tmp_path / "checkpoints") == ["step-1.npz"]
     assert newest(tmp_path)[0]["step"] == 1
 
 
 def test_killed_while_saving_the_newest_whole_one_is_left(tmp_path):
     code = """
+import sys
 import test_trainer_checkpoint as here
 for step in range(1, 10**6):
-    here.save(sys.argv[3], step)
+    here.save(sys.argv[1], step)
     print(step, flush=True)
 """
     for lines in 1, 2, 5, 9, 14:
@@ -149,4 +141,4 @@ for step in range(1, 10**6):
         process.communicate()
         assert newest(tmp_path)[0]["step"] >= int(last)
     save(tmp_path, 10**6)
-    assert all(name.endswith(".npz") for name in names(tmp_path))
+    assert all(name.endswith(".npz") for name in names(tmp_path / "checkpoints"))

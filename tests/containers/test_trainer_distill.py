@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, needs, trainer
+from conftest import events, train, trainer
 
 from trainer import __main__ as entry
 from trainer import data, teacher
+from trainer.arguments import arguments
 from trainer.epochs import shuffled
 from trainer.events import Events, Stop
 from trainer.layers import constant, conv, dense, glorot, relu
@@ -197,16 +198,13 @@ def test_distill_is_resnet_56_but_for_its_loss_and_its_teacher():
 
 
 def test_without_a_teacher_the_loss_is_that_of_the_labels():
-    asked = SimpleNamespace(
-        workload="distill", data=None, batch=8, no_dropout=False, resume=None, teacher="none", clip=None, trace=None
-    )
+    asked = arguments(["distill", "--out", "x", "--teacher", "none"])
     assert entry.modelled(asked, distill).loss == "softmax"
 
 
 def test_distill_trains_beside_its_teacher_and_tells_what_it_takes(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--no-eval", "--log-frequency", 1
-    code, out, err = trainer("distill", "--out", tmp_path, "--steps", 3, "--batch", 8, *common)
-    assert code == 0, err
+    out = train("distill", "--out", tmp_path, "--steps", 3, "--batch", 8, *common)
     assert "The teacher is cifar10-keras, untrained, on the CPU (--teacher ahead)" in out
     assert [event["teacher"] for event in events(tmp_path, "start")] == ["ahead"]
     steps = events(tmp_path, "step")
@@ -217,7 +215,6 @@ def test_distill_trains_beside_its_teacher_and_tells_what_it_takes(framework, tm
 
 @pytest.mark.tensorflow
 def test_a_teacher_on_the_cpu_wakes_tensorflow_with_the_limit_of_the_card(monkeypatch):
-    needs("tensorflow")
     import tensorflow
     from trainer.frameworks import tf2
 
@@ -239,9 +236,8 @@ def test_a_teacher_for_a_workload_that_has_none_is_refused(tmp_path):
 
 @pytest.mark.torch
 def test_a_checkpoint_of_a_student_is_not_taken_for_one_that_learned_alone(tmp_path):
-    needs("torch")
     common = "--framework", "pytorch", "--device", "cpu", "--no-eval", "--batch", 4, "--out", tmp_path
-    assert trainer("distill", *common, "--steps", 1, "--teacher", "none")[0] == 0
+    train("distill", *common, "--steps", 1, "--teacher", "none")
     assert [event["teacher"] for event in events(tmp_path, "start")] == ["none"]
     assert "teacher_seconds_per_batch" not in events(tmp_path, "step")[0]
     code, _, err = trainer("distill", *common, "--steps", 2, "--resume", tmp_path, "--teacher", "kept")

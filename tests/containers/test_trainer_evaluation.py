@@ -5,8 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from conftest import Said, events, needs, trainer
+from conftest import Said, events, trainer
 from drawn import pets
+from fake_network import FakeNetwork
 
 from trainer import data, evaluation
 from trainer.events import Events, Stop, Voice
@@ -15,17 +16,19 @@ from trainer.recipe import Model
 from trainer.signals import Signals
 from trainer.workloads import cifar10
 
+MODEL = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
+MANY = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
 
-class Guessing:
-    def logits(self, images):
-        return np.eye(10)[np.zeros(len(images), int)]
+
+def evaluated(folder, network, most=500):
+    """Test the network on MANY; return the output."""
+    said = Said()
+    evaluation.evaluate(cifar10, MODEL, MANY, network, 9, Events(str(folder)), Voice(said), Signals(), most)
+    return said
 
 
 def test_every_test_image_counts_once(tmp_path):
-    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
-    said = Said()
-    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
-    evaluation.evaluate(cifar10, model, dataset, Guessing(), 9, Events(str(tmp_path)), Voice(said), Signals())
+    said = evaluated(tmp_path, FakeNetwork())
     (event,) = events(tmp_path, "eval")
     assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
     assert said[0] == "Testing the network on 1203 other images\n"
@@ -35,29 +38,24 @@ def test_every_test_image_counts_once(tmp_path):
 def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
     sizes = []
 
-    class Counting(Guessing):
+    class Counting(FakeNetwork):
         def logits(self, examples):
             sizes.append(len(examples))
-            return Guessing.logits(self, examples)
+            return FakeNetwork.logits(self, examples)
 
-    dataset = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
-    model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
     for most in (128, 600, 1):
-        evaluation.evaluate(
-            cifar10, model, dataset, Counting(), 9, Events(str(tmp_path)), Voice(Said()), Signals(), most
-        )
+        evaluated(tmp_path, Counting(), most)
     few = evaluation.FEW_VALUES // (24 * 24 * 3)
     assert sizes == [128] * 9 + [51] + [500] * 2 + [203] + [few] * (1203 // few) + [1203 % few]
 
 
 def test_what_is_no_number_is_no_guess(tmp_path):
-    class Diverged(Guessing):
+    class Diverged:
         def logits(self, images):
             return np.full((len(images), 10), np.nan)
 
-    model, dataset = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128), data.synthetic("test")
     with pytest.raises(Stop, match="on the test's images is not finite") as stop:
-        evaluation.evaluate(cifar10, model, dataset, Diverged(), 9, Events(str(tmp_path)), Voice(Said()), Signals())
+        evaluated(tmp_path, Diverged())
     assert (stop.value.kind, stop.value.step) == ("nan", 8)
 
 
@@ -78,7 +76,6 @@ def test_somebodys_own_test_set_is_opened_beforehand_and_a_made_one_only_when_it
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("words", [(), ("--no-eval",)])
 def test_a_test_set_that_is_none_is_told_before_the_first_step(tmp_path, words):
-    needs("tensorflow")
     for path in pets(tmp_path / "pets", 1).glob("test/*/*"):
         path.rename(tmp_path / "pets" / "test" / path.name)
     said = "--framework", "tf2", "--device", "cpu", "--batch", 2, "--steps", 1, "--data", tmp_path / "pets"

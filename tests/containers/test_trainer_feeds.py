@@ -1,18 +1,17 @@
 """Every feed trains the same; what a feed can't do, it refuses."""
 
 import argparse
-import importlib
 
 import numpy as np
 import pytest
-from conftest import events, trainer
+from conftest import events, on_cpu, train, trainer
 
 from trainer import __main__ as entry
 from trainer import data, feed, layers
 from trainer.epochs import Shuffled
 from trainer.events import Stop
 from trainer.recipe import Model
-from trainer.workloads import cifar10, lstm
+from trainer.workloads import cifar10, cifar10_keras, lstm
 
 
 def images(count):
@@ -25,7 +24,7 @@ def losses(framework, name, way, steps=6, batch=16):
     """Train without dropout on 40 images: each epoch's third batch has 8."""
     workload = entry.imported(name)
     model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, batch)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     network.load(model.first(1))
     source = workload.source(images(40), batch, 2, 0.001)
     found, sizes = [], []
@@ -48,7 +47,7 @@ def test_resident_and_plain_train_on_the_same_batches_as_ahead(framework, name):
 def test_what_is_resident_is_to_the_bit_what_is_fed_ahead(framework, name):
     workload = entry.imported(name)
     model = Model(workload.NETWORK, workload.RECIPE, workload.INPUT, 16)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     ahead, resident = (
         [[np.asarray(part) for part in batch] for batch in network.batches(source, 0, 4, feed)]
         for feed, source in ((feed, workload.source(images(40), 16, 2, 0.001)) for feed in ("ahead", "resident"))
@@ -68,7 +67,7 @@ def test_constant_is_the_first_batch_again_and_again(framework):
 
 def test_a_constant_batch_of_tokens_is_trained_on(framework):
     model = Model(lstm.NETWORK, lstm.RECIPE, lstm.INPUT, 2)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     network.load(model.first(1))
     source = lstm.source(lstm.load(None), 2, 0, 0.4)
     first, second = (
@@ -124,8 +123,7 @@ def test_the_free_memory_is_the_emptiest_cards_and_unknown_where_no_card_tells()
     ],
 )
 def test_what_an_epoch_copies_to_a_gpu_is_counted(way, copied):
-    workload = entry.imported("cifar10-keras")
-    model = Model(workload.NETWORK, workload.RECIPE, workload.INPUT, 32)
+    model = Model(cifar10_keras.NETWORK, cifar10_keras.RECIPE, cifar10_keras.INPUT, 32)
     gpu, cpu = (argparse.Namespace(device=device, label_bytes=4) for device in ("gpu", "cpu"))
     assert feed.epoch_copied_bytes(way, gpu, model, 1000) == copied
     assert feed.epoch_copied_bytes(way, cpu, model, 1000) == 0
@@ -151,11 +149,8 @@ def test_the_tutorials_stages_end_in_what_its_source_gives():
 def test_stages_of_a_plain_pipeline_are_gathering_and_scaling():
     dataset = images(10)
     source = Shuffled(dataset, 4, 0, data.scaled)
-    assert [name for name, _ in feed.stages(entry.imported("cifar10-keras"), dataset, source, 4, 0)] == [
-        "gather",
-        "scale",
-    ]
-    assert [name for name, _ in feed.stages(lstm, dataset, len, 4, 0)] == ["read"]
+    for workload, made, names in (cifar10_keras, source, ["gather", "scale"]), (lstm, len, ["read"]):
+        assert [name for name, _ in feed.stages(workload, dataset, made, 4, 0)] == names
 
 
 def test_a_stage_is_timed_for_its_seconds_after_one_call_that_warms_up():
@@ -175,8 +170,7 @@ def test_a_stage_is_timed_for_its_seconds_after_one_call_that_warms_up():
 
 def test_a_run_on_a_constant_batch_cannot_be_resumed_nor_go_on_from_one(framework, tmp_path):
     common = "cifar10-keras", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--feed", "constant"
-    code, out, err = trainer(*common, "--steps", 3, "--batch", 8, "--threads", 1)
-    assert code == 0, err
+    out = train(*common, "--steps", 3, "--batch", 8, "--threads", 1)
     assert "neither saved nor tested" in out
     assert [event["event"] for event in events(tmp_path)] == ["start", "step", "finish"]
     assert [event["feed"] for event in events(tmp_path, "start")] == ["constant"]

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import events, needs, start, trainer, until
+from conftest import Said, events, start, train, until
 from drawn import pets
 
 from trainer import fits, short
@@ -50,19 +50,13 @@ class Bench:
     def __init__(self, folder, monkeypatch, **room):
         monkeypatch.setenv("ROOM", json.dumps({"how": "killed", **room}))
         (folder / "stand_in.py").write_text(STAND_IN)
-        self.folder, self.lines, self.signals = folder, [], Signals()
+        self.folder, self.lines, self.signals = folder, Said(), Signals()
         self.tries = fits.Tries(
             ["--seed", "3"], str(folder / "fits"), self.signals, command=[sys.executable, str(folder / "stand_in.py")]
         )
 
-    def write(self, text):
-        self.lines.append(text)
-
-    def flush(self):
-        pass
-
     def largest(self, start=16, least=1):
-        return fits.largest(start, least, self.tries, Events(str(self.folder)), Voice(self))
+        return fits.largest(start, least, self.tries, Events(str(self.folder)), Voice(self.lines))
 
     def told(self):
         return [(event["batch"], event["fits"]) for event in events(self.folder, "oom")]
@@ -188,13 +182,8 @@ def test_the_child_offers_itself_to_the_kernel_first(tmp_path, monkeypatch):
 
 def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
     own = "--out", "run", "--batch=largest", "--steps", "9", "--seconds", "3", "--record", "--no-eval"
-    assert short.again(["catdog", *own, "--device", "cpu", "--seed", "3"]) == [
-        "catdog",
-        "--device",
-        "cpu",
-        "--seed",
-        "3",
-    ]
+    kept = "--device", "cpu", "--seed", "3"
+    assert short.again(["catdog", *own, *kept]) == ["catdog", *kept]
 
 
 @pytest.mark.parametrize(
@@ -223,23 +212,16 @@ def test_other_errors_are_not_taken_for_it():
 @pytest.mark.torch
 @pytest.mark.parametrize("replicas", [(), ("--replicas", 2)])
 def test_a_resumed_training_keeps_the_batch_that_was_found(tmp_path, replicas):
-    needs("torch")
     said = "--framework", "pytorch", "--device", "cpu", "--no-eval", "--steps"
-    code, _, err = trainer("batch-sweep", "--out", tmp_path, *said, 1, "--batch", 24)
-    assert code == 0, err
-    code, _, err = trainer(
-        "batch-sweep", *said, 2, "--batch", "largest", "--resume", tmp_path, "--out", tmp_path, *replicas
-    )
-    assert code == 0, err
+    train("batch-sweep", "--out", tmp_path, *said, 1, "--batch", 24)
+    train("batch-sweep", *said, 2, "--batch", "largest", "--resume", tmp_path, "--out", tmp_path, *replicas)
     assert [event["batch"] for event in events(tmp_path, "start")] == [24, 24]
 
 
 @pytest.mark.tensorflow
 def test_the_training_goes_on_with_what_was_found(tmp_path):
-    needs("tensorflow")
     said = "--framework", "tf2", "--device", "cpu", "--steps", 1, "--no-eval", "--batch", "largest"
-    code, out, err = trainer("catdog", "--out", tmp_path / "run", *said, "--data", pets(tmp_path / "pets", 1))
-    assert code == 0, err
+    out = train("catdog", "--out", tmp_path / "run", *said, "--data", pets(tmp_path / "pets", 1))
     assert [event["batch"] for event in events(tmp_path / "run", "start")] == [2]
     assert "The largest batch that fits is 2\n" in out
     assert not (tmp_path / "run" / "fits").exists()
@@ -247,7 +229,6 @@ def test_the_training_goes_on_with_what_was_found(tmp_path):
 
 @pytest.mark.torch
 def test_sigterm_while_it_looks_leaves_an_interrupted_run(tmp_path):
-    needs("torch")
     process = start("fcn-r", "--out", tmp_path, "--framework", "pytorch", "--device", "cpu", "--batch", "largest")
     until((tmp_path / "fits" / "events.jsonl").exists, "it looks")
     process.terminate()

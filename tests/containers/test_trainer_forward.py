@@ -20,9 +20,8 @@ def forward(tmp_path, network, signals=None, **changes):
     small = {"workload": "small", "batch": 2, "steps": 5, "log_frequency": 1, "queue_fraction": 0.4, "no_eval": False}
     typed = asked(tmp_path, **{**small, **changes})
     words, images = [layers.dense("d", 3, 2, layers.normal(1), None)], np.zeros((5, 3), np.float32)
-    workload = argparse.Namespace(
-        NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, source=epochs.in_order(lambda part: part)
-    )
+    source = epochs.in_order(lambda part: part)
+    workload = argparse.Namespace(NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, UNIT="frames", source=source)
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
     said, model = Said(), Model(words, untrained(), (3,), 2)
     loop.train(typed, workload, model, dataset, network, "fake", Events(str(tmp_path)), Voice(said),

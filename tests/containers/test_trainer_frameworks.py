@@ -1,11 +1,10 @@
 """Real CPU trainings on the synthetic set. Pinned values hold in each framework, so they agree."""
 
-import importlib
 import signal
 
 import numpy as np
 import pytest
-from conftest import events, start, trainer
+from conftest import events, on_cpu, start, train, trainer
 
 from trainer import checkpoint, data, layers
 from trainer.recipe import Model
@@ -18,8 +17,7 @@ def losses(folder):
 
 def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--steps", 101
-    code, out, err = trainer("cifar10", "--out", tmp_path, *common, images={"test": 1000})
-    assert code == 0, err
+    out = train("cifar10", "--out", tmp_path, *common, images={"test": 1000})
     (begun,) = events(tmp_path, "start")
     assert (begun["framework"], begun["device"], begun["parameters"]) == (framework, "cpu", 1068298)
     assert (begun["dataset"], begun["dataset_images"], begun["dataset_sha256"]) == ("synthetic", 20000, None)
@@ -37,17 +35,16 @@ def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
 
 def test_one_thread_is_enough_to_train(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--steps", 3, "--batch", 16, "--no-eval"
-    code, _, err = trainer("cifar10", "--out", tmp_path, *common, "--threads", 1)
-    assert code == 0, err
+    train("cifar10", "--out", tmp_path, *common, "--threads", 1)
     assert [event["threads"] for event in events(tmp_path, "start")] == [1]
     assert events(tmp_path, "finish")
 
 
 def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--no-eval", "--batch", 32, "--log-frequency", 1
-    assert trainer("cifar10", "--out", tmp_path / "a", "--steps", 8, *common)[0] == 0
-    assert trainer("cifar10", "--out", tmp_path / "b", "--steps", 5, *common)[0] == 0
-    assert trainer("cifar10", "--out", tmp_path / "b", "--steps", 8, "--resume", tmp_path / "b", *common)[0] == 0
+    train("cifar10", "--out", tmp_path / "a", "--steps", 8, *common)
+    train("cifar10", "--out", tmp_path / "b", "--steps", 5, *common)
+    train("cifar10", "--out", tmp_path / "b", "--steps", 8, "--resume", tmp_path / "b", *common)
     straight, resumed = losses(tmp_path / "a"), losses(tmp_path / "b")
     assert list(resumed) == list(range(8))
     for step in range(8):
@@ -73,10 +70,10 @@ def test_told_to_end_it_leaves_a_checkpoint(framework, tmp_path):
     assert checkpoint.read(str(tmp_path / "checkpoints" / f"step-{error['step']}.npz"))[0]["step"] == error["step"]
 
 
-def test_a_gpu_that_is_asked_for_and_not_there_stops_before_any_work(framework, tmp_path):
-    code, _, err = trainer(
-        "cifar10", "--out", tmp_path, "--framework", framework, "--device", "gpu", CUDA_VISIBLE_DEVICES="-1"
-    )
+@pytest.mark.parametrize("name", ["cifar10", "smoke"])
+def test_a_gpu_that_is_asked_for_and_not_there_stops_before_any_work(framework, tmp_path, name):
+    words = name, "--out", tmp_path, "--framework", framework, "--device", "gpu"
+    code, _, err = trainer(*words, CUDA_VISIBLE_DEVICES="-1")
     assert code == 1
     (error,) = events(tmp_path)
     assert error["kind"] == "no_gpu"
@@ -85,7 +82,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_stops_before_any_work(framework, 
 
 def test_logits_are_those_of_the_words_taken_literally(framework):
     model = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 3)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     random, weights = np.random.RandomState(3), layers.initial(cifar10.NETWORK, 5)
     for name in weights:
         weights[name] = weights[name] + random.normal(size=weights[name].shape).astype(np.float32) * np.float32(0.01)
@@ -128,8 +125,7 @@ def literally(x, weights):
 
 def test_an_epoch_of_cifar10_keras_is_told_as_keras_tells_it_and_tested(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--log-frequency", 5, "--steps", 20, "--batch", 100
-    code, out, err = trainer("cifar10-keras", "--out", tmp_path, *common, images={"train": 2000, "test": 500})
-    assert code == 0, err
+    out = train("cifar10-keras", "--out", tmp_path, *common, images={"train": 2000, "test": 500})
     (begun,) = events(tmp_path, "start")
     assert (begun["workload"], begun["parameters"], begun["dropout"]) == ("cifar10-keras", 1667594, True)
     assert "Filling queue" not in out
@@ -144,8 +140,7 @@ def test_an_epoch_of_cifar10_keras_is_told_as_keras_tells_it_and_tested(framewor
 
 def test_what_trains_on_noise_is_not_tested(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--steps", 2, "--batch", 4
-    code, out, err = trainer("lstm", "--out", tmp_path, *common)
-    assert code == 0, err
+    out = train("lstm", "--out", tmp_path, *common)
     assert "Training on 29049 SYNTHETIC sequences, not on the Penn Treebank: " in out
     assert [event["event"] for event in events(tmp_path)] == ["start", "step", "checkpoint", "finish"]
     _, values = checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import Played, needs, places
+from conftest import Played, places
 
 from trainer.computing import Way
 from trainer.layers import constant, conv, dense, dropout, he, relu
@@ -25,7 +25,6 @@ RECIPES = {
 
 
 def network(name, place="cpu", is_compiled=False):
-    needs("torch")
     from trainer.frameworks.pytorch import Network
 
     way = Way("float32", is_compiled, None)
@@ -118,10 +117,8 @@ def test_on_a_cpu_there_are_no_graphs():
     assert not can_be(made, "resident")
 
 
-def test_dropout_is_recorded_only_where_a_played_graph_draws_anew(monkeypatch):
-    made = network("sgd")  # checks that PyTorch is here
-    import torch
-
+def test_dropout_is_recorded_only_where_a_played_graph_draws_anew(torch, monkeypatch):
+    made = network("sgd")
     from trainer.frameworks.pytorch.graphed import can_be
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object, raising=False)

@@ -1,11 +1,10 @@
 """How long a training lasts: steps, epochs or seconds, whichever ends first."""
 
 import argparse
-import importlib
 import itertools
 
 import pytest
-from conftest import events, needs, trainer
+from conftest import events, on_cpu, train, trainer
 
 from trainer import ahead, checkpoint, epochs, loop
 from trainer.events import Stop
@@ -52,8 +51,7 @@ def test_a_last_step_that_is_far_away_takes_no_memory_to_count_to():
 
 def test_a_training_that_its_seconds_end_is_saved_tested_and_told_as_any_other(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--batch", 4, "--seed", 3
-    code, out, err = trainer("batch-sweep", "--out", tmp_path, *common, "--seconds", 0.001)
-    assert code == 0, err
+    out = train("batch-sweep", "--out", tmp_path, *common, "--seconds", 0.001)
     (begun,) = events(tmp_path, "start")
     assert begun["steps"] is None
     (finished,) = events(tmp_path, "finish")
@@ -65,22 +63,19 @@ def test_a_training_that_its_seconds_end_is_saved_tested_and_told_as_any_other(f
     assert ": step 1, loss = " in out
     assert checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))[0]["step"] == 2
     assert [event["step"] for event in events(tmp_path, "eval")] == [2]
-    code, _, err = trainer(
-        "batch-sweep", "--out", tmp_path, *common, "--seconds", 1000, "--steps", 4, "--resume", tmp_path
-    )
-    assert code == 0, err
+    train("batch-sweep", "--out", tmp_path, *common, "--seconds", 1000, "--steps", 4, "--resume", tmp_path)
     assert events(tmp_path, "start")[1]["steps"] == 4
     assert events(tmp_path, "finish")[1]["step"] == 4
 
 
-def to_reach(workload, **asked):
+def to_reach(source, **asked):
     dataset = argparse.Namespace(images=range(41), labels=range(41))
-    asked = {"workload": "a workload", "batch": 4, "seed": 0, "queue_fraction": 1, "steps": None, **asked}
-    return loop.to_reach(argparse.Namespace(**asked), workload, dataset)
+    asked = argparse.Namespace(**{"workload": "a workload", "steps": None, **asked})
+    return loop.to_reach(asked, source(dataset, 4, 0, 1))
 
 
 def test_epochs_are_as_many_steps_as_they_have():
-    counting = argparse.Namespace(source=epochs.shuffled(None))
+    counting = epochs.shuffled(None)
     assert to_reach(counting, epochs=3) == 30, "ten steps each, for a rest of one example is left out"
     assert to_reach(counting, epochs=None, steps=7) == 7
     assert to_reach(counting, epochs=None) is None
@@ -88,17 +83,15 @@ def test_epochs_are_as_many_steps_as_they_have():
 
 def test_a_workload_that_counts_no_epochs_says_what_to_type_instead():
     with pytest.raises(Stop, match="a workload has no epochs: use --steps or --seconds instead") as stop:
-        to_reach(argparse.Namespace(source=epochs.in_turn), epochs=2)
+        to_reach(epochs.in_turn, epochs=2)
     assert stop.value.kind == "bad_argument"
 
 
 @pytest.mark.torch
 def test_a_batch_that_is_more_than_there_are_is_told_compiled_and_kept_as_all_there_are(tmp_path):
-    needs("torch")
     said = "--framework", "pytorch", "--device", "cpu", "--batch", 500, "--no-eval", "--steps"
     for steps, words in (1, ()), (2, ("--resume", tmp_path)):
-        code, out, err = trainer("cifar10-keras", "--out", tmp_path, *said, steps, *words, images={"train": 40})
-        assert code == 0, err
+        out = train("cifar10-keras", "--out", tmp_path, *said, steps, *words, images={"train": 40})
         assert "A batch of 500 is more than the data set has: each step takes all 40 images\n" in out
     assert [event["batch"] for event in events(tmp_path, "start")] == [40, 40]
 
@@ -106,7 +99,7 @@ def test_a_batch_that_is_more_than_there_are_is_told_compiled_and_kept_as_all_th
 def test_an_epoch_that_is_smaller_than_the_batch_makes_the_usual_steps(framework):
     words, all_of_them = [dense("d", 3, 2, normal(1), constant(0.0))], 9
     model = Model(words, recipe(sgd(), 0.1), (3,), 20)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     model.batch = all_of_them
     assert network.usual == all_of_them
 

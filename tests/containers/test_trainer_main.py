@@ -9,8 +9,9 @@ from conftest import CONTAINERS, events, trainer
 
 from trainer import __main__ as entry
 from trainer import layers
+from trainer.arguments import arguments
 from trainer.events import Stop
-from trainer.workloads import catdog, cifar10_94, inference, lstm
+from trainer.workloads import catdog, lstm
 
 
 def test_the_workloads_are_listed_as_json():
@@ -97,43 +98,41 @@ def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
     assert events(tmp_path / "run", "error")[0]["kind"] == "bad_argument"
 
 
-def asked(**changes):
-    typed = {"workload": "catdog", "data": None, "batch": 2, "no_dropout": False, "resume": None, "teacher": None,
-             "clip": None, "trace": None}  # fmt: skip
-    return argparse.Namespace(**{**typed, **changes})
+def modelled(*typed):
+    asked = arguments([*typed, "--out", "x"])
+    return entry.modelled(asked, entry.imported(asked.workload))
 
 
 def test_batch_norm_refuses_a_batch_of_one():
     with pytest.raises(Stop, match="--batch of at least 2"):
-        entry.modelled(asked(batch=1), catdog)
-    assert entry.modelled(asked(), catdog).batch == 2
+        modelled("catdog", "--batch", "1")
+    assert modelled("catdog", "--batch", "2").batch == 2
 
 
 def test_what_trains_nothing_takes_a_batch_of_one_and_nothing_to_go_on_from():
-    assert not entry.modelled(asked(workload="inference", batch=1), inference).trains
+    assert not modelled("inference", "--batch", "1").trains
     with pytest.raises(Stop, match="inference trains nothing and leaves no checkpoint: leave --resume out"):
-        entry.modelled(asked(workload="inference", resume="a folder"), inference)
+        modelled("inference", "--resume", "a folder")
 
 
 def test_gradients_are_clipped_where_there_are_any_and_as_it_was_asked_for():
-    assert entry.modelled(asked(), catdog).clip is None
-    assert entry.modelled(asked(clip=2.5), catdog).clip == 2.5
-    assert (entry.modelled(asked(workload="lstm"), lstm).clip, lstm.RECIPE["clip"]) == (5, 5)
-    assert entry.modelled(asked(workload="lstm", clip=1.0), lstm).clip == 1
-    for other in inference, cifar10_94:
+    assert modelled("catdog").clip is None
+    assert modelled("catdog", "--clip", "2.5").clip == 2.5
+    assert (modelled("lstm").clip, lstm.RECIPE["clip"]) == (5, 5)
+    assert modelled("lstm", "--clip", "1").clip == 1
+    for other in "inference", "cifar10-94":
         with pytest.raises(Stop, match="has no gradients to clip: leave --clip out"):
-            entry.modelled(asked(clip=5.0), other)
+            modelled(other, "--clip", "5")
 
 
 def test_without_dropout_the_network_is_the_same_but_for_that():
-    model = entry.modelled(asked(no_dropout=True), catdog)
+    model = modelled("catdog", "--no-dropout")
     assert "dropout" in layers.ops(catdog.NETWORK)
     assert "dropout" not in model.ops
     assert layers.shapes(model.words) == layers.shapes(catdog.NETWORK)
 
 
 def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
-    model = entry.modelled(asked(workload="lstm"), lstm)
     maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
     with pytest.raises(Stop, match="tf1 has no layer for lstm; this workload trains with pytorch, tf1, tf2"):
-        entry.check_words(model, maker, "tf1", lstm)
+        entry.check_words(modelled("lstm"), maker, "tf1", lstm)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import events, losses, names, needs, start, trained, trainer, until
+from conftest import events, losses, names, start, trained, trainer, until
 
 from trainer import data, meeting
 from trainer.signals import Signals
@@ -62,10 +62,9 @@ def killed(node):
 
 @pytest.mark.torch
 def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_same_weights(images, tmp_path):
-    needs("torch")
     words = "cifar10-keras", "--framework", "pytorch", "--batch", "64", "--steps", "12", "--no-dropout"
     words += "--data", images
-    one, *_ = trained(tmp_path / "one", *words)
+    one, _ = trained(tmp_path / "one", *words)
     first, second = on_two_machines(tmp_path / "two", *words)
     assert (first[0], second[0]) == (0, 0), (first, second)
     assert (first[1].count(": step "), second[1]) == (12, "")
@@ -83,7 +82,6 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
 @pytest.mark.torch
 def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch):
     """The other replica failed or is still loading; here there is none."""
-    needs("torch")
     words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
     with closing(meeting.Ports(2)) as held:
         place, own = held.numbers
@@ -111,7 +109,6 @@ def answers(host, port):
 
 @pytest.mark.torch
 def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path):
-    needs("torch")
     words = "cifar10-keras", "--framework", "pytorch", "--batch", "2", "--steps", "1"
     first, second = on_two_machines(tmp_path, *words, second=("--seed", "1"))
     assert (first[0], second[0]) == (1, 1)

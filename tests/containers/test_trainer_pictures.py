@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import events, needs, trainer
+from conftest import events, train, trainer
 from drawn import JPEG, JPEG_PIXELS, flat, pets, png, unpng
 
 from trainer import decoders, pictures
@@ -23,7 +23,7 @@ def read(folder, split="train", classes=2, side=8):
 def test_labels_are_the_folders_in_order_and_pixels_come_when_asked_for(tmp_path):
     found = read(pets(tmp_path, 3))
     assert found.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert (found.name, found.count, len(found), found.shape) == ("pictures", 6, 6, (6, 8, 8, 3))
+    assert (found.name, found.count) == ("pictures", 6)
     taken = found.images[np.array([5, 0])]
     assert (taken.dtype, taken.shape) == (np.uint8, (2, 8, 8, 3))
     assert (taken[0] == (10, 10, 250)).all()
@@ -135,7 +135,6 @@ def test_a_folder_without_two_classes_says_what_is_wanted(tmp_path, missing):
 
 @pytest.mark.tensorflow
 def test_tensorflow_decodes_jpeg_and_png_where_there_is_no_pillow():
-    needs("tensorflow")
     import tensorflow
 
     assert tensorflow.__version__
@@ -159,10 +158,8 @@ def test_without_anybody_who_decodes_it_is_said_what_is_missing(monkeypatch):
 
 @pytest.mark.tensorflow
 def test_real_pictures_are_trained_on_and_tested(tmp_path):
-    needs("tensorflow")
     said = "--framework", "tf2", "--device", "cpu", "--batch", 2, "--steps", 2, "--data", pets(tmp_path / "pets", 3)
-    code, out, err = trainer("catdog", "--out", tmp_path / "run", *said)
-    assert code == 0, err
+    out = train("catdog", "--out", tmp_path / "run", *said)
     (begun,) = events(tmp_path / "run", "start")
     assert (begun["dataset"], begun["dataset_images"]) == ("pictures", 6)
     assert begun["dataset_sha256"] == read(tmp_path / "pets", side=256).sha256
@@ -172,7 +169,6 @@ def test_real_pictures_are_trained_on_and_tested(tmp_path):
 
 @pytest.mark.tensorflow
 def test_too_many_broken_ones_end_a_training_by_their_names_and_without_a_traceback(tmp_path):
-    needs("tensorflow")
     found = pets(tmp_path / "pets", 3)
     for path in (tmp_path / "pets" / "train").rglob("*.png"):
         path.write_bytes(path.read_bytes()[:60])

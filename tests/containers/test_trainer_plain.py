@@ -1,11 +1,10 @@
 """Optimizations don't change a training: its losses are those of the plain way, written out here."""
 
-import importlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import needs, python
+from conftest import on_cpu, python
 
 from trainer import __main__ as entry
 from trainer import data, layers
@@ -28,7 +27,6 @@ def dataset():
 @pytest.fixture(scope="module")
 def by_keras(dataset):
     """Return the losses of the article's network without dropout, trained by Keras."""
-    needs("tensorflow")
     import tensorflow as tf
 
     known = tf.keras.layers
@@ -63,7 +61,7 @@ def made(dataset):
 @pytest.mark.parametrize("feed", ["ahead", "resident"])
 def test_fifty_losses_of_the_articles_training_are_those_of_keras(framework, feed, dataset, by_keras):
     source, model = made(dataset)
-    network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+    network = on_cpu(framework, model)
     network.load(model.first(4))
     given = network.batches(source, 0, STEPS, feed)
     losses = [float(network.train(batch, model.turn(step, 4))[0]) for step, batch in enumerate(given)]
@@ -86,7 +84,7 @@ def test_a_relu_after_the_pooling_gives_the_same_weights_to_the_bit(framework):
     found = []
     for order in model.words, words:
         model.words = order
-        network = importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu")
+        network = on_cpu(framework, model)
         network.load({**model.first(2), "conv/weights": random_wholes(model)})
         for step, given in enumerate(network.batches(lambda _: batch, 0, 2)):
             network.train(given, model.turn(step, 0))
@@ -108,10 +106,7 @@ def test_a_pooling_moves_before_its_relu_in_branches_as_well():
 
 @pytest.mark.torch
 @pytest.mark.parametrize("rate", [0.2, 0.25, 0.5])
-def test_pytorchs_dropout_leaves_out_its_share_however_the_numbers_lie(rate):
-    needs("torch")
-    import torch
-
+def test_pytorchs_dropout_leaves_out_its_share_however_the_numbers_lie(torch, rate):
     from trainer.frameworks.pytorch.ops import LAYERS
 
     word, ones = layers.dropout("drop", rate), torch.ones(8, 16, 25, 31)
@@ -126,10 +121,7 @@ def test_pytorchs_dropout_leaves_out_its_share_however_the_numbers_lie(rate):
 
 
 @pytest.mark.torch
-def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch):
-    needs("torch")
-    import torch
-
+def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(torch, monkeypatch):
     from trainer.frameworks.pytorch import learning
 
     # before 1.13, where asking for the operation is an error
@@ -141,10 +133,7 @@ def test_a_pytorch_that_knows_no_adam_in_one_pass_trains_by_several(monkeypatch)
 
 
 @pytest.mark.torch
-def test_a_pytorch_that_adds_to_many_at_once_only_one_number_goes_one_by_one(monkeypatch):
-    needs("torch")
-    import torch
-
+def test_a_pytorch_that_adds_to_many_at_once_only_one_number_goes_one_by_one(torch, monkeypatch):
     from trainer.frameworks.pytorch import learning
 
     def refused(tensors, scalar):
@@ -158,10 +147,7 @@ def test_a_pytorch_that_adds_to_many_at_once_only_one_number_goes_one_by_one(mon
 
 
 @pytest.mark.torch
-def test_tokens_are_looked_up_by_wide_numbers_as_early_pytorchs_want_them(monkeypatch):
-    needs("torch")
-    import torch
-
+def test_tokens_are_looked_up_by_wide_numbers_as_early_pytorchs_want_them(torch, monkeypatch):
     from trainer.frameworks.pytorch import ops
 
     monkeypatch.setattr(ops.functional, "embedding", lambda tokens, weights: (tokens.dtype, weights))
@@ -180,7 +166,6 @@ class Learning:
 
 @pytest.mark.torch
 def test_memory_that_was_freed_is_mostly_not_asked_of_the_kernel_again():
-    needs("torch")
     usual, kept = new_pages()
     assert kept < usual / 2
 

@@ -1,11 +1,10 @@
 """Precisions: refused by name where they can't be had, near float32 where they can, and reported."""
 
-import importlib
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, needs, python, trainer
+from conftest import events, on_cpu, python, train, trainer
 
 from trainer import computing, layers
 from trainer.computing import Scale, Way
@@ -64,9 +63,7 @@ def source(network, batch=BATCH):
 
 
 def made(framework, network, way, values=None):
-    built = importlib.import_module("trainer.frameworks." + framework).Network(
-        model(network), "cpu", None, None, Way(*way)
-    )
+    built = on_cpu(framework, model(network), way=Way(*way))
     built.load(model(network).first(3) if values is None else values)
     return built
 
@@ -154,8 +151,6 @@ def test_losses_in_16_bits_stay_near_those_in_float32(framework, network, precis
 @pytest.mark.torch
 @pytest.mark.parametrize("network", [PICTURES, TEXT], ids=["pictures", "text"])
 def test_amp_means_the_same_in_both_frameworks(network):
-    needs("torch")
-    needs("tensorflow")
     one, other = (losses(network, made(name, network, ("amp", False, None))) for name in ("tf2", "pytorch"))
     assert one == pytest.approx(other, rel=0.01)
 
@@ -214,7 +209,6 @@ def test_a_smaller_last_batch_is_not_compiled_for(framework):
 
 @pytest.mark.tensorflow
 def test_what_fails_in_a_compiled_step_is_laid_to_xla_unless_memory_is_short():
-    needs("tensorflow")
     import tensorflow as tf
     from trainer.frameworks.tf2 import numbers
 
@@ -231,7 +225,6 @@ def test_what_fails_in_a_compiled_step_is_laid_to_xla_unless_memory_is_short():
 
 @pytest.mark.torch
 def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
-    needs("torch")
     common = "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--steps", 2, "--compile"
     lacking = {"CXX": "/nowhere/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     code, _, err = trainer("batch-sweep", "--out", tmp_path / "run", *common, **lacking)
@@ -244,7 +237,6 @@ def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
 @COMPILES
 @pytest.mark.torch
 def test_after_its_first_step_pytorch_compiles_nothing_more():
-    needs("torch")
     from torch._dynamo.utils import counters
 
     counters.clear()
@@ -263,7 +255,6 @@ def test_a_channels_layout_without_pictures_is_refused(framework):
 
 @pytest.mark.torch
 def test_pytorch_computes_the_same_with_channels_first_and_last():
-    needs("torch")
     first, last = (made("pytorch", PICTURES, ("float32", False, asked)) for asked in (False, None))
     assert (first.channels_last, last.channels_last) == (False, True)
     assert losses(PICTURES, first) == pytest.approx(losses(PICTURES, last), abs=1e-5)
@@ -291,11 +282,8 @@ class Card:
 
 
 @pytest.fixture
-def card(monkeypatch):
+def card(torch, monkeypatch):
     """Return what makes numbers.py see a fake card."""
-    needs("torch")
-    import torch
-
     from trainer.frameworks.pytorch import numbers
 
     def seen(*words, **more):
@@ -320,9 +308,7 @@ def test_amp_is_bfloat16_only_where_pytorch_convolves_in_it(card, capability, la
     ("cudnn", "takes_bfloat16", "is_there"),
     [(91300, True, True), (91200, True, False), (91300, False, False), (None, False, False)],
 )
-def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(card, cudnn, takes_bfloat16, is_there):
-    import torch
-
+def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(torch, card, cudnn, takes_bfloat16, is_there):
     numbers, on = card(cudnn=cudnn, takes_bfloat16=takes_bfloat16), torch.device("cuda")
     assert numbers.recurrent(torch.bfloat16, on) == (torch.bfloat16 if is_there else torch.float32)
     assert numbers.recurrent(torch.bfloat16, torch.device("cpu")) == torch.bfloat16
@@ -331,11 +317,8 @@ def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(card, 
 
 
 @pytest.mark.torch
-def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(monkeypatch):
+def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(torch, monkeypatch):
     """As on a card whose cuDNN has none in bfloat16; here the CPU pretends so."""
-    needs("torch")
-    import torch
-
     computed, own = [], torch.lstm
     monkeypatch.setattr(torch, "lstm", lambda x, *rest: computed.append(x.dtype) or own(x, *rest))
     built = made("pytorch", TEXT, ("amp", False, None))
@@ -354,7 +337,6 @@ def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(monkeypatch):
     [("cpu", "float32", True), ("gpu", "float32", False), ("gpu", "tf32", True), ("gpu", "float16", True)],
 )
 def test_pictures_lie_channels_first_only_in_plain_float32_on_a_gpu(device, precision, usual):
-    needs("torch")
     from trainer.frameworks.pytorch import numbers
 
     assert numbers.layout(None, model(PICTURES), precision, device) is usual
@@ -363,17 +345,13 @@ def test_pictures_lie_channels_first_only_in_plain_float32_on_a_gpu(device, prec
 
 
 @pytest.mark.torch
-def test_a_pytorch_before_tf32_is_told_nothing_of_it(monkeypatch):
-    needs("torch")
-    import torch
-
+def test_a_pytorch_before_tf32_is_told_nothing_of_it(torch, monkeypatch):
     monkeypatch.delattr(torch.backends.cuda, "matmul")
     assert made("pytorch", NUMBERS, ("auto", False, None)).precision == "float32"
 
 
 @pytest.mark.tensorflow
 def test_tensorflow_refuses_channels_first_and_says_why():
-    needs("tensorflow")
     with pytest.raises(Stop, match="only in channels-last layout") as stop:
         made("tf2", PICTURES, ("auto", False, False))
     assert stop.value.kind == "bad_argument"
@@ -381,8 +359,7 @@ def test_tensorflow_refuses_channels_first_and_says_why():
 
 def test_the_start_event_says_what_is_computed_in(framework, tmp_path):
     common = "--framework", framework, "--device", "cpu", "--batch", 4, "--steps", 2, "--precision", "amp"
-    code, _, err = trainer("batch-sweep", "--out", tmp_path, *common, "--no-eval")
-    assert code == 0, err
+    train("batch-sweep", "--out", tmp_path, *common, "--no-eval")
     (begun,) = events(tmp_path, "start")
     assert (begun["precision"], begun["compiled"], begun["channels_last"]) == ("bfloat16", False, True)
 
@@ -404,8 +381,8 @@ def test_variables_stay_on_the_cpu_for_the_tutorial_s_network_alone():
     assert layers.ops(entry.imported("cifar10").NETWORK).isdisjoint({"embedding", "lstm"})
 
 
+@pytest.mark.torch
 def test_on_a_cpu_each_of_pytorchs_threads_takes_numbers_below_float32s_normal_ones_as_zeros():
-    needs("torch")
     # a separate process: a thread keeps the mode it was started with, and here some are running
     code, found, err = python(
         "import torch\n"

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import needs
 
 from trainer import host
 
@@ -14,7 +13,6 @@ pytestmark = pytest.mark.torch
 @pytest.fixture
 def products(monkeypatch):
     """The module, as on a processor that is not Intel's."""
-    needs("torch")
     from trainer.frameworks.pytorch import products
 
     monkeypatch.setattr(host, "is_intel", lambda: False)
@@ -34,9 +32,7 @@ def farthest(given, wanted):
 
 
 @pytest.mark.parametrize("examples", [128, 2])
-def test_large_products_are_onednns_and_small_ones_pytorchs(products, examples, monkeypatch):
-    import torch
-
+def test_large_products_are_onednns_and_small_ones_pytorchs(torch, products, examples, monkeypatch):
     operator, calls = products.onednn(), []
     if operator is None:
         pytest.skip("PyTorch here has no MKL beside oneDNN")
@@ -48,9 +44,7 @@ def test_large_products_are_onednns_and_small_ones_pytorchs(products, examples, 
 
 
 @pytest.mark.parametrize("turned", [(), (0,), (1,), (0, 1)])
-def test_a_transposed_matrix_is_multiplied_as_it_is_and_one_with_gaps_not_by_onednn(products, turned):
-    import torch
-
+def test_a_transposed_matrix_is_multiplied_as_it_is_and_one_with_gaps_not_by_onednn(torch, products, turned):
     a, b = (array.T if which in turned else array for which, array in enumerate((drawn(160, 160), drawn(160, 2048))))
     a, b = (a, b) if 1 not in turned else (b, a)
     left, right = torch.from_numpy(a), torch.from_numpy(b)
@@ -59,9 +53,7 @@ def test_a_transposed_matrix_is_multiplied_as_it_is_and_one_with_gaps_not_by_one
     assert farthest(products.mm(left, right), a.astype(np.float64) @ b) < 2e-3
 
 
-def test_on_intel_processors_and_without_mkl_or_the_operator_pytorch_multiplies_as_it_does(products, monkeypatch):
-    import torch
-
+def test_on_intel_processors_and_without_mkl_or_the_operator_pytorch_multiplies_itself(torch, products, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(torch.backends.mkl, "is_available", lambda: False)
         assert products.onednn() is None

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from race_fixtures import made as made
-from race_fixtures import torch as torch
 
 from trainer import race
 from trainer.recipe import Model

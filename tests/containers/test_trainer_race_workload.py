@@ -5,8 +5,6 @@ import io
 import numpy as np
 import pytest
 from conftest import events
-from race_fixtures import made as made
-from race_fixtures import torch as torch
 
 from trainer import __main__ as entry
 from trainer import data

@@ -1,70 +1,59 @@
-import argparse
 import json
 import os
-from pathlib import Path
 
 import pytest
 
 from trainer import host, nvml, record, sampler
+from trainer.arguments import arguments
 
 
-def tree(folder, files):
+def container(folder, files):
+    """Write these files: m is a process's membership, and g the file system of control groups."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
+    return host.Container(str(folder / "g"), str(folder / "m"))
 
 
-def test_a_container_of_control_groups_version_2_sees_its_own_group_at_the_top(tmp_path):
-    tree(
-        tmp_path,
-        {
-            "m": "0::/\n",
-            "g/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
-            "g/memory.current": "1000\n",
-            "g/memory.stat": "anon 5\ninactive_file 300\n",
-        },
-    )
-    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
-    assert (container.cpu_seconds(), container.memory_bytes()) == (2.5, 700)
+V2 = {
+    "m": "0::/\n",
+    "g/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
+    "g/memory.current": "1000\n",
+    "g/memory.stat": "anon 5\ninactive_file 300\n",
+}
+V1 = {
+    "m": "4:cpu,cpuacct:/docker/ab\n3:memory:/docker/ab\n1:name=systemd:/docker/ab\n",
+    "g/cpu,cpuacct/cpuacct.usage": "1500000000\n",
+    "g/memory/memory.usage_in_bytes": "900\n",
+    "g/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n",
+}
+TOPMOST = {"m": "0::/\n", "g/cpu.stat": "usage_usec 2500000\n"}
+OF_SLURM = {
+    "m": "0::/system.slice/job_1\n",
+    "g/cpu.stat": "usage_usec 9000000\n",
+    "g/system.slice/job_1/cpu.stat": "usage_usec 1000000\n",
+    "g/system.slice/job_1/memory.current": "50\n",
+}
 
 
-def test_the_topmost_group_of_a_machine_is_no_container(tmp_path):
-    tree(tmp_path, {"m": "0::/\n", "g/cpu.stat": "usage_usec 2500000\n"})
-    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
-    assert (container.cpu_seconds(), container.memory_bytes()) == (None, None)
+@pytest.mark.parametrize(
+    ("files", "used"),
+    [
+        pytest.param(V2, (2.5, 700), id="version 2: its own group is at the top"),
+        pytest.param(TOPMOST, (None, None), id="the topmost group of a machine is no container"),
+        pytest.param(V1, (1.5, 800), id="version 1: it reads a path that it does not see"),
+        pytest.param(OF_SLURM, (1.0, 50), id="a job's own path lies below the machine's"),
+        pytest.param({}, (None, None), id="what can't be read is unknown and not zero"),
+    ],
+)
+def test_a_container_s_processors_and_memory_are_read_where_they_are_told(tmp_path, files, used):
+    found = container(tmp_path, files)
+    assert (found.cpu_seconds(), found.memory_bytes()) == used
 
 
-def test_a_container_of_version_1_reads_a_path_it_does_not_see(tmp_path):
-    tree(
-        tmp_path,
-        {
-            "m": "4:cpu,cpuacct:/docker/ab\n3:memory:/docker/ab\n1:name=systemd:/docker/ab\n",
-            "g/cpu,cpuacct/cpuacct.usage": "1500000000\n",
-            "g/memory/memory.usage_in_bytes": "900\n",
-            "g/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n",
-        },
-    )
-    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
-    assert (container.cpu_seconds(), container.memory_bytes()) == (1.5, 800)
-
-
-def test_a_job_of_slurm_reads_its_own_path_below_the_machines(tmp_path):
-    tree(
-        tmp_path,
-        {
-            "m": "0::/system.slice/job_1\n",
-            "g/cpu.stat": "usage_usec 9000000\n",
-            "g/system.slice/job_1/cpu.stat": "usage_usec 1000000\n",
-            "g/system.slice/job_1/memory.current": "50\n",
-        },
-    )
-    container = host.Container(str(tmp_path / "g"), str(tmp_path / "m"))
-    assert (container.cpu_seconds(), container.memory_bytes()) == (1.0, 50)
-
-
-def pressed(container):
-    return container.memory_limit_bytes(), container.memory_pressure_percent(), container.memory_oom_kills()
+def pressed(found):
+    return found.memory_limit_bytes(), found.memory_pressure_percent(), found.memory_oom_kills()
 
 
 def test_a_container_of_version_2_says_its_limit_its_pressure_and_who_was_killed(tmp_path):
@@ -75,27 +64,30 @@ def test_a_container_of_version_2_says_its_limit_its_pressure_and_who_was_killed
         "g/memory.pressure": "some avg10=12.50 avg60=1.00 avg300=0.00 total=7\nfull avg10=3.00 avg60=0.00\n",
         "g/memory.events": "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n",
     }
-    tree(tmp_path, files)
-    assert pressed(host.Container(str(tmp_path / "g"), str(tmp_path / "m"))) == (4096, 12.5, 1)
+    assert pressed(container(tmp_path, files)) == (4096, 12.5, 1)
 
 
 def test_a_container_without_a_limit_has_the_machine_s(tmp_path):
-    tree(
-        tmp_path,
-        {
-            "m": "3:memory:/docker/ab\n",
-            "g/memory/memory.limit_in_bytes": "9223372036854771712\n",
-            "g/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
-        },
-    )
-    limit, pressure, kills = pressed(host.Container(str(tmp_path / "g"), str(tmp_path / "m")))
-    assert (limit, pressure, kills) == (host.machine()["memory_bytes"], None, 3)
+    files = {
+        "m": "3:memory:/docker/ab\n",
+        "g/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "g/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+    }
+    assert pressed(container(tmp_path, files)) == (host.machine()["memory_bytes"], None, 3)
+    assert pressed(container(tmp_path / "empty", {})) == (None, None, None), "unknown and not zero"
 
 
-def test_nothing_to_read_is_unknown_and_not_zero(tmp_path):
-    container = host.Container(str(tmp_path), str(tmp_path / "missing"))
-    assert (container.cpu_seconds(), container.memory_bytes()) == (None, None)
-    assert pressed(container) == (None, None, None)
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"m": "0::/\n", "g/memory.current": "", "g/cpu.max": "150000 100000\n"}, 1.5),
+        ({"m": "0::/\n", "g/memory.current": "", "g/cpu.max": "max 100000\n"}, None),
+        ({"m": "3:cpu:/a\n", "g/cpu/cpu.cfs_quota_us": "50000\n", "g/cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"m": "3:cpu:/a\n", "g/cpu/cpu.cfs_quota_us": "-1\n", "g/cpu/cpu.cfs_period_us": "100000\n"}, None),
+    ],
+)
+def test_a_containers_share_of_the_processor_is_read_in_both_versions(tmp_path, files, cores):
+    assert container(tmp_path, files).cpu_limit() == cores
 
 
 def test_the_machine_is_described():
@@ -118,20 +110,10 @@ def test_samples_have_all_keys_and_stand_on_their_seconds(tmp_path):
     samples = [json.loads(line) for line in path.read_text().splitlines()]
     for sample in samples:
         assert set(sample) == {
-            "t",
-            "seconds",
-            "host_cpu_percent",
-            "cpu_percents",
-            "threads_running",
-            "container_cpu_percent",
-            "memory_bytes",
-            "memory_limit_bytes",
-            "memory_pressure_percent",
-            "memory_oom_kills",
-            "host_memory_bytes",
-            "gpus",
-            "gap",
-        }
+            "t", "seconds", "host_cpu_percent", "cpu_percents", "threads_running", "container_cpu_percent",
+            "memory_bytes", "memory_limit_bytes", "memory_pressure_percent", "memory_oom_kills", "host_memory_bytes",
+            "gpus", "gap",
+        }  # fmt: skip
         assert sample["seconds"] >= 0.05
         assert sample["host_cpu_percent"] is None or 0 <= sample["host_cpu_percent"] <= 100
 
@@ -150,31 +132,7 @@ def test_without_a_driver_there_are_no_gpus():
 
 
 def asked(folder):
-    return argparse.Namespace(
-        out=str(folder),
-        data=None,
-        workload="cifar10",
-        teacher=None,
-        times=1,
-        clip=None,
-        trace=None,
-        steps=30,
-        batch=128,
-        seed=0,
-        device="auto",
-        no_eval=False,
-        threads=None,
-        feed="plain",
-        largest=False,
-        autotune=False,
-        seconds=None,
-        epochs=None,
-        precision="auto",
-        compile=False,
-        channels_last=None,
-        replicas=2,
-        nodes=1,
-    )
+    return arguments(["cifar10", "--out", str(folder), "--steps", "30", "--feed", "plain", "--replicas", "2"])
 
 
 def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
@@ -212,7 +170,7 @@ def test_the_record_is_written_at_the_start_and_the_end(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("code", "status"), [(1, "failed"), (143, "interrupted"), (130, "interrupted")])
 def test_how_it_ended_is_recorded_with_the_reason(tmp_path, code, status):
     assert record.Record(asked(tmp_path)).close(code, "why") == code
-    last = json.loads((Path(tmp_path) / "run.json").read_text())
+    last = json.loads((tmp_path / "run.json").read_text())
     assert (last["status"], last["exit_code"], last["reason"]) == (status, code, "why")
 
 

@@ -6,7 +6,6 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from conftest import needs
 
 from trainer.events import Stop
 from trainer.group import Group
@@ -23,10 +22,7 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = device == 71 ? 500
 
 
 @pytest.mark.torch
-def test_a_pytorch_without_devices_is_refused_by_name(monkeypatch):
-    needs("torch")
-    import torch
-
+def test_a_pytorch_without_devices_is_refused_by_name(torch, monkeypatch):
     from trainer.frameworks import pytorch
 
     monkeypatch.delattr(torch, "device")
@@ -35,9 +31,7 @@ def test_a_pytorch_without_devices_is_refused_by_name(monkeypatch):
 
 
 @pytest.mark.torch
-def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(monkeypatch):
-    needs("torch")
-    import torch
+def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(torch, monkeypatch):
     from torch import distributed
 
     from trainer.frameworks.pytorch.together import Together
@@ -51,7 +45,6 @@ def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(m
 
 @pytest.mark.tensorflow
 def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
-    needs("tensorflow")
     import tensorflow as tf
     from trainer.frameworks.tf2.together import Together
 
@@ -63,7 +56,6 @@ def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
 @pytest.fixture
 def cards(monkeypatch):
     """Make TensorFlow 2 see two cards; return what it is told about them. They can't compute: the model has nothing."""
-    needs("tensorflow")
     import tensorflow as tf
 
     known, told = tf.config.experimental, []
@@ -82,7 +74,6 @@ def cards(monkeypatch):
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
     """Return what replaces the CUDA driver by one that knows two cards, and may fail."""
-    needs("tensorflow")
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     from trainer.frameworks.tf2 import memory

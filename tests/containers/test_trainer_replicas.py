@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from conftest import events, losses, names, needs, python, trained, trainer
+from conftest import events, losses, names, python, trained, trainer
 
 from trainer import __main__ as entry
 from trainer import checkpoint, data, group, layers, meeting
@@ -37,23 +37,22 @@ def alone(tmp_path_factory):
 def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for the outside, never between replicas
     words = "cifar10", "--framework", framework, "--batch", "64"
-    found, out, _ = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1")
+    found, out = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1")
     assert out.count(": step ") == 6
     (began,) = events(tmp_path, "start")
     assert (began["replicas"], began["nodes"], began["batch"]) == (2, 1, 64)
     assert names(tmp_path) == ["checkpoints", "events.jsonl", "lock", "samples-n1.jsonl"]
     if framework == "pytorch":  # TensorFlow starts slowly
-        found, *_ = trained(tmp_path, *words, "--replicas", "3", "--steps", "12", "--resume", tmp_path)
+        found, _ = trained(tmp_path, *words, "--replicas", "3", "--steps", "12", "--resume", tmp_path)
         assert [event["step"] for event in events(tmp_path, "checkpoint")] == [6, 12]
     assert found == pytest.approx(alone(framework)[: len(found)], abs=1e-4)
 
 
 @pytest.mark.torch
 def test_epochs_and_accuracy_are_of_the_whole_batch_and_adam_moves_the_same(tmp_path):
-    needs("torch")
     words = "batch-sweep", "--framework", "pytorch", "--batch", "20000", "--steps", "3"
-    one, *_ = trained(tmp_path / "1", *words)
-    three, *_ = trained(tmp_path / "3", *words, "--replicas", "3")
+    one, _ = trained(tmp_path / "1", *words)
+    three, _ = trained(tmp_path / "3", *words, "--replicas", "3")
     assert three == pytest.approx(one, abs=1e-4)
     told = [{key: event[key] for key in ("epoch", "examples", "accuracy")}
             for folder in ("1", "3") for event in events(tmp_path / folder, "epoch")]  # fmt: skip
@@ -101,7 +100,6 @@ def two_processes():
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
 def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_rounded(name, two_processes):
-    needs("torch")
     with closing(meeting.Ports(2)) as ports:
         workers = [f"127.0.0.1:{port}" for port in ports.numbers]
         asked = [(name, Group(rank, 2, rank, 2, workers=workers)) for rank in range(2)]
@@ -114,7 +112,6 @@ def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_r
 @pytest.mark.torch
 def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(tmp_path):
     """Each replica's statistics cover its own part, as in DistributedDataParallel; the first's are kept."""
-    needs("torch")
     from trainer.frameworks.pytorch import Network
 
     trained(tmp_path, "resnet-56", "--framework", "pytorch", "--batch", "8", "--steps", "1", "--replicas", "2")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, events, needs, start, until
+from conftest import CONTAINERS, events, start, until
 
 from trainer import group, layers, meeting, replicas
 from trainer.events import Stop, Voice
@@ -94,7 +94,7 @@ def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monke
     monkeypatch.setattr(replicas.sys, "executable", str(path))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     with pytest.raises(Stop, match="ended by signal 15") as stopped:
-        replicas.lead(asked, None, Voice(None), Told())
+        replicas.lead(asked, Voice(None), Told())
     assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
 
 
@@ -113,7 +113,6 @@ def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
 
 @pytest.mark.torch
 def test_a_card_without_memory_for_nccl_is_no_lost_replica():
-    needs("torch")
     from trainer.frameworks.pytorch.together import translated
 
     with pytest.raises(group.Lost), translated():
@@ -133,7 +132,6 @@ def test_a_card_without_memory_for_nccl_is_no_lost_replica():
     ],
 )
 def test_without_others_or_without_memory_tensorflow_loses_no_replica(text, together, kind):
-    needs("tensorflow")
     import tensorflow as tf
     from trainer.frameworks import tf2
 
@@ -151,10 +149,8 @@ def test_without_others_or_without_memory_tensorflow_loses_no_replica(text, toge
 
 @pytest.mark.torch
 @pytest.mark.parametrize("on_cards", [False, True])
-def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(on_cards, monkeypatch):
+def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(torch, on_cards, monkeypatch):
     """There are no cards: the group of one is on a CPU, and told that it is on cards."""
-    needs("torch")
-    import torch
     from torch import distributed
 
     from trainer.frameworks.pytorch.together import Together
@@ -196,7 +192,6 @@ def lives(pid):
 @pytest.fixture
 def training(tmp_path, request):
     """Start a training of two replicas, in PyTorch or the requested framework."""
-    needs("torch")
     process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
                     "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
                     PYTHONPATH=f"{slow_disk(tmp_path / 'slow')}:{CONTAINERS}")  # fmt: skip

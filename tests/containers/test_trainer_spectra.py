@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import needs
 
 from trainer import layers, spectra
 
@@ -112,10 +111,7 @@ BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}
 
 @pytest.mark.torch
 @pytest.mark.parametrize("wants", [True, False])
-def test_none_is_led_back_to_pictures_that_want_none(wants):
-    needs("torch")
-    import torch
-
+def test_none_is_led_back_to_pictures_that_want_none(torch, wants):
     spectral = importlib.import_module("trainer.frameworks.pytorch.spectral")
     word = word_of(3, 1)
     x, weights, _, gradient = drawn(word, 2, 5, 5)
@@ -140,10 +136,7 @@ def test_a_dark_part_is_off_by_no_more_than_a_millionth_of_the_bright_one(framew
 
 
 @pytest.mark.torch
-def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last():
-    needs("torch")
-    import torch
-
+def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch):
     pytorch = importlib.import_module("trainer.frameworks.pytorch")
     ops = importlib.import_module("trainer.frameworks.pytorch.ops")
     word = word_of(5, None, 64, 64)
@@ -161,7 +154,6 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last():
 
 @pytest.mark.tensorflow
 def test_tensorflow_takes_it_where_it_pays_for_32_bits():
-    needs("tensorflow")
     import tensorflow as tf
 
     ops = importlib.import_module("trainer.frameworks.tf2.ops")

@@ -1,12 +1,11 @@
 """Each word computed literally in float64, and trained by hand, against the frameworks' results."""
 
-import importlib
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import needs
+from conftest import on_cpu
 
 from trainer import cost, layers
 from trainer.group import ALONE, Group
@@ -16,8 +15,7 @@ from trainer.recipe import Model, adam, momentum, recipe, sgd
 
 def network(framework, words, shape, batch=4, group=ALONE, **how):
     how = {"optimiser": sgd(), "rate": 0.1, **how}
-    model = Model(words, recipe(**how), shape, batch)
-    return importlib.import_module("trainer.frameworks." + framework).Network(model, "cpu", group=group)
+    return on_cpu(framework, Model(words, recipe(**how), shape, batch), group=group)
 
 
 def filled(made, seed=3):
@@ -233,7 +231,6 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
 @pytest.fixture
 def tensorflow_1(monkeypatch):
     """TensorFlow 2's compat.v1 stands in for TensorFlow 1."""
-    needs("tensorflow")
     import tensorflow
 
     old = SimpleNamespace(**{**vars(tensorflow.compat.v1), "__version__": "1.15"})
@@ -352,7 +349,6 @@ def counting(graph):
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
 def test_tensorflow_2_counts_right_guesses_in_numbers_that_a_gpu_keeps(loss):
-    needs("tensorflow")
     import tensorflow as tf
     from trainer.frameworks.tf2.learning import right
 

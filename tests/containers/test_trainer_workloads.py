@@ -1,12 +1,11 @@
 """Every workload against its source's figures, counted in words and in what each framework builds."""
 
 import ast
-import importlib
 import math
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, needs
+from conftest import CONTAINERS, on_cpu
 
 from trainer import __main__ as entry
 from trainer import cost, data, layers, workloads
@@ -111,7 +110,6 @@ def test_what_keras_counts_of_inception_v3_has_running_values_too():
 
 @pytest.mark.tensorflow
 def test_the_words_of_inference_compute_what_keras_inception_v3_does():
-    needs("tensorflow")
     import tensorflow as tf
 
     network, frames = (
@@ -220,7 +218,7 @@ def test_layers_that_do_not_fit_together_are_refused_by_name(words, shape, said)
 
 
 def built(framework, name, batch=None):
-    return importlib.import_module("trainer.frameworks." + framework).Network(model(name, batch), "cpu")
+    return on_cpu(framework, model(name, batch))
 
 
 def example(name):
@@ -235,7 +233,6 @@ BANDS = dict.fromkeys(("cifar10", "input-pipeline", "scaling"), 2 * 12 * 12 * 64
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", IN_TENSORFLOW)
 def test_what_tensorflow_builds_has_these_parameters_and_does_this_work(name):
-    needs("tensorflow")
     network = built("tf2", name, 2)
     assert (
         sum(int(np.prod(variable.shape)) for variable in network.kept.values() if variable.trainable)
@@ -258,7 +255,6 @@ UNEVEN = {**BANDS, "lstm": -2 * 32 * (256 + 256) * 4 * 256}
 @pytest.mark.torch
 @pytest.mark.parametrize("name", NAMES)
 def test_what_pytorch_builds_has_these_parameters_and_does_this_work(name):
-    needs("torch")
     from torch.utils.flop_counter import FlopCounterMode
 
     network = built("pytorch", name, 2)
@@ -272,9 +268,7 @@ def test_what_pytorch_builds_has_these_parameters_and_does_this_work(name):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["alexnet-r", "cifar10", "cifar10-keras", "fcn-r", "resnet-56"])
-def test_a_training_step_of_pytorch_does_the_work_that_is_told(name):
-    needs("torch")
-    import torch
+def test_a_training_step_of_pytorch_does_the_work_that_is_told(torch, name):
     from torch.utils.flop_counter import FlopCounterMode
 
     network = built("pytorch", name, 2)

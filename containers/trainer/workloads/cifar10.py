@@ -67,13 +67,7 @@ def queued(fraction):
     return int(IMAGES_PER_EPOCH * fraction)
 
 
-def load(folder):
-    """Read the training set (data.Dataset), the real one or, without a folder, the synthetic one."""
-    return data.training(folder)
-
-
-def load_test(folder):
-    return data.testing(folder)
+load, load_test = data.training, data.testing
 
 
 def source(dataset, batch, seed, fraction, first=0):

@@ -173,8 +173,8 @@ def certify(found, told):
     (time, apart), (accuracy, deviation) = certainty.spread(seconds), certainty.spread(accuracies)
     chance = certainty.chance_below(accuracies, BOUND)
     told.events.write("certified", times=len(found), seconds_mean=time, seconds_deviation=apart,
-                 seconds_median=float(np.median(seconds)), accuracy_mean=accuracy, accuracy_deviation=deviation,
-                 bound=BOUND, chance=chance)
+                      seconds_median=float(np.median(seconds)), accuracy_mean=accuracy, accuracy_deviation=deviation,
+                      bound=BOUND, chance=chance)
     told.voice.say("%d trainings: %.3f s (standard deviation %.3f), accuracy %.4f (%.4f); above %.2f: %s" % (
         len(found), time, apart, accuracy, deviation, BOUND,
         "unknown, because all are equal" if chance is None else "p = %.2g by a one-sided t-test" % chance))

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import made
 from ..epochs import in_order
-from ..layers import batch_norm, concat, conv, global_avg_pool, he, max_pool, relu, smooth
+from ..layers import batch_norm, concat, conv, global_avg_pool, he, max_pool, pair, relu, smooth
 from ..recipe import untrained
 
 SUMMARY = "Inception V3 without its top on a made-up film: 2,048 features a frame, computed forward only"
@@ -37,7 +37,7 @@ FRAMES = 222
 
 def convolution(name, size, inputs, outputs, stride=1, padding=None):
     """A convolution without biases, batch norm without a scale, and ReLU."""
-    height, width = size if isinstance(size, tuple) else (size, size)
+    height, width = pair(size)
     return [conv(name, size, inputs, outputs, he(inputs, height * width), stride=stride, padding=padding),
             batch_norm(name + "/norm", outputs, momentum=0.99, epsilon=0.001, scaled=False), relu(name + "/relu")]
 

@@ -24,7 +24,7 @@ def dense(word, x, at):
 def max_pool(word, x, at):
     size, stride, (before, after) = word["size"], word["stride"], word["padding"]
     padding = "VALID"
-    if layers.hanging_over(int(x.shape[1]), word["size"], word["stride"]) == (before, after):
+    if layers.hanging_over(int(x.shape[1]), size, stride) == (before, after):
         padding = "SAME"
     elif before + after:
         x = tf.pad(x, [[0, 0], [before, after], [before, after], [0, 0]], constant_values=x.dtype.min)

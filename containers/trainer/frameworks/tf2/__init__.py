@@ -105,7 +105,7 @@ class Network:
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
         examples, labels, *answers = batch
         with tf.GradientTape() as tape:
-            logits = tf.cast(self.forward(examples, Training(self.kept, key, self.half)), tf.float32)
+            logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, key)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
                 loss *= model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
@@ -156,7 +156,7 @@ class Network:
             return self.checked((self.quick if len(batch[-1]) == self.usual else self.guess)(batch[0])).numpy()
 
     def look(self, examples):
-        return tf.cast(self.forward(examples, Testing(self.kept, self.model, self.half)), tf.float32)
+        return tf.cast(self.forward(examples, Pass(self.kept, self.half)), tf.float32)
 
     def answers(self, examples):
         with tf.device(self.on):
@@ -166,42 +166,23 @@ class Network:
         pass
 
 
-class Training:
-    """One forward pass of training: with a key for its draws, running statistics that it updates, and the 16-bit dtype
-    to compute in, or None."""
+class Pass:
+    """One forward pass: of training, which draws by a key and updates running statistics; or of a test, without a key,
+    which uses the weights' moving averages if there are any. half: the 16-bit dtype to compute in, or None."""
 
-    is_training = True
-
-    def __init__(self, kept, key, half=None):
-        self.kept, self.key, self.half = kept, key, half
-
-    def get(self, word, which):
-        return cast(self.kept[f"{word['name']}/{which}"], word, which, self.half)
-
-
-class Testing:
-    """One forward pass that changes nothing, with the weights' moving averages if there are any."""
-
-    is_training = False
-
-    def __init__(self, kept, model, half=None):
-        self.kept, self.averaged, self.half = kept, model.averaged, half
+    def __init__(self, kept, half, key=None):
+        self.kept, self.half, self.key, self.is_training = kept, half, key, key is not None
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"
-        return cast(self.kept.get("average/" + name, self.kept[name]), word, which, self.half)
-
-
-def cast(variable, word, which, half):
-    """Cast the weights and biases of products to the 16-bit dtype; an embedding's are cast after the lookup."""
-    products = which in ("weights", "biases") and word["op"] != "embedding"
-    return tf.cast(variable, half) if half and products else variable
+        variable = self.kept[name] if self.is_training else self.kept.get("average/" + name, self.kept[name])
+        products = which in ("weights", "biases") and word["op"] != "embedding"  # those are cast after the lookup
+        return tf.cast(variable, self.half) if self.half and products else variable
 
 
 def name(gpus):
-    """Return the cards' names if this TensorFlow (2.3 and later) reports them, else the devices'."""
-    details = getattr(tf.config.experimental, "get_device_details", lambda gpu: {})
-    return [details(gpu).get("device_name", gpu.name) for gpu in gpus]
+    """Return the cards' names if this TensorFlow reports them, else the devices'."""
+    return [numbers.details(gpu).get("device_name", gpu.name) for gpu in gpus]
 
 
 def limit(gpu, card, fraction):

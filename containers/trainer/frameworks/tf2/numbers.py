@@ -18,7 +18,7 @@ NO_CHANNELS_FIRST = ("TensorFlow on a CPU convolves images only in channels-last
 
 def chosen(asked, gpus):
     """Return what computing.numbers() returns, and switch TF32 on or off for all that stays float32."""
-    capability = compute_capability(gpus[0]) if gpus else None
+    capability = (details(gpus[0]).get("compute_capability") or nvml.compute_capability()) if gpus else None
     precision = computing.numbers(asked, "gpu" if gpus else "cpu", capability, HALF_ON_GPU)
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # 2.4 and later
     if switch:
@@ -26,10 +26,9 @@ def chosen(asked, gpus):
     return precision
 
 
-def compute_capability(gpu):
-    """Ask TensorFlow (2.3 and later) or NVML."""
-    details = getattr(tf.config.experimental, "get_device_details", lambda gpu: {})(gpu)
-    return details.get("compute_capability") or nvml.compute_capability()
+def details(gpu):
+    """Return what TensorFlow reports of a card: nothing before 2.3."""
+    return getattr(tf.config.experimental, "get_device_details", lambda _: {})(gpu)
 
 
 def compiling():
