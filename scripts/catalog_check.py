@@ -152,10 +152,10 @@ def order(tables: dict[str, Table]) -> Iterator[str]:
         ("releases", "release", True), ("cuda_driver", "cuda", False), ("cuda_compute_capability", "cuda_from", True),
         ("forward_compat", "first", True), ("gpu_families", "capability", False),
     ):  # fmt: skip
-        for before, after in pairs(tables[name]):
+        for before, after in pairwise(tables[name]):
             if before[column] != after[column] and (comparable(before[column]) < comparable(after[column])) is not up:
                 yield f"{name}: {after[column]} comes after {before[column]}"
-    for after, before in pairs(tables["cuda_driver"]):
+    for after, before in pairwise(tables["cuda_driver"]):
         if comparable(before["driver"]) > comparable(after["driver"]):
             yield f"cuda_driver {after['cuda']}: an older driver than {before['cuda']}"
     newest: dict[str, Row] = {}
@@ -164,10 +164,6 @@ def order(tables: dict[str, Table]) -> Iterator[str]:
         if comparable(row["driver"]) < comparable(before["driver"]):
             yield f"releases {key('releases', row)}: an older driver than {before['release']}"
         newest[row["framework"]] = row
-
-
-def pairs(table: Table) -> Iterator[tuple[Row, Row]]:
-    return pairwise(table)
 
 
 def bounds(tables: dict[str, Table]) -> Iterator[str]:
@@ -209,6 +205,6 @@ def ranges(tables: dict[str, Table]) -> Iterator[str]:
             yield f"forward_compat {row['first']}: no branches, though {row['confidence']}"
         both = [branch for branch in row["branches"].split() if branch in row["excluded"].split()]
         yield from (f"forward_compat {row['first']}: {branch} is both allowed and excluded" for branch in both)
-    for before, after in pairs(table):
+    for before, after in pairwise(table):
         if comparable(before["last"]) >= comparable(after["first"]):
             yield f"forward_compat {after['first']}: begins before {before['last']}"

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+from lab_parts.registry import MANIFEST, Answer
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,8 @@ class Api:
             self.logs[name].closed = True
             self.changed.notify_all()
 
-    def job_ends(self, kind: str = "Complete", reason: str = "", message: str = "") -> None:
-        said = {"reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:10:05Z"}
+    def job_ends(self, kind: str = "Complete", reason: str = "") -> None:
+        said = {"reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:10:05Z"}
         job = self.only("jobs")
         self.put("jobs", {**job, "status": {"conditions": [{"type": kind, "status": "True", **said}]}})
 

@@ -52,9 +52,9 @@ def quiet(shelf: Store, run: Run, engine_id: str | None = None) -> Run:
     return run
 
 
-def frames(data: bytes, size: int = 11) -> bytes:
+def frames(data: bytes) -> bytes:
     """Split `data` alternately over stdout and stderr, as in the Engine API."""
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
+    pieces = [data[at : at + 11] for at in range(0, len(data), 11)]
     return b"".join(
         bytes([1 + i % 2, 0, 0, 0]) + len(piece).to_bytes(4, "big") + piece for i, piece in enumerate(pieces)
     )

@@ -55,12 +55,10 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
             ways[way] = once
     taken = in_turn(ways, rounds)
     products, copied = card.products_per_second(torch.float32), card.bytes_per_second()
+    moved = 4 * workload.PARAMETERS * MOVED[workload.RECIPE["optimiser"]["op"]]
     floors = {
         "compute": workload.FLOPS * workload.BATCH / products,
-        "memory, of weights and optimiser alone,": 4
-        * workload.PARAMETERS
-        * MOVED[workload.RECIPE["optimiser"]["op"]]
-        / copied,
+        "memory, of weights and optimiser alone,": moved / copied,
     }
     which = max(floors, key=lambda one: floors[one])
     share = median(taken["ours"]) / workload.BATCH * floors[which]
@@ -113,7 +111,11 @@ def usual(workload: Any, images: Any, feed: str, mode: str | None, on: str = "cu
     torch.manual_seed(0)
     model = torch.nn.Sequential(*layers(workload)).to(on).to(memory_format=torch.channels_last)
     learned = torch.compile(model, mode=mode) if mode else model
-    optimiser = OPTIMISERS[workload.RECIPE["optimiser"]["op"]](model.parameters(), workload)
+    optimisers = {
+        "adam": partial(torch.optim.Adam, lr=workload.RECIPE["rate"], eps=1e-7),
+        "sgd": partial(torch.optim.SGD, lr=0.1),
+    }
+    optimiser = optimisers[workload.RECIPE["optimiser"]["op"]](model.parameters())
     decayed = [layer.weight for layer, factor in zip(model, decays(workload), strict=True) if factor]
     averages = None
     if workload.RECIPE["averages"]:
@@ -134,18 +136,6 @@ def usual(workload: Any, images: Any, feed: str, mode: str | None, on: str = "cu
         return loss.detach()
 
     return step
-
-
-OPTIMISERS = {
-    "adam": lambda weights, workload: _optim().Adam(weights, lr=workload.RECIPE["rate"], eps=1e-7),
-    "sgd": lambda weights, _: _optim().SGD(weights, lr=0.1),
-}
-
-
-def _optim() -> Any:
-    import torch
-
-    return torch.optim
 
 
 def fed(workload: Any, images: Any, feed: str, on: str) -> Iterator[Any]:

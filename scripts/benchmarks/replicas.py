@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from figures import Figure, Missing
-from turns import in_turn
+from turns import in_turn, run
 
 CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
 BATCH, SECONDS = 128, 5
@@ -44,10 +43,7 @@ def _milliseconds(words: str) -> float:
     """Train; return the milliseconds per step between the end of the first step and that of the last."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "trainer", *TRAIN.split(), *words.split(), "--out", folder]
-        environment = {**os.environ, "PYTHONPATH": str(CONTAINERS)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"{command} ended with {done.returncode}: {done.stderr[-800:]}")
+        run(command, {**os.environ, "PYTHONPATH": str(CONTAINERS)})
         told = [json.loads(line) for line in Path(folder, "events.jsonl").read_text().splitlines()]
     first, *_, last = [event for event in told if event["event"] == "step"]
     return float(1000 * (last["t"] - first["t"]) / (last["step"] - first["step"]))

@@ -112,16 +112,10 @@ class Measured:
 # https://github.com/Oneflow-Inc/DLPerf/tree/master/NVIDIADeepLearningExamples/PyTorch/resnet50v1.5: nvcr.io/nvidia/
 # pytorch:20.03-py3, 8 V100 SXM2 16 GB per node, one link of 100 Gb/s InfiniBand, medians of 5
 V100_FP32 = Measured(
-    "V100, float32, batch 128",
-    128,
-    ((1, 367.29), (4, 1449.48), (8, 2887.65), (16, 5716.79), (32, 10917.09)),
-    ONE_LINE,
+    "V100, float32, batch 128", 128, ((1, 367.29), (4, 1449.48), (8, 2887.65), (16, 5716.79), (32, 10917.09)), ONE_LINE
 )
 V100_AMP = Measured(
-    "V100, mixed, batch 256",
-    256,
-    ((1, 802.9), (4, 3137.44), (8, 6154.66), (16, 11991.94), (32, 22551.16)),
-    ONE_LINE,
+    "V100, mixed, batch 256", 256, ((1, 802.9), (4, 3137.44), (8, 6154.66), (16, 11991.94), (32, 22551.16)), ONE_LINE
 )
 # DGX A100, 21.03: https://github.com/NVIDIA/DeepLearningExamples/tree/master/PyTorch/Classification/ConvNets/resnet50v1.5
 A100_TF32 = Measured("A100, TF32, batch 256", 256, ((1, 938), (8, 7248)), EIGHT_LINES)

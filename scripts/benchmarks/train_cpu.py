@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import turns
 from figures import Figure, Goal, Missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,10 +157,6 @@ def _said(command: Sequence[str], environment: dict[str, str] | None = None) -> 
     return dict(json.loads(_run(command, environment or {}).splitlines()[-1]))
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> str:
-    """Return a process's stdout. Raise SystemExit if it fails."""
+def _run(command: Sequence[str], environment: dict[str, str]) -> bytes:
     whole = os.environ | {"PYTHONPATH": str(ROOT / "containers"), "PYTHONWARNINGS": "ignore"} | environment
-    done = subprocess.run(command, env=whole, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode:
-        sys.exit(f"{list(command)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-800:]}")
-    return done.stdout.decode()
+    return turns.run(command, whole)

@@ -22,8 +22,13 @@ def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int 
 def seconds(command: Sequence[str], environment: Mapping[str, str] | None = None) -> float:
     """Run a process to its end and return the seconds it took. Raise SystemExit if it fails."""
     began = time.perf_counter()
+    run(command, environment)
+    return time.perf_counter() - began
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
+    """Run a process to its end and return its stdout. Raise SystemExit if it fails."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
-    took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{list(command)} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-800:]}")
-    return took
+    return done.stdout

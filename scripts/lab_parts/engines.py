@@ -30,18 +30,13 @@ NAMES = ("main", "floor", "bare")
 
 def up(lab: Lab, name: str) -> dict[str, object]:
     """Start one engine if it is not running yet; return its address, version and pid."""
-    pid = processes.pid_of(lab, name)
-    if pid is None or not answers(lab, name):
+    pid, address = processes.pid_of(lab, name), socket_of(lab, name)
+    if pid is None or not answers(address):
         with step(f"Docker Engine `{name}`"):
             processes.stop(lab, name)
             pid = _start(lab, name)
-    version = json.loads(ask(lab, name, "/version"))
-    return {
-        "host": f"unix://{socket_of(lab, name)}",
-        "version": version["Version"],
-        "api": version["ApiVersion"],
-        "pid": pid,
-    }
+    version = json.loads(ask(address, "/version"))
+    return {"host": f"unix://{address}", "version": version["Version"], "api": version["ApiVersion"], "pid": pid}
 
 
 def down(lab: Lab, name: str) -> None:
@@ -66,20 +61,21 @@ def unmount(folder: Path) -> None:
         subprocess.run(["umount", "-l", place], check=False)
 
 
-def answers(lab: Lab, name: str) -> bool:
+def answers(address: Path) -> bool:
+    """Does an engine answer at this socket?"""
     try:
-        return ask(lab, name, "/_ping") == b"OK"
+        return ask(address, "/_ping") == b"OK"
     except (OSError, http.client.HTTPException):
         return False
 
 
-def ask(lab: Lab, name: str, path: str) -> bytes:
+def ask(address: Path, path: str) -> bytes:
     """GET one path of an engine's API."""
     connection = http.client.HTTPConnection("localhost", timeout=5)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.settimeout(5)
     try:
-        connection.sock.connect(str(socket_of(lab, name)))
+        connection.sock.connect(str(address))
         connection.request("GET", path)
         return connection.getresponse().read()
     finally:
@@ -125,7 +121,7 @@ def _start(lab: Lab, name: str) -> int:
         (folder / stale).unlink(missing_ok=True)
     environment = {**os.environ, "PATH": path}
     command = [str(shutil.which("dockerd", path=path)), "--config-file", str(folder / "daemon.json")]
-    return processes.start(lab, name, command, lambda: answers(lab, name), environment)
+    return processes.start(lab, name, command, lambda: answers(socket_of(lab, name)), environment)
 
 
 def bridge_of(lab: Lab) -> str:

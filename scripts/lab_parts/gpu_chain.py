@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +72,7 @@ def _build_library(lab: Lab) -> None:
     text, copy = source.read_text(), lab.dir / "gpu/nvml.c"
     if library.exists() and copy.exists() and copy.read_text() == text:
         return
-    packages.ensure_installed({"gcc": "gcc"} if shutil.which("gcc") else {"gcc": "gcc", "ld": "libc6-dev"})
+    packages.ensure_installed(packages.COMPILER)
     with step("stand-in libnvidia-ml.so.1"):
         library.parent.mkdir(parents=True, exist_ok=True)
         write_whole(copy, text)

@@ -25,6 +25,7 @@ import re
 import subprocess
 import sys
 import time
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ BRANDS = {
     "14": "nvidia",
     "15": "geforcertx",
 }
+# The longer ones first: each begins with a shorter one.
+SIGNS = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt, "=": eq}
 LIBRARY = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 STATE_FOLDER = "run/ngcdl-lab"
 CDI_VARIABLE = "NGCDL_LAB_CDI_"
@@ -199,21 +202,13 @@ def check_requirements(config: dict[str, Any], state: dict[str, str]) -> None:
 
 
 def _holds(condition: str, have: dict[str, str]) -> bool:
-    for sign in (">=", "<=", "!=", ">", "<", "="):
+    for sign, compare in SIGNS.items():
         key, found, value = condition.partition(sign)
         if found and key in have:
             if key == "brand":
-                return (have[key].lower() == value) == (sign == "=")
+                return compare(have[key], value)
             one, two = ([int(n) for n in text.split(".") if n.isdigit()] for text in (have[key], value))
-            one = one[: len(two)]
-            return {
-                ">=": one >= two,
-                "<=": one <= two,
-                "!=": one != two,
-                ">": one > two,
-                "<": one < two,
-                "=": one == two,
-            }[sign]
+            return compare(one[: len(two)], two)
     return True
 
 

@@ -13,7 +13,7 @@ import subprocess
 import tarfile
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -42,17 +42,19 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
         return Layer(**known)
     draft = lab.cache / f"layer-{key}-{threading.get_ident()}.draft"  # two threads may make the same layer
     tar_sum, gzip_sum, size = hashlib.sha256(), hashlib.sha256(), 0
-    packer = zlib.compressobj(1, wbits=31)
+
+    def packed() -> Iterator[bytes]:
+        packer = zlib.compressobj(1, wbits=31)
+        for piece in pieces():
+            tar_sum.update(piece)
+            yield packer.compress(piece)
+        yield packer.flush()
+
     try:
         with draft.open("wb") as out:
-            for piece in pieces():
-                tar_sum.update(piece)
-                packed = packer.compress(piece)
-                gzip_sum.update(packed)
-                size += out.write(packed)
-            packed = packer.flush()
-            gzip_sum.update(packed)
-            size += out.write(packed)
+            for piece in packed():
+                gzip_sum.update(piece)
+                size += out.write(piece)
         made = Layer(f"sha256:{gzip_sum.hexdigest()}", f"sha256:{tar_sum.hexdigest()}", size)
         with draft.open("rb") as body:
             upload(storage, repository, made.digest, body, size)
@@ -121,19 +123,12 @@ def upload(storage: Storage, repository: str, digest: str, body: bytes | IO[byte
         raise LabError(f"docker-registry refused a blob of {repository}: {answer.status} {answer.body!r}")
 
 
-def tar_of_folder(folder: Path, exclude: Iterable[str] = (), prefix: str = "") -> Iterable[bytes]:
+def tar_of_folder(folder: Path, exclude: Iterable[str], prefix: str = "") -> Iterable[bytes]:
     """Yield a reproducible tar (fixed order and times) of a folder's content; `prefix` is its path in the image."""
-    command = [
-        "tar",
-        "-C",
-        str(folder),
-        "--numeric-owner",
-        "--sort=name",
-        f"--mtime=@{MTIME}",
-        "--owner=0" if prefix else "--no-xattrs",
-    ]
+    command = ["tar", "-C", str(folder), "--numeric-owner", "--sort=name", f"--mtime=@{MTIME}"]
     command += [f"--exclude={pattern}" for pattern in exclude]
-    command += [f"--transform=s,^\\.,{prefix},SH", "-cf", "-", "."] if prefix else ["-cf", "-", "."]
+    command += ["--owner=0", f"--transform=s,^\\.,{prefix},SH"] if prefix else ["--no-xattrs"]
+    command += ["-cf", "-", "."]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         while piece := process.stdout.read(1 << 20):

@@ -31,7 +31,7 @@ def live(*names: str) -> tuple[str, ...]:
 NETWORKS = tuple(f"tests/containers/test_trainer_{name}.py" for name in (
     "agreement", "precision", "frameworks", "feeds", "plain", "layers", "race_net",
 ))  # fmt: skip
-WAITING = live("engine_lost", "pulls_broken")
+WAITING = live("engine_lost", "pulls_broken", "slow_starts")
 # The live tests that train for seconds or minutes: those bound by the CPU.
 TRAININGS = live(
     "out_of_memory", "bottlenecks", "comparisons_in_images", "autotune", "pictures", "replays", "held_back",

@@ -16,6 +16,7 @@ from pathlib import Path
 from lab_parts.where import Lab, LabError, recipe_key, step
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+COMPILER = {"gcc": "gcc", "cc": "libc6-dev"}  # as ensure_installed takes it
 
 # Folder in the cache: (suite, packages). Debian 13's engine needs libc6 >= 2.34, but its runc needs 2.38; so runc is
 # Debian 12's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -50,26 +51,18 @@ def pid_of(lab: Lab, name: str) -> int | None:
     return entry["pid"] if entry and _start_ticks(entry["pid"]) == entry["start_ticks"] else None
 
 
-def stop(lab: Lab, name: str, seconds: float = 20) -> bool:
-    """Terminate one of our processes, with SIGKILL after `seconds`; harmless if it is gone already. Return whether it
-    was running."""
-    pid = pid_of(lab, name)
-    if pid is None:
-        entry = _entries(lab).get(name)
-        _reap(entry["pid"] if entry else 0)
-        return False
+def stop(lab: Lab, name: str, seconds: float = 20) -> None:
+    """Terminate one of our processes, with SIGKILL after `seconds`; harmless if it is gone already."""
     for sign, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 5.0)):
-        try:
-            os.kill(pid, sign)
-        except ProcessLookupError:
-            return True
-        until = time.monotonic() + patience
-        while time.monotonic() < until:
-            if pid_of(lab, name) is None:
-                _reap(pid)
-                return True
+        pid, until = pid_of(lab, name), time.monotonic() + patience
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sign)
+        while pid_of(lab, name) is not None and time.monotonic() < until:
             time.sleep(0.05)
-    return True
+    entry = _entries(lab).get(name)
+    if entry and pid_of(lab, name) is None:
+        _reap(entry["pid"])
 
 
 def kill(lab: Lab, name: str) -> None:

@@ -31,6 +31,7 @@ from compose_file import (
     service,
     with_allowed_differences,
 )
+from docker_client import Docker
 
 from ngcdl.catalog import releases
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, RunSpec
@@ -103,7 +104,7 @@ class Compose:
     """`docker compose` of one project with a HOME, a login and an .env of its own."""
 
     def __init__(self, lab: dict[str, Any], home: Path) -> None:
-        self.lab, self.home = lab, home
+        self.lab, self.home, self.docker = lab, home, Docker(lab, home / "docker")
         self.project = f"ngcdl-test-{os.getpid()}-{home.name.replace('_', '-').lower()[-24:]}"
         self.runs = home / ".local/state/ngcdl/runs"
         self.user = USER if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
@@ -133,15 +134,12 @@ class Compose:
         files = ["--env-file", str(self.home / "env"), "-p", self.project, "-f", str(ROOT / "compose.yaml")]
         return [self.lab["docker_cli"], "compose", *files, *words]
 
-    def docker(self, *words: str, stdin: str | None = None) -> str:
-        return self._run([self.lab["docker_cli"], *words], 0, stdin)
-
     def ngcdl(self, *words: str) -> Any:
         return json.loads(self._run([sys.executable, "-m", "ngcdl", *words, "--json"], 0))
 
-    def _run(self, command: list[str], code: int, stdin: str | None = None, **more: str) -> str:
+    def _run(self, command: list[str], code: int, **more: str) -> str:
         done = subprocess.run(
-            command, env=self.environment(**more), cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=280
+            command, env=self.environment(**more), cwd=ROOT, capture_output=True, text=True, timeout=280
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout if command[0] == sys.executable else done.stdout + done.stderr
@@ -165,8 +163,7 @@ def compose(lab: dict[str, Any], tmp_path: Path) -> Iterator[Compose]:
     made = Compose(lab, tmp_path)
     made.runs.mkdir(parents=True)
     made.give(tmp_path)
-    registry = lab["registry"]
-    made.docker("login", registry["host"], "-u", registry["user"], "--password-stdin", stdin=registry["key"])
+    made.docker.login(lab["registry"]["key"])
     yield made
     made("--profile", "*", "down", "--timeout", "0")
 

@@ -7,32 +7,23 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker_client import Docker
+from house import ROOT
 
-ROOT = Path(__file__).parents[2]
 BASES = {"tensorflow": "tensorflow:18.01-py2", "pytorch": "pytorch:26.07-py3"}
-
-Docker = Callable[..., str]
 
 
 @pytest.fixture
 def docker(lab: dict[str, Any], tmp_path: Path) -> Docker:
-    environment = {**os.environ, "DOCKER_HOST": lab["engine"]["host"], "DOCKER_CONFIG": str(tmp_path / "docker")}
-    environment |= {"DOCKER_BUILDKIT": "0"}  # the classic builder, which every engine has
-
-    def call(*words: str, stdin: str | None = None) -> str:
-        command = [lab["docker_cli"], *words]
-        done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, timeout=280)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    registry = lab["registry"]
-    call("login", registry["host"], "-u", registry["user"], "--password-stdin", stdin=registry["key"])
-    return call
+    client = Docker(lab, tmp_path / "docker")
+    client.environment["DOCKER_BUILDKIT"] = "0"  # the classic builder, which every engine has
+    client.login(lab["registry"]["key"])
+    return client
 
 
 @pytest.fixture(params=BASES)
@@ -54,17 +45,7 @@ def test_an_image_with_the_trainer_keeps_the_bases_entrypoint_and_trains_as_anyb
     config, below = (json.loads(docker("inspect", image))[0]["Config"] for image in built)
     assert config["Entrypoint"] == below["Entrypoint"]
     assert config["Entrypoint"]
-    assert config["Cmd"] == [
-        "python",
-        "-m",
-        "trainer",
-        "cifar10",
-        "--record",
-        "--runs",
-        "/ngcdl/runs",
-        "--device",
-        "gpu",
-    ]
+    assert " ".join(config["Cmd"]) == "python -m trainer cifar10 --record --runs /ngcdl/runs --device gpu"
     assert config["Labels"]["org.opencontainers.image.base.name"] == base
     assert config["Labels"]["org.opencontainers.image.title"].startswith("ngcdl trainer on NVIDIA ")
     runs = tmp_path / ".local/state/ngcdl/runs"

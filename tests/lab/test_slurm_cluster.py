@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from house import until
 from lab_parts.slurm import Cluster
-from lab_parts.where import Lab
 
 pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
 def cluster(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    lab_folders = Lab(Path(lab["dir"]), Path(lab["cache"]))
-    with Cluster(lab_folders, tmp_path_factory.mktemp("slurm") / "c", pyxis=True) as found:
+    with Cluster(tmp_path_factory.mktemp("slurm") / "c", Path(lab["cache"])) as found:
         yield found
 
 
@@ -39,13 +38,9 @@ class Commands:
         (self.folder / "job.sh").write_text(f"#!/bin/bash\n{script}\n")
         return self("sbatch", "--parsable", "--output=out.txt", *options, "job.sh")
 
-    def wait(self, job: str, *states: str, seconds: float = 60) -> str:
-        until, state = time.monotonic() + seconds, ""
-        while state not in states:
-            assert time.monotonic() < until, f"job {job} is {state}, not {states}"
-            time.sleep(0.1)
-            state = self("squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
-        return state
+    def wait(self, job: str, *states: str) -> str:
+        squeue = ("squeue", "-h", "-t", "all", "-j", job, "-o", "%T")
+        return str(until(lambda: (state := self(*squeue)) in states and state, f"job {job} {states}"))
 
     @property
     def out(self) -> str:
@@ -97,7 +92,7 @@ def test_a_node_that_dies_is_noticed_its_job_queued_again_and_finished_by_the_ne
         exit $code"""
     job = run.batch(script, "-N2", "--requeue", "--open-mode=append")
     run.wait(job, "RUNNING")
-    run.cluster.kill_node("n2", announced=True)
+    run.cluster.kill_node("n2")
     run.wait(job, "PENDING")
     run.cluster.start_node("n2")
     run.cluster.wait_idle()

@@ -10,7 +10,7 @@ import pytest
 from faulty_front import Front
 from ngcdl_child import User, user_in
 from own_engine import OwnEngine, engine_of_ones_own
-from patient import Clock, Look, Patient, clock_before
+from patient import Look, Patient
 
 IMAGES = ("tensorflow:18.01-py2", "pytorch:26.07-py3", "busybox:1", "busybox:entry")
 
@@ -50,16 +50,10 @@ def puller(lab: dict[str, Any], own_engine: OwnEngine, front: Front, tmp_path: P
 
 
 @pytest.fixture
-def clock(lab: dict[str, Any]) -> Iterator[Clock]:
-    with clock_before(lab["registry"]["host"]) as one:
-        yield one
-
-
-@pytest.fixture
-def patient(lab: dict[str, Any], clock: Clock, tmp_path: Path) -> Iterator[Patient]:
+def patient(lab: dict[str, Any], tmp_path: Path) -> Iterator[Patient]:
     """A signed-in user of the lab's main engine with two cards."""
     with user_in(tmp_path, lab) as user:
-        one = Patient(user, clock.host)
+        one = Patient(user)
         user.login()
         yield one
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,33 @@ without_driver = pytest.mark.skipif(
 )
 
 
+def drive(state: Path, **changes: str | int) -> None:
+    """Change lines of a stand-in driver's state; write a dot in a key as two underscores. "" removes the line."""
+    wanted = {key.replace("__", "."): value for key, value in changes.items()}
+    lines = [line for line in state.read_text().splitlines() if line.split("=")[0] not in wanted]
+    draft = state.with_suffix(".draft")
+    draft.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in wanted.items() if value != "")]) + "\n")
+    draft.replace(state)
+
+
 @dataclass(frozen=True)
 class Done:
     code: int
     out: str
     err: str
 
+    def __post_init__(self) -> None:
+        assert "/toolkit/ngcdl/" not in self.err, f"a traceback of ngcdl:\n{self.err}"
+
     def __str__(self) -> str:
         return f"exit code {self.code}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+def told(done: Done, code: int = 0) -> dict[str, Any]:
+    """Return the JSON document that it printed before it ended with this code."""
+    assert done.code == code, done
+    document: dict[str, Any] = json.loads(done.out)
+    return document
 
 
 class Started:
@@ -50,12 +70,12 @@ class Started:
     def err(self) -> str:
         return self._err.read_text(errors="replace")
 
-    def until_out(self, text: str, seconds: float = 60) -> None:
-        until(lambda: text in self.out or self.process.poll() is not None, f"{text!r} on stdout", seconds)
+    def until_out(self, text: str) -> None:
+        until(lambda: text in self.out or self.process.poll() is not None, f"{text!r} on stdout")
         assert text in self.out, self.out + self.err
 
-    def until_err(self, text: str, seconds: float = 60) -> None:
-        until(lambda: text in self.err or self.process.poll() is not None, f"{text!r} on stderr", seconds)
+    def until_err(self, text: str) -> None:
+        until(lambda: text in self.err or self.process.poll() is not None, f"{text!r} on stderr")
         assert text in self.err, self.out + self.err
 
     def signal(self, number: signal.Signals) -> None:
@@ -86,12 +106,13 @@ class User:
         self.may_leave_containers = False
         self._children: list[Started] = []
 
-    def has_gpus(self) -> Path:
-        """Give this user's ngcdl the stand-in NVML, with its own state file; return that."""
+    def has_gpus(self, **changes: str | int) -> Path:
+        """Give this user's ngcdl the stand-in NVML, with its own state file, changed as by drive(); return that."""
         if "nvml" not in self.lab:
             pytest.skip("this engine has no stand-in GPUs: scripts/lab up without --engine existing")
         state = self.folder / "nvml.state"
         state.write_text(Path(self.lab["nvml"]["state_file"]).read_text())
+        drive(state, **changes)
         self.environment |= {"LD_LIBRARY_PATH": self.lab["nvml"]["library_dir"], "NGCDL_NVML_STATE": str(state)}
         return state
 
@@ -163,8 +184,9 @@ class User:
 
     def containers(self) -> list[str]:
         """Return the containers of this user's runs that the engine still has."""
-        lines = self.docker("ps", "-a", "--format", '{{.ID}} {{.Label "ngcdl.run"}}').splitlines()
-        return [line.split()[0] for line in lines if line.split()[-1] in self.ids()]
+        ids = self.ids()
+        lines = self.docker("ps", "-a", "--format", '{{.ID}} {{.Label "ngcdl.run"}}').splitlines() if ids else []
+        return [line.split()[0] for line in lines if line.split()[-1] in ids]
 
     def inspect(self) -> dict[str, Any]:
         """`docker inspect` of this user's one container."""
@@ -196,10 +218,9 @@ class User:
                     os.kill(owner["pid"], signal.SIGKILL)
         left: list[str] = []
         with contextlib.suppress(AssertionError):  # the test may have killed its engine
-            if not self.may_leave_containers:
-                with contextlib.suppress(AssertionError):  # a detached run's is removed after its record is closed
-                    until(lambda: not self.containers(), "the containers' removal", 20)
-            left = self.containers()
+            end = time.monotonic() + (0 if self.may_leave_containers else 20)
+            while (left := self.containers()) and time.monotonic() < end:
+                time.sleep(0.1)  # a detached run's is removed after its record is closed
             if left:
                 self.docker("rm", "-f", "-v", *left)
         return [] if self.may_leave_containers else left

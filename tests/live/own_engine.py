@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -27,7 +25,7 @@ class OwnEngine:
         """`packages`: the lab engine whose packages to use; floor is the oldest supported Docker."""
         self.folder = folder
         self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), packages)
-        self._config = folder / "daemon.json"
+        self._config, self._socket = folder / "daemon.json", folder / "docker.sock"
         self._process: subprocess.Popen[bytes] | None = None
         self._config.write_text(json.dumps({
             "hosts": [self.host], "data-root": f"{folder}/data", "exec-root": f"{folder}/exec",
@@ -38,7 +36,7 @@ class OwnEngine:
 
     @property
     def host(self) -> str:
-        return f"unix://{self.folder}/docker.sock"
+        return f"unix://{self._socket}"
 
     def start(self) -> None:
         """Start it, or restart it after kill9; wait until it answers."""
@@ -50,7 +48,7 @@ class OwnEngine:
                 start_new_session=True,
             )  # fmt: skip
         process = self._process
-        until(lambda: self._answers() or process.poll() is not None, "dockerd", 60)
+        until(lambda: engines.answers(self._socket) or process.poll() is not None, "dockerd")
         assert process.poll() is None, (self.folder / "log").read_text()[-2000:]
 
     def kill9(self) -> None:
@@ -73,14 +71,6 @@ class OwnEngine:
                 self._process.kill()
                 self._process.wait(10)
         processes.stop_descendants(self.folder)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(5)
-            probe.connect(f"{self.folder}/docker.sock")
-            probe.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
-            return probe.recv(65536).startswith(b"HTTP/1.0 200")
-        return False
 
 
 @contextlib.contextmanager

@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
-import select
 import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 from ngcdl_child import User
+from stand_ins import stand_in
 
 # NVML is located when a process starts, so each look is a child process. It runs ngcdl's own gatherer on another root.
 _LOOK = """
@@ -35,7 +32,6 @@ print(json.dumps(chain.document(chain.examine(look.gather(Hands(root, space=meas
 """
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
 CARDS = ("0000:01:00.0", "0000:41:00.0")
-_TOOLKIT = "#!/bin/sh\necho 'NVIDIA Container Toolkit CLI version {version}'\n"
 
 
 @dataclass(frozen=True)
@@ -54,13 +50,13 @@ class Look:
 class Patient:
     """`root` stands for the host's root: its content is injected, all else is the lab's."""
 
-    def __init__(self, user: User, registry: str) -> None:
+    def __init__(self, user: User) -> None:
         self.user = user
         self.root = user.folder / "root"
         self.bin = user.folder / "bin"
         self.shm = [8 << 30, 8 << 30]
         self.state = user.has_gpus()
-        user.environment |= {"NGCDL_REGISTRY": registry, "PATH": f"{self.bin}:{user.environment['PATH']}"}
+        user.environment["PATH"] = f"{self.bin}:{user.environment['PATH']}"
         self._make_root()
         self.has_toolkit("1.19.1")
 
@@ -82,19 +78,9 @@ class Patient:
         path.write_text(text)
         return path
 
-    def drive(self, **changes: str) -> None:
-        """Change lines of the driver's state; write a dot in a key as two underscores. "" removes the line."""
-        wanted = {key.replace("__", "."): value for key, value in changes.items()}
-        lines = [line for line in self.state.read_text().splitlines() if line.split("=")[0] not in wanted]
-        draft = self.state.with_suffix(".draft")
-        draft.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in wanted.items() if value)]) + "\n")
-        draft.replace(self.state)
-
     def has_toolkit(self, version: str) -> None:
         self.bin.mkdir(exist_ok=True)
-        program = self.bin / "nvidia-ctk"
-        program.write_text(_TOOLKIT.format(version=version))
-        program.chmod(0o755)
+        stand_in(self.bin, "nvidia-ctk", f"echo 'NVIDIA Container Toolkit CLI version {version}'")
 
     def _make_root(self) -> None:
         self.put("proc/driver/nvidia/version", NVRM)
@@ -130,51 +116,6 @@ def _listener(address: str) -> int:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(address.removeprefix("unix://"))
         return int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
-
-
-class Clock:
-    """A registry that sends a Date, which may be wrong: the lab's own sends none. `skew_seconds` may change."""
-
-    def __init__(self, upstream: str) -> None:
-        self.skew_seconds = 0.0
-        host, _, port = upstream.partition(":")
-        self._upstream = host, int(port)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.host = f"127.0.0.1:{self._server.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client, socket.create_connection(self._upstream) as upstream:
-            ends = {client: upstream, upstream: client}
-            while True:
-                for source in select.select(list(ends), [], [], 20)[0]:
-                    data = source.recv(65536)
-                    if not data:
-                        return
-                    ends[source].sendall(self._dated(data) if source is upstream else data)
-
-    def _dated(self, data: bytes) -> bytes:
-        """Insert a Date after the status line; answers here are small, and their headers come in one piece."""
-        date = formatdate(time.time() + self.skew_seconds, usegmt=True).encode()
-        return re.sub(rb"\A(HTTP/1\.[01] [^\r]+\r\n)", rb"\1Date: " + date + rb"\r\n", data)
-
-
-@contextlib.contextmanager
-def clock_before(upstream: str) -> Iterator[Clock]:
-    clock = Clock(upstream)
-    try:
-        yield clock
-    finally:
-        clock.close()
 
 
 def named(before: Look, after: Look, name: str, state: str) -> None:

@@ -29,10 +29,7 @@ TENSORFLOW, PYTORCH = ("tensorflow:18.01-py2", "535.104.05", 0), ("pytorch:26.07
 
 def has_card(user: User, driver: str, card: int, **said: int) -> None:
     """Give the user's stand-in driver this version, and one card these readings."""
-    state = user.has_gpus()
-    wanted = {"driver": driver} | {f"gpu{card}.{name}": str(value) for name, value in said.items()}
-    lines = dict(line.split("=", 1) for line in state.read_text().splitlines() if "=" in line)
-    state.write_text("".join(f"{name}={value}\n" for name, value in (lines | wanted).items()))
+    user.has_gpus(driver=driver, **{f"gpu{card}__{name}": value for name, value in said.items()})
 
 
 def planted(what: str) -> tuple[str, ...]:

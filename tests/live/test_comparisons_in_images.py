@@ -6,22 +6,15 @@ import itertools
 import json
 import re
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from house import until
-from ngcdl_child import Done, User, without_driver
+from ngcdl_child import User, told, without_driver
 
 pytestmark = pytest.mark.lab
 
 QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "4", "--steps", "21")
-
-
-def _found(done: Done, code: int = 0) -> dict[str, Any]:
-    assert done.code == code, done
-    found: dict[str, Any] = json.loads(done.out)
-    return found
 
 
 def _records(user: User) -> list[dict[str, Any]]:
@@ -35,7 +28,7 @@ def test_two_threads_against_one_give_a_ratio_with_its_spread_in_the_tensorflow_
     user: User, images: dict[str, str]
 ) -> None:
     words = ("compare", "tensorflow:18.01-py2", *QUICK, "--vary", "threads=1,2", "--repeat", "2", "--json")
-    found = _found(user.run(*words, seconds=280))
+    found = told(user.run(*words, seconds=280))
     assert (found["vary"], found["refused"], found["synthetic"]) == ("threads", [], True)
     assert [arm["name"] for arm in found["arms"]] == ["threads=1", "threads=2"]
     ratios = [pair["ratio"] for pair in found["pairs"]]
@@ -72,7 +65,7 @@ def test_a_command_of_one_s_own_is_run_without_a_card_and_with_one(user: User) -
     user.has_gpus()
     (user.here / "train.py").write_text(WHAT_IT_GETS)
     words = ("compare", "tensorflow:18.01-py2", "--gpus", "0,", "--repeat", "2")
-    found = _found(user.run(*words, "--json", "--", "python", "train.py", seconds=120))
+    found = told(user.run(*words, "--json", "--", "python", "train.py", seconds=120))
     assert (found["vary"], found["by"], found["workload"], found["refused"]) == ("device", "run_seconds", None, [])
     assert [(arm["name"], arm["given"], arm["counted"]) for arm in found["arms"]] == [
         ("cpu", "cpu", 2),
@@ -100,17 +93,16 @@ def test_a_command_whose_code_changes_meanwhile_is_not_run_again(user: User) -> 
     done = user.run(*words, seconds=120)
     assert done.code == 1, done
     assert len(_records(user)) == 1
-    told = f"{user.here}/train.py was edited during round 1 of 3, cpu: that run is left out, and no further begins"
-    assert told in done.out
+    said = f"{user.here}/train.py was edited during round 1 of 3, cpu: that run is left out, and no further begins"
+    assert said in done.out
     assert "nothing was measured" in done.out
 
 
 def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_field(user: User) -> None:
-    state = user.has_gpus()
-    state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", Path(state).read_text()))
+    user.has_gpus(driver="615.61")
     words = ("compare", "pytorch:26.07-py3", *QUICK, "--threads", "1", "--gpus", "1,", "--repeat", "2")
     done = user.run(*words, "--json", seconds=280)
-    found = _found(done, code=1)
+    found = told(done, code=1)
     assert [refusal["field"] for refusal in found["refused"]] == ["device"]
     assert "its framework saw none" in found["refused"][0]["why"]
     assert (found["ratio"], found["spread"]) == (None, "refused: device")

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ngcdl_child import User
+from ngcdl_child import User, drive
 from patient import Look, Patient, green, named, typed
 from stand_ins import stand_in
 
@@ -79,21 +79,21 @@ def test_a_driver_whose_library_is_empty(patient: Patient, before: Look) -> None
 def test_a_driver_that_is_not_loaded_or_differs_from_its_library(
     patient: Patient, before: Look, code: str, command: str
 ) -> None:
-    patient.drive(fail__Init=code)
+    drive(patient.state, fail__Init=code)
     after = patient.look()
     named(before, after, "driver", "broken")
     assert command in after.commands("driver")
-    patient.drive(fail__Init="")
+    drive(patient.state, fail__Init="")
     green(before, patient.look())
 
 
 def test_a_card_that_fell_off_the_bus(patient: Patient, before: Look) -> None:
-    patient.drive(fail__gpu1__DeviceGetHandleByIndex="15")
+    drive(patient.state, fail__gpu1__DeviceGetHandleByIndex="15")
     after = patient.look()
     named(before, after, "cards", "broken")
     assert "GPU 1: GPU is lost" in after.links["cards"]["found"]
     assert "sudo reboot" in after.commands("cards")
-    patient.drive(fail__gpu1__DeviceGetHandleByIndex="")
+    drive(patient.state, fail__gpu1__DeviceGetHandleByIndex="")
     green(before, patient.look())
 
 
@@ -158,9 +158,9 @@ def test_a_data_set_that_was_damaged(patient: Patient, before: Look) -> None:
 
 
 def _stamped(cache: Path) -> None:
-    from ngcdl.dataset import CIFAR10
+    from ngcdl.dataset.official import BINARY, CIFAR10
 
-    folder = cache / "cifar-10" / CIFAR10.folder
+    folder = cache / "cifar-10" / BINARY
     folder.mkdir(parents=True)
     files = {}
     for member in CIFAR10.members:

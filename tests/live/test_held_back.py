@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from house import House
-from ngcdl_child import User
+from ngcdl_child import User, drive
 
 pytestmark = pytest.mark.lab
 
@@ -25,9 +25,7 @@ class Machine:
             pytest.skip("this engine has no stand-in GPUs: scripts/lab up without --engine existing")
         self.house, self.state, self.go = House(folder), folder / "nvml.state", folder / "go"
         self.house.bring_trainer()
-        self.lines = dict(
-            line.split("=", 1) for line in Path(lab["nvml"]["state_file"]).read_text().splitlines() if "=" in line
-        )
+        self.state.write_text(Path(lab["nvml"]["state_file"]).read_text())
         self.environment = {
             "LD_LIBRARY_PATH": lab["nvml"]["library_dir"], "NGCDL_NVML_STATE": str(self.state), "STAND_IN": "go",
             "STAND_IN_GO": str(self.go), "STAND_IN_DEVICE": "gpu",
@@ -35,10 +33,7 @@ class Machine:
 
     def plant(self, **changes: int) -> None:
         """Change the first card's readings."""
-        self.lines |= {f"gpu0.{name}": str(value) for name, value in changes.items()}
-        draft = self.state.with_suffix(".draft")
-        draft.write_text("".join(f"{name}={value}\n" for name, value in self.lines.items()))
-        draft.replace(self.state)
+        drive(self.state, **{f"gpu0__{name}": value for name, value in changes.items()})
 
     def taken(self) -> int:
         return sum(path.read_text().count("\n") for path in self.house.shelf.root.glob("*/samples.jsonl"))
@@ -82,22 +77,9 @@ def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(machine: Mac
 
 
 def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user: User) -> None:
-    words = (
-        "--train",
-        "cifar10",
-        "--batch",
-        "32",
-        "--steps",
-        "100000",
-        "--seconds",  # long enough for some samples on any machine
-        "15",
-        "--data",
-        "synthetic",
-        "--no-eval",
-        "--gpus",
-        "none",
-    )
-    done = user.run("run", "tensorflow:18.01-py2", *words, seconds=300)
+    words = ("--train", "cifar10", "--batch", "32", "--data", "synthetic", "--no-eval", "--gpus", "none")
+    long = ("--steps", "100000", "--seconds", "15")  # enough for some samples on any machine
+    done = user.run("run", "tensorflow:18.01-py2", *words, *long, seconds=300)
     assert done.code == 0, done
     summary, findings = user.shown()["summary"], user.shown()["findings"]
     assert summary["training_samples"] >= 5

@@ -11,19 +11,13 @@ from typing import Any
 
 import pytest
 from faulty_front import Front, front_in
-from ngcdl_child import Done, User, user_in
+from ngcdl_child import User, told, user_in
 from own_engine import engine_of_ones_own
 
 pytestmark = pytest.mark.lab
 
 SEED = ("--host", "driver=390.12,cc=6.1,brand=geforce,name=GTX 1050 Ti")
 KEYS = {"image", "verdict", "mode", "reasons", "compressed_bytes", "newest"}
-
-
-def told(done: Done, code: int) -> dict[str, Any]:
-    assert done.code == code, done
-    document: dict[str, Any] = json.loads(done.out)
-    return document
 
 
 @pytest.fixture
@@ -37,9 +31,9 @@ def asker(user: User, front: Front) -> User:
 @pytest.fixture
 def seed_host(user: User) -> User:
     """The host of an article of 2018: one GeForce GTX 1050 Ti (the first card of the stand-in) and driver 390.12."""
-    state = user.has_gpus()
-    lines = [line for line in state.read_text().splitlines() if not line.startswith("gpu1.")]
-    state.write_text(re.sub(r"(?m)^driver=.*$", "driver=390.12", "\n".join(lines)) + "\n")
+    state = user.has_gpus(driver="390.12")
+    lines = state.read_text().splitlines(keepends=True)
+    state.write_text("".join(line for line in lines if not line.startswith("gpu1.")))
     return user
 
 

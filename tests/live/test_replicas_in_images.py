@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,7 @@ def test_two_replicas_find_each_other_inside_one_container(user: User) -> None:
 
 
 def test_two_cards_are_asked_for_by_uuid_and_no_replica_computes_where_the_framework_sees_none(user: User) -> None:
-    state = user.has_gpus()
-    state.write_text(re.sub(r"(?m)^driver=.*$", "driver=615.61", state.read_text()))
+    user.has_gpus(driver="615.61")
     typed = ("--train", "cifar10", "--batch", "8", "--steps", "5", "--data", "synthetic", "--no-eval")
     done = user.run("run", "pytorch:26.07-py3", "--gpus", "2", "--force", *typed)
     assert done.code == 125, done

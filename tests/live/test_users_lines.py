@@ -58,8 +58,7 @@ def test_sign_in_pull_and_train_with_the_tensorflow_of_2018(user: User, images: 
     assert "== TensorFlow ==" in done.out
     assert "tf1 1.4.0 on the CPU" in done.out
     _check_training(user, done, "tensorflow:18.01-py2", images["tensorflow:18.01-py2"])
-    samples = [json.loads(line) for line in (user.runs / user.ids()[-1] / "samples.jsonl").read_text().splitlines()]
-    times = [sample["t"] for sample in samples]
+    times = [sample["t"] for sample in user.lines("samples.jsonl")]
     assert len(times) >= 3
     assert all(later - earlier <= 1.5 for earlier, later in itertools.pairwise(times))
     listed = json.loads(user.run("runs", "--json").out)

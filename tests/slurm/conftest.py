@@ -12,13 +12,11 @@ import pytest
 from cluster_user import Someone
 from house import STAND_IN
 from lab_parts.slurm import Cluster
-from lab_parts.where import Lab
 
 
 @pytest.fixture(scope="session")
 def cluster(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    lab_folders = Lab(Path(lab["dir"]), Path(lab["cache"]))
-    with Cluster(lab_folders, tmp_path_factory.mktemp("slurm") / "c", pyxis=True) as found:
+    with Cluster(tmp_path_factory.mktemp("slurm") / "c", Path(lab["cache"])) as found:
         yield found
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from cluster_user import TRAIN, Cluster, Someone
 from house import STAND_IN, until
-from lab_parts.where import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -18,16 +17,12 @@ pytestmark = pytest.mark.lab
 @pytest.fixture
 def someone(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Someone]:
     folder = tmp_path_factory.mktemp("dbd")
-    cluster = Cluster(Lab(Path(lab["dir"]), Path(lab["cache"])), folder / "c", nodes=1, accounting=True, pyxis=True)
-    try:
-        cluster.up()
-        home = folder / "home"
-        home.mkdir()
+    home = folder / "home"
+    home.mkdir()
+    with Cluster(folder / "c", Path(lab["cache"]), nodes=1, accounting=True) as cluster:
         one = Someone(home, cluster)
         one.brings("python", sys.executable, str(STAND_IN))
         yield one
-    finally:
-        cluster.down()
 
 
 def test_what_the_controller_forgot_the_accounting_tells(someone: Someone) -> None:

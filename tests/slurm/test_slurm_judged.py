@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from cluster_user import Someone
 from lab_parts.slurm import Cluster
-from lab_parts.where import Lab
 
 pytestmark = pytest.mark.lab
 # From Turing on: n1's V100 can't run it, n2's H100 can.
@@ -18,8 +17,7 @@ TRAIN = ("run", "pytorch:26.07-py3", "--train", "cifar10", "--engine", "slurm", 
 
 @pytest.fixture(scope="module")
 def cluster(lab: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folders, folder = Lab(Path(lab["dir"]), Path(lab["cache"])), tmp_path_factory.mktemp("slurm") / "c"
-    with Cluster(folders, folder, pyxis=True, types=("v100", "h100")) as found:
+    with Cluster(tmp_path_factory.mktemp("slurm") / "c", Path(lab["cache"]), types=("v100", "h100")) as found:
         yield found
 
 

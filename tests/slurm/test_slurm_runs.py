@@ -164,7 +164,7 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
     go = someone.home / "go"
     run_id = someone.submits("--nodes", "2", "--gpus", "1", STAND_IN="steps", STAND_IN_GO=str(go))
     someone.begun(run_id, 5)
-    someone.cluster.kill_node("n2", announced=True)
+    someone.cluster.kill_node("n2")
     until(lambda: someone.state(run_id) == "PENDING", "the queue")
     assert someone.record(run_id)["status"] == "running"
     assert "holds it back for two minutes" in someone.record(run_id)["reason"]

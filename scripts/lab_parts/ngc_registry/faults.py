@@ -1,7 +1,8 @@
 """Fault injection: which fault strikes a request, and what it does to the answer.
 
 FAULTS.json (read again for each request; absent or {} means no faults):
-  {KIND: FAULT or [FAULT, ...], "token_lifetime": SECONDS, "realm_moves": true, "redirect_blobs": true}
+  {KIND: FAULT or [FAULT, ...], "token_lifetime": SECONDS, "realm_moves": true, "redirect_blobs": true,
+   "skew_seconds": SECONDS}
   KIND is token, manifest, blob, tags or ping (`/v2/`); blob faults strike where the bytes are served, so at the CDN
   when blobs redirect. Writes (push) never fail.
   FAULT, every key optional, in any combination:
@@ -20,6 +21,7 @@ FAULTS.json (read again for each request; absent or {} means no faults):
   "realm_moves": an invalid or expired token is answered with
   `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an anonymous refresh gets 401
   (a key is accepted there).
+  "skew_seconds": how far ahead the clock of the Date in challenges, tokens and refusals is.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ class Handler(BaseHTTPRequestHandler):
             for name, value in {"Content-Type": "application/json", **headers}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
+            self.send_header("Date", self.date_time_string(time.time() + self.front.faults.setting("skew_seconds", 0)))
             if self.close_connection:
                 self.send_header("Connection", "close")
             self.note(more=len(data) if self.command != "HEAD" else 0)

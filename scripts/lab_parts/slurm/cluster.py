@@ -16,26 +16,22 @@ from lab_parts.slurm.daemons import Daemons
 from lab_parts.slurm.programs import Programs
 from lab_parts.where import Lab, LabError, step
 
+IDLE_SECONDS = 30
+
 
 class Cluster:
     """A cluster in its own folder. Put `bin`, which has sbatch, srun and the others, at the front of PATH."""
 
     def __init__(
-        self,
-        lab: Lab,
-        folder: Path,
-        nodes: int = 2,
-        gpus: int = 1,
-        accounting: bool = False,
-        pyxis: bool = False,
-        types: Sequence[str] = ("fake",),
+        self, folder: Path, cache: Path, nodes: int = 2, accounting: bool = False, types: Sequence[str] = ("fake",)
     ) -> None:
-        """`types`: the GPU type names of the nodes, cycled. Raise LabError if the folder's path is too long."""
+        """`cache`: the lab's. `types`: the types of the nodes' GPUs, cycled. Raise LabError if the folder's path is too
+        long."""
         if len(str(folder)) > 80:  # the path of a Unix socket is limited
             raise LabError(f"the path {folder} is too long for the cluster's sockets")
-        self._lab = Lab(folder, lab.cache)
+        self._lab = Lab(folder, cache)
         self.folder, self.nodes = folder, [f"n{number}" for number in range(1, nodes + 1)]
-        self._gpus, self._has_accounting, self._has_pyxis = gpus, accounting, pyxis
+        self._has_accounting = accounting
         self._types = dict(zip(self.nodes, itertools.cycle(types)))
         self._daemons = Daemons(self._lab)
 
@@ -74,8 +70,7 @@ class Cluster:
             programs = Programs(self._lab, self._has_accounting)
             programs.put(self.folder, self.conf)
             conf = Conf(self.folder, self._types, programs.plugins, self._has_accounting)
-            plugin = f"required {programs.pyxis(self.folder)} record={self.record}\n" if self._has_pyxis else ""
-            conf.write(self._gpus, programs.is_newer, plugin)
+            conf.write(programs.is_newer, f"required {programs.pyxis(self.folder)} record={self.record}\n")
             self._munge()
             if self._has_accounting:
                 accounting.up(conf, programs.database, self._daemons)
@@ -100,25 +95,21 @@ class Cluster:
         words = ["-D", "-f", str(self.conf), "-N", name, "-d", self._daemons.at("slurmstepd")]
         self._daemons.start(name, words, lambda: True, program="slurmd")
 
-    def kill_node(self, name: str, announced: bool = False) -> None:
-        """Crash a node: kill its slurmd, its steps and their tasks at once.
-
-        slurmctld notices after 13 s, or at once if `announced`. Containers that an engine runs for the tasks stay.
-        """
+    def kill_node(self, name: str) -> None:
+        """Crash a node: kill its slurmd, its steps and their tasks at once, and tell slurmctld, which notices after
+        13 s. Containers that an engine runs for the tasks stay."""
         self._daemons.kill(name)
         steps.kill(self.conf, name)
-        if announced:
-            self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
+        self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 
-    def wait_idle(self, seconds: float = 30) -> None:
-        """Wait until all nodes are idle. Raise LabError if they are not within `seconds`."""
-        until = time.monotonic() + seconds
+    def wait_idle(self) -> None:
+        """Wait until all nodes are idle. Raise LabError if they are not within IDLE_SECONDS."""
+        until = time.monotonic() + IDLE_SECONDS
         says = self._daemons.says
         while len(set((says("sinfo", "-h", "-N", "-t", "idle", "-o", "%N") or "").split())) < len(self.nodes):
             if time.monotonic() > until:
-                raise LabError(
-                    f"fewer than {len(self.nodes)} nodes are idle after {seconds:.0f} s:\n{says('sinfo', '-N', '-l')}"
-                )
+                about = says("sinfo", "-N", "-l")
+                raise LabError(f"fewer than {len(self.nodes)} nodes are idle after {IDLE_SECONDS} s:\n{about}")
             time.sleep(0.1)
 
     def _munge(self) -> None:

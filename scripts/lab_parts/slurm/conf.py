@@ -10,8 +10,7 @@ from pathlib import Path
 
 from lab_parts.where import write_whole
 
-# Slurm sets CUDA_VISIBLE_DEVICES only for character devices; all nodes may have the same ones.
-CARDS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx")
+CARD = "/dev/null"  # Slurm sets CUDA_VISIBLE_DEVICES only for character devices; all nodes may have the same one
 # Timeouts are short, so that a lost node is noticed within 13 s. No limit is raised: that may not be allowed.
 CONF = """ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
@@ -58,7 +57,9 @@ AccountingStoragePort={port}
 AccountingStorageTRES=gres/gpu
 AccountingStoragePass={dir}/munge.sock
 """
-NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={megabytes}"
+NODE = """NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={megabytes} \
+Gres=gpu:{kind}:1 State=UNKNOWN
+"""
 PARTITION = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO\n"
 DBD_CONF = """AuthType=auth/munge
 AuthInfo=socket={dir}/munge.sock
@@ -81,7 +82,7 @@ StorageLoc=slurm_lab
 class Conf:
     """The files of one cluster, in `folder`, for nodes on this host with ports that are free.
 
-    `types`: node -> type name of its GPUs. `plugins`: where Slurm's own plugins are.
+    `types`: node -> type name of its GPU. `plugins`: where Slurm's own plugins are.
     """
 
     def __init__(self, folder: Path, types: Mapping[str, str], plugins: str, has_accounting: bool) -> None:
@@ -91,14 +92,15 @@ class Conf:
         self._port, self._db_port, self.sql_port, *self._node_ports = _free_ports(3 + len(types))
         self._facts = {"dir": folder, "host": self._host, "user": self.user, "plugins": plugins}
 
-    def write(self, gpus: int, is_newer: bool, plugin: str) -> None:
-        """Write all files but slurmdbd's, for nodes with `gpus` GPUs each; `plugin` is a line of plugstack.conf."""
+    def write(self, is_newer: bool, plugin: str) -> None:
+        """Write all files but slurmdbd's; `plugin` is a line of plugstack.conf."""
         kind = "slurmdbd" if self._has_accounting else "none"
         text = CONF.format(**self._facts, port=self._port, accounting=kind)
         if self._has_accounting:
             text += CONF_ACCOUNTING.format(dir=self.folder, port=self._db_port)
-        write_whole(self.folder / "slurm.conf", text + self._nodes(gpus) + PARTITION)
-        write_whole(self.folder / "gres.conf", self._cards(gpus))
+        write_whole(self.folder / "slurm.conf", text + self._nodes() + PARTITION)
+        cards = [f"NodeName={name} Name=gpu Type={kind} File={CARD}\n" for name, kind in self._types.items()]
+        write_whole(self.folder / "gres.conf", "".join(["AutoDetect=off\n", *cards]))
         write_whole(self.folder / "cgroup.conf", "CgroupPlugin=disabled\n" if is_newer else "")
         write_whole(self.folder / "plugstack.conf", plugin)
 
@@ -106,22 +108,11 @@ class Conf:
         text = DBD_CONF.format(**self._facts, port=self._db_port, sql_port=self.sql_port, password=password)
         write_whole(self.folder / "slurmdbd.conf", text, 0o600)
 
-    def _nodes(self, gpus: int) -> str:
+    def _nodes(self) -> str:
         megabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
         about = {"host": self._host, "cpus": os.cpu_count(), "megabytes": int(megabytes * 0.4)}
-        lines = []
-        for (name, kind), port in zip(self._types.items(), self._node_ports, strict=True):
-            gres = f" Gres=gpu:{kind}:{gpus}" if gpus else ""
-            lines.append(f"{NODE.format(**about, name=name, port=port)}{gres} State=UNKNOWN\n")
-        return "".join(lines)
-
-    def _cards(self, gpus: int) -> str:
-        cards = [
-            f"NodeName={name} Name=gpu Type={kind} File={card}\n"
-            for name, kind in self._types.items()
-            for card in CARDS[:gpus]
-        ]
-        return "".join(["AutoDetect=off\n", *cards]) if cards else ""
+        nodes = zip(self._types.items(), self._node_ports, strict=True)
+        return "".join(NODE.format(**about, name=name, kind=kind, port=port) for (name, kind), port in nodes)
 
 
 def _free_ports(count: int) -> list[int]:

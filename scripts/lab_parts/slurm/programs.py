@@ -60,7 +60,7 @@ class Programs:
     def pyxis(self, folder: Path) -> Path:
         """Compile the stand-in for NVIDIA's plugin; return its path. Raise LabError if it does not compile."""
         plugin = folder / "pyxis.so"
-        packages.ensure_installed({"gcc": "gcc", "cc": "libc6-dev"})
+        packages.ensure_installed(packages.COMPILER)
         headers = f"-I{(self._newer or self._others)[0]}/usr/include"
         words = ["gcc", "-Wall", "-Werror", "-shared", "-fPIC", headers, "-o", str(plugin), str(PARTS / "pyxis.c")]
         done = subprocess.run(words, capture_output=True, text=True)
