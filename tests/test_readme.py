@@ -22,7 +22,12 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 # What a plan contains, by engine.
-PLANS = {"docker": "docker run", "local": "python train.py", "slurm": "#SBATCH --nodes=2", "kubernetes": "completionMode: Indexed"}
+PLANS = {
+    "docker": "docker run",
+    "local": "python train.py",
+    "slurm": "#SBATCH --nodes=2",
+    "kubernetes": "completionMode: Indexed",
+}
 
 
 def commands() -> list[str]:
