@@ -84,6 +84,11 @@ class FakeJob:
         if not self.ignores_stop:
             self._end(143)
 
+    def interrupt(self, grace_seconds: float) -> None:
+        self.asked.append(f"interrupt {grace_seconds:g}")
+        if not self.ignores_stop:
+            self._end(130)
+
     def kill(self) -> None:
         self.asked.append("kill")
         self._end(137)
@@ -176,10 +181,11 @@ class FakeEngine:
 
 @dataclass
 class FakeShow:
-    """Collects what is shown: `said` lines, `shown` bytes."""
+    """Collects what is shown: `said` lines, `shown` bytes, until nobody reads that stream."""
 
     said: list[str] = field(default_factory=list)
     shown: bytes = b""
+    unread: tuple[str, ...] = ()
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -194,6 +200,8 @@ class FakeShow:
     def begins(self, what: str) -> None: ...
 
     def chunk(self, chunk: Chunk) -> None:
+        if chunk.stream in self.unread:
+            raise BrokenPipeError
         self.shown += chunk.data
 
 

@@ -9,12 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
+from typing import Any
 
+import docker.errors
 import pytest
 from fakes import FakeJob
 from followed import by_signal
 from house import until
 
+from ngcdl.engines.base import Started
+from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.errors import EngineHangs
 from ngcdl.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
 
@@ -39,6 +44,17 @@ def test_the_first_signal_stops_and_a_second_ctrl_c_kills(first: signal.Signals)
     until(lambda: job.asked == ["stop 7", "kill"])
     stopper.ended()
     assert stopper.signal == first
+
+
+@pytest.mark.parametrize(("number", "asked"), [(signal.SIGINT, "interrupt 7"), (signal.SIGTERM, "stop 7"),
+                                               (signal.SIGHUP, "stop 7")])  # fmt: skip
+def test_a_command_gets_ctrl_c_and_is_asked_to_stop_by_the_others(number: signal.Signals, asked: str) -> None:
+    stopper, job = Stopper(7, print, passes_ctrl_c=True), FakeJob()
+    stopper.job = job
+    stopper.on_signal(number)
+    assert job.ending.wait(20)
+    stopper.ended()
+    assert job.asked == [asked]
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
@@ -66,6 +82,39 @@ def test_the_first_signal_says_what_the_second_does() -> None:
     until(lambda: said)
     stopper.ended()
     assert said == [STOPPING]
+
+
+@dataclass
+class Daemon:
+    """A Docker engine with one container, which runs for `looks` looks after a signal, then is stopped or `error`."""
+
+    looks: int
+    error: Exception | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def kill(self, identity: str, signal: str) -> None:
+        self.asked.append(signal)
+        if self.error:
+            raise self.error
+
+    def inspect_container(self, identity: str) -> dict[str, Any]:
+        self.looks -= 1
+        return {"State": {"Running": self.looks >= 0}}
+
+    def stop(self, identity: str, timeout: int) -> None:
+        self.asked.append(f"stop {timeout}")
+
+
+@pytest.mark.parametrize(("daemon", "grace_seconds", "looks"), [
+    (Daemon(2), 60, -1), (Daemon(1000), 0.2, None), (Daemon(5, docker.errors.APIError("is not running")), 60, 5),
+], ids=["it heeds Ctrl-C", "it does not", "it has just ended"])  # fmt: skip
+def test_a_container_gets_ctrl_c_and_then_the_usual_stop(
+    daemon: Daemon, grace_seconds: float, looks: int | None
+) -> None:
+    job = DockerJob(Clients(daemon, daemon), "unix:///x", "c0ffee", False, Started())
+    job.interrupt(grace_seconds)
+    assert daemon.asked == ["SIGINT", f"stop {int(grace_seconds)}"]
+    assert looks in (None, daemon.looks)
 
 
 def test_a_job_whose_time_is_up_is_stopped_and_no_signal_came() -> None:

@@ -31,6 +31,28 @@ def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Sto
     assert run.notes == (f"log.txt may lack its end ({why}):  docker logs c0ffee",)
 
 
+class PipedJob(FakeJob):
+    def hang_up(self, stream: str) -> bool:
+        self.asked.append(f"hang up {stream}")
+        return True
+
+
+@pytest.mark.parametrize(("kind", "asked", "said"), [
+    (FakeJob, ["remove"], "stdout is closed; the run goes on, log.txt has all of it."),
+    (PipedJob, ["hang up stdout", "remove"], "stdout is closed; so the command's is closed now, too, as without ngcdl; "
+                                             "log.txt has what came until then."),
+])  # fmt: skip
+def test_a_stream_that_nobody_reads_any_more_is_said_once_and_closed_where_that_may_end_the_run(
+    shelf: Store, kind: type[FakeJob], asked: list[str], said: str
+) -> None:
+    job = kind((b"a\n", b"b\n"))
+    prepared, folder = ready(shelf, job)
+    show = FakeShow(unread=("stdout",))
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, show.said, (folder / LOG).read_bytes()) == ("finished", [said], b"a\nb\n")
+    assert job.asked == asked
+
+
 class Elsewhere(FakeJob):
     """Its output can be read once, as that of a process of this host, or of an engine that has gone."""
 

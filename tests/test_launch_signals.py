@@ -26,6 +26,13 @@ def test_a_signal_stops_the_job_and_the_run_is_interrupted(shelf: Store, number:
     assert run.summary.steps == 0
 
 
+def test_ctrl_c_is_passed_on_to_a_command(shelf: Store) -> None:
+    job = FakeJob((by_signal(signal.SIGINT),), until_stopped=True)
+    run, _ = follow(shelf, job, train=False)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "stopped by SIGINT")
+    assert job.asked == ["interrupt 10", "remove"]
+
+
 def test_a_second_ctrl_c_kills(shelf: Store) -> None:
     job = FakeJob(until_stopped=True, ignores_stop=True)
     # not before the stop: a kill that overtakes it leaves nothing to stop

@@ -35,7 +35,7 @@ def killed(house: House, **env: str) -> tuple[str, int]:
     until(lambda: "step" in [line["event"] for line in lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    return run_id, int(run.container.removeprefix("pid:"))
+    return run_id, int(run.container.split(":")[1])
 
 
 def gone(pid: int) -> bool:

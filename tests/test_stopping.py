@@ -22,7 +22,8 @@ from ngcdl.engines.base import Exit
 from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, SlurmLost
 from ngcdl.folder import LOG, RECORD
 from ngcdl.launch import MAY_BE_ACCEPTED
-from ngcdl.owner import _ticks, this_process
+from ngcdl.owner import this_process
+from ngcdl.processes import began
 from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Owner, Run
 from ngcdl.spec import KINDS, Kind
@@ -93,7 +94,7 @@ while True: signal.pause()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as watcher:
         assert watcher.stdout
         watcher.stdout.readline()
-        run = replace(RUN, owner=replace(this_process(), pid=watcher.pid, ticks=_ticks(watcher.pid)))
+        run = replace(RUN, owner=replace(this_process(), pid=watcher.pid, ticks=began(watcher.pid)))
         shelf.save(run)
         os.kill(watcher.pid, signal.SIGSTOP)
         waiting = threading.Timer(120, watcher.kill)  # without SIGCONT it would never end

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from house import LIKE_OTHERS, TRAIN, House, until
 
-from ngcdl import owner
+from ngcdl import owner, processes
 from ngcdl.cli.run import exit_code, no_open_record
 from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
@@ -124,13 +124,13 @@ def test_a_signal_stops_the_training_and_closes_the_record(trained: House, numbe
 def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
     process = started(trained, STAND_IN="deaf")
     run = until(lambda: (run := trained.shelf.load(trained.shelf.find("last"))).container and run, "its record")
-    child = int(run.container.removeprefix("pid:"))
+    child = int(run.container.split(":")[1])
     process.send_signal(signal.SIGINT)
     until(lambda: _is_stopping(process.pid), "the first signal's thread")
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
     assert trained.record()["status"] == "interrupted"
-    assert owner._ticks(child) is None
+    assert processes.began(child) is None
 
 
 def _is_stopping(pid: int) -> bool:

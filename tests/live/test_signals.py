@@ -105,7 +105,9 @@ def test_ctrl_c_twice_kills_at_once(user: User) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_a_signal_stops_the_run_and_the_record_says_which(user: User, number: signal.Signals, code: int) -> None:
-    child = user.start("run", "busybox:1", "--", "sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; sleep 600 & wait")
+    child = user.start(
+        "run", "busybox:1", "--", "sh", "-c", "trap 'echo bye; exit 9' TERM INT; echo up; sleep 600 & wait"
+    )
     child.until_out("up")
     child.signal(number)
     done = child.done()

@@ -71,6 +71,12 @@ def test_a_driver_that_is_missing_where_no_gpu_was_asked_for_is_no_cause(log: Pa
     assert name(replace(RUN, gpus=("GPU-1",)), log) == "libcuda-missing", "of the local engine"
 
 
+def test_what_only_an_image_can_cause_is_no_cause_without_one(log: Path) -> None:
+    said = "./train.sh: line 1: ./tool: cannot execute binary file: exec format error\n"
+    assert name(replace(RUN, engine="docker"), log, said) == "wrong-processor"
+    assert name(replace(RUN, engine="local"), log, said) is None
+
+
 def test_what_does_no_harm_is_not_told(log: Path) -> None:
     assert name(RUN, log, "groups: cannot find name for group ID 993\n") is None
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first one stops and records, a second Ctrl-C kills."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops and records, a second Ctrl-C kills. Commands get the first Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Job
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
 from ngcdl.errors import NgcdlError, signal_exit_code
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -70,7 +70,8 @@ def held() -> Iterator[None]:
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first that came, None if none did.
 
-    `is_late`: its time was up, and it was stopped without a signal."""
+    `passes_ctrl_c`: the job is a command, which may heed Ctrl-C (SIGINT) as without ngcdl; a training is asked to stop
+    by SIGTERM. `is_late`: its time was up, and it was stopped without a signal."""
 
     def __init__(
         self,
@@ -78,12 +79,15 @@ class Stopper:
         say: Callable[[str], None],
         kill_seconds: float = KILL_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        *,
+        passes_ctrl_c: bool = False,
     ) -> None:
         self.job: Job | None = None
         self.signal: int | None = None
         self.is_late = False
         self._grace_seconds = grace_seconds
         self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
+        self._passes_ctrl_c = passes_ctrl_c
         self._say = say
         self._is_over = False
         self.afterwards: int | None = None  # the first signal that came when the job had ended
@@ -152,9 +156,15 @@ class Stopper:
         if self._is_over or self._is_asked:
             return
         self._is_asked = True
-        self._is_asked = self._tried(lambda job: job.stop(self._grace_seconds))
+        self._is_asked = self._tried(self._ask)
         if not self._is_asked and not self._is_over:
             self._set_bell(self._retry_seconds, self._stop)
+
+    def _ask(self, job: Job) -> None:
+        if self._passes_ctrl_c and self.signal == signal.SIGINT and isinstance(job, Interruptible):
+            job.interrupt(self._grace_seconds)
+        else:
+            job.stop(self._grace_seconds)
 
     def _kill(self) -> None:
         self._tried(lambda job: job.kill())

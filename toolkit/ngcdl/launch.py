@@ -46,7 +46,8 @@ def follow(
     If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
     the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
     """
-    stopper = Stopper(grace_seconds(ready.order.spec.workload), show.say)
+    workload = ready.order.spec.workload
+    stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None)
     course = Course(ready, shelf, show, stopper)
     with stopper.listening():
         try:
@@ -108,12 +109,15 @@ class Course:
             self._stream(job, terminal)
             self._ended = job.wait()
             return
-        with meanwhile.sampling(self._ready, job, self.run.gpus) as taken:
+        with (
+            meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
+            meanwhile.without_cards(self._ready, job, self._show) as told,
+        ):
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = job.wait()
                 self._stopper.ended()  # a signal from now on did not end it
-        self.run = self.run.noting(*([DETACHED] if job.detached else []), *taken.problems)
+        self.run = told(self.run).noting(*([DETACHED] if job.detached else []), *taken.problems)
         if job.detached:
             self._save()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from ngcdl.engines.base import Chunk, Job
+from ngcdl.engines.base import Chunk, Job, Piped
 from ngcdl.errors import GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
 from ngcdl.prepare import Ready
@@ -28,6 +28,8 @@ SAMPLE_SECONDS = 1.0
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 # The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
+HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
+GOES_ON = "the run goes on, log.txt has all of it."
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -36,7 +38,9 @@ class Show(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def chunk(self, chunk: Chunk) -> None: ...
+    def chunk(self, chunk: Chunk) -> None:
+        """Show it. Raise BrokenPipeError if nobody reads its stream any more (`| head`)."""
+        ...
 
 
 class Terminal(Protocol):
@@ -135,10 +139,12 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
 
 def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> str | None:
     """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
-    once; the run goes on, and nothing more is written. Return why, None if the log is whole."""
+    once; the run goes on, and nothing more is written. Return why, None if the log is whole. So is a stream that nobody
+    reads any more: that may end a command, but never a training."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
     log: Log | None = None
     why: str | None = None
+    unread: set[str] = set()
 
     def give_up(error: OSError, more: str = "") -> None:
         nonlocal log, why
@@ -157,7 +163,13 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
                     log.write(chunk.data)
                 except OSError as error:
                     give_up(error, " any more")
-            show.chunk(chunk)
+            try:
+                show.chunk(chunk)
+            except BrokenPipeError:
+                if chunk.stream not in unread:
+                    unread.add(chunk.stream)
+                    is_closed = isinstance(job, Piped) and job.hang_up(chunk.stream)
+                    show.say(f"{chunk.stream} is closed; {HUNG_UP if is_closed else GOES_ON}")
             look()
         return why
 
@@ -182,6 +194,21 @@ class Log:
         left = memoryview(data)
         while left:
             left = left[self._file.write(left) :]
+
+
+@contextlib.contextmanager
+def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run], Run]]:
+    """Watch whether a run without a container, which was to have no card, computes on one of this host's. Make the
+    function that puts what was seen into its record: a note, and the cards as its own."""
+    from ngcdl.telemetry import strays
+
+    spec, pid = ready.order.spec, job.started.pid
+    is_bound = ready.engine.has_containers or bool(spec.workload)  # a training is told its device, and reports it
+    if is_bound or not pid or spec.gpus.kind != "none" or not ready.run.machine.gpus:
+        yield lambda run: run
+        return
+    with strays.Strays(pid, f"NGCDL_RUN={ready.order.folder}", show.say) as seen:
+        yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
 
 
 @dataclass(frozen=True)

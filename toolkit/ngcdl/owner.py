@@ -5,17 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ngcdl import processes
 from ngcdl.record import Owner
-
-
-def _ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot (man 5 proc: field 22 of stat); None if it ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = text.rpartition(")")[2].split()
-    return None if state in "ZX" else int(fields[18])  # a zombie only waits for its parent
 
 
 def _boot() -> str | None:
@@ -26,12 +17,9 @@ def _boot() -> str | None:
 
 
 def this_process() -> Owner:
-    return Owner(os.getpid(), _ticks(os.getpid()), _boot())
+    return Owner(os.getpid(), processes.began(os.getpid()), _boot())
 
 
 def is_alive(owner: Owner | None) -> bool:
     """Is that very process still running?"""
-    if owner is None:
-        return False
-    ticks = _ticks(owner.pid)
-    return ticks is not None and ticks == owner.ticks and owner.boot == _boot()
+    return owner is not None and owner.boot == _boot() and processes.is_running(owner.pid, owner.ticks)

@@ -23,10 +23,10 @@ RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
 class Failure:
     """One row. `cause` is a sentence; in `remedy` each command is on a line of its own, indented by four spaces.
 
-    `beside`: counts only if one of these texts is present, too. `needs_gpu`: not a failure in a run that requested no
-    GPU. `matters_at_exit_0`: also reported for a run that succeeded. `exit_code`: a run that ended with this code and
-    matches no row's text most likely failed for this reason. `confidence`: seen (at `source`) or recalled (not read
-    anywhere).
+    `beside`: counts only if one of these texts is present, too. `needs_gpu`, `needs_image`: not a failure in a run
+    that requested no GPU, or that has no image. `matters_at_exit_0`: also reported for a run that succeeded.
+    `exit_code`: a run that ended with this code and matches no row's text most likely failed for this reason.
+    `confidence`: seen (at `source`) or recalled (not read anywhere).
     """
 
     name: str
@@ -38,6 +38,7 @@ class Failure:
     rank: Rank = "cause"
     beside: tuple[str, ...] = ()
     needs_gpu: bool = False
+    needs_image: bool = False
     matters_at_exit_0: bool = False
     exit_code: int | None = None
 

@@ -55,6 +55,7 @@ class Screen:
         self._unfinished: dict[bool, bytes] = {}  # by is-it-stderr: what may begin an unwanted string
         self._passed_over = b""  # the last step's line, if it was not drawn
         self._last_step = -STEP_SECONDS
+        self._unread: list[TextIO] = []  # whoever read them has gone
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int]] = {}
@@ -171,7 +172,7 @@ class Screen:
     # -- the run's own output ---------------------------------------------------------------------------------------
 
     def chunk(self, chunk: Chunk) -> None:
-        """Pass on what the run wrote. A reader that has gone (`| head`) ends the output, not the run.
+        """Pass on what the run wrote. Raise BrokenPipeError from when on nobody reads it.
 
         `is_lost` is True afterwards if not all of it could be shown for another reason, such as a full disk."""
         stream, told = sys.stderr, chunk.data
@@ -181,6 +182,8 @@ class Screen:
         elif self._is_training:
             told = self._without_chatter(told)
         self._write(stream, told)
+        if stream in self._unread:
+            raise BrokenPipeError
 
     def _stdout(self) -> TextIO:
         return sys.stderr if self._output_to_stderr else sys.stdout
@@ -229,14 +232,13 @@ class Screen:
             self._lose(stream, error)
 
     def _lose(self, stream: TextIO, error: OSError) -> None:
-        """Say once that `stream` can't be written to; discard what follows."""
-        is_closed = isinstance(error, BrokenPipeError)
-        self.is_lost = self.is_lost or not is_closed
+        """Discard what follows on `stream`, which can't be written to; say so, but for a reader that has gone."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            self._unread.append(stream)
+            return
+        self.is_lost = True
         name = "stdout" if stream is sys.stdout else "stderr"
-        if is_closed:
-            self.say(f"{name} is closed; the run goes on, log.txt has all of it.")
-        else:
-            self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")
+        self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")

@@ -125,6 +125,25 @@ class Job(Protocol):
         ...
 
 
+@runtime_checkable
+class Interruptible(Protocol):
+    """A Job that Ctrl-C can be passed on to."""
+
+    def interrupt(self, grace_seconds: float) -> None:
+        """Pass Ctrl-C on (SIGINT), and stop what has not ended after `grace_seconds`."""
+        ...
+
+
+@runtime_checkable
+class Piped(Protocol):
+    """A Job that writes into our pipes."""
+
+    def hang_up(self, stream: str) -> bool:
+        """Close the pipe of `stream`, which nobody reads any more: its next write ends the job as it would without
+        ngcdl. Return False if the job is to go on, and is still read."""
+        ...
+
+
 class NoInput:
     """The input half of a Job that takes no input."""
 

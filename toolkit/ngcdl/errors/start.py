@@ -74,19 +74,25 @@ class MountMissing(StartError):
 class CannotInvoke(StartError):
     exit_code = 126
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"The command can't be invoked: {what}", "Is it a program, and is it executable?")
+    def __init__(self, what: str, why: str | None = None) -> None:
+        because = f": {why}." if why else ""
+        super().__init__(f"The command can't be invoked: {what}{because}", "Is it a program, and is it executable?")
 
 
 class CommandNotFound(StartError):
     exit_code = 127
 
-    def __init__(self, what: str, where: str = "The image", instead: str | None = None) -> None:
-        """`instead` is a similar program that is there."""
+    def __init__(
+        self, what: str, where: str = "The image", instead: str | None = None, needs: str | None = None
+    ) -> None:
+        """`instead` is a similar program that is there. `needs`: the command is there, but not what it is run by."""
         hint = (
             f"{instead} is here; what follows `--` is the command." if instead else "What follows `--` is the command."
         )
-        super().__init__(f"{where} has no such command: {what}", hint)
+        if needs:
+            hint = f"Install that, or correct {what}."
+        lacks = f"lacks what runs {what}: {needs}" if needs else f"has no such command: {what}"
+        super().__init__(f"{where} {lacks}", hint)
 
 
 class LocalUnavailable(StartError):

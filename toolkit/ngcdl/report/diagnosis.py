@@ -13,6 +13,7 @@ from ngcdl.catalog import failures
 from ngcdl.catalog.failures import Failure, Recognised
 from ngcdl.folder import opened
 from ngcdl.record import Diagnosis, Run
+from ngcdl.spec import kind_of
 
 # The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
@@ -49,7 +50,9 @@ def _counts(failure: Failure, run: Run) -> bool:
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
     if run.status == "finished":
         return failure.matters_at_exit_0 and has_asked
-    return failure.rank != "harmless" and (has_asked or not failure.needs_gpu)
+    has_image = kind_of(run.engine).has_containers
+    is_possible = (has_asked or not failure.needs_gpu) and (has_image or not failure.needs_image)
+    return failure.rank != "harmless" and is_possible
 
 
 def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:

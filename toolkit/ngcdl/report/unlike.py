@@ -131,6 +131,8 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
         refuse("device", run.device, "it was meant to compute on the GPU, but its framework saw none")
     elif run.status != "finished":
         refuse("status", run.status, run.reason or NOT_ENDED)
+    elif entry.device == "cpu" and is_silent and run.gpus:
+        refuse("device", "gpu", "it was to have no GPU, but one of its processes computed on one")
     elif entry.device and run.device != entry.device and not is_silent:
         refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
     elif by_duration:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from ngcdl.processes import began as began  # the one definition of a process's start
+
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ID = re.compile(r"(?:[a-z][a-z0-9_.]*-)*([0-9a-f]{64})(?:\.scope)?")
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h of Linux
@@ -59,14 +61,6 @@ def name_of(pid: int) -> str | None:
     try:
         return (PROC / str(pid) / "comm").read_text(errors="replace").strip() or None
     except OSError:
-        return None
-
-
-def began(pid: int) -> int | None:
-    """Return when a process started, in ticks since boot: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
-    try:
-        return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
         return None
 
 

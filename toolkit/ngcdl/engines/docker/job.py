@@ -25,6 +25,7 @@ from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 PATIENCE_SECONDS = 20.0
 # The timeout of a call once a person waits for the end.
 HURRY_SECONDS = 3.0
+ASK_SECONDS = 0.1  # between looks whether it has ended on Ctrl-C
 # The most time between a container's end, by its time stamp, and that of the stream that it closes.
 _APART_SECONDS = 0.5
 _READING = "read the run's output"
@@ -228,6 +229,16 @@ class DockerJob:
 
     def waiting(self) -> str | None:
         return None
+
+    def interrupt(self, grace_seconds: float) -> None:
+        """As in Interruptible: SIGINT reaches the container's first process alone, as from `docker run` without -t."""
+        self._killed_by_us = True
+        with contextlib.suppress(NgcdlError), docker_errors(self._address, "was stopping the run"):
+            self._quick.kill(self.identity, signal="SIGINT")
+            end = time.monotonic() + grace_seconds
+            while self._quick.inspect_container(self.identity)["State"]["Running"] and time.monotonic() < end:
+                time.sleep(ASK_SECONDS)
+        self.stop(grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
         import docker.errors

@@ -1,8 +1,9 @@
 """The local engine: this host's own programs, no container.
 
 engine      a command of the user's own, or a training with the Python that has TensorFlow, found or installed once
-program     where a command's program is, and how it gets a terminal of its own
+program     where a command's program is, and how it is started: with pipes, or by leader with a terminal of its own
 job         the process of either: just started, or found again
+family      all processes of a run: how they are found, asked to end, and killed
 """
 
 from __future__ import annotations

@@ -25,9 +25,10 @@ from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, PullEvent, ShowPull, architecture
 from ngcdl.engines.local import program
-from ngcdl.engines.local.job import PID, FoundJob
+from ngcdl.engines.local.family import mark
+from ngcdl.engines.local.job import FoundJob, LocalJob
 from ngcdl.errors import LocalUnavailable
-from ngcdl.folder import HOME, job_of
+from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, redacted
 
 READY = "ready"
@@ -85,7 +86,7 @@ class LocalEngine(OfKind, NoImages):
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
         """Return the program of `own`, or the Python that has TensorFlow; with `show`, install it if it is missing."""
         if own:
-            return program.found(own.command[0], own.workdir)
+            return program.found(own.command[0], own.workdir, dict(own.environment).get("PATH"))
         planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
         return str(planned if show is None else self.prepare(has_gpu, show))
 
@@ -140,17 +141,15 @@ class LocalEngine(OfKind, NoImages):
     def request(self, order: Order) -> dict[str, Any]:
         spec, words = order.spec, order.spec.command
         if spec.workload:
-            words = tuple(str(order.folder) if word == RUN_FOLDER else word for word in words)
-            of_it = {"KERAS_HOME": str(order.folder / HOME)}  # Keras writes a file there: keep it out of the caller's
-        else:
-            of_it = {"NGCDL_RUN": str(order.folder)}  # where the user's own script reports its steps
+            words = (order.target, *(str(order.folder) if word == RUN_FOLDER else word for word in words[1:]))
         return {
-            "argv": [order.target, *words[1:]],
+            "program": order.target,
+            "argv": list(words),
             "cwd": spec.workdir,
             "environment": {
                 **_visible(spec),
                 "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices (telemetry/free.py)
-                **of_it,
+                **dict([mark(order.folder, is_training=bool(spec.workload))]),
                 **dict(spec.environment),
             },
         }
@@ -158,22 +157,21 @@ class LocalEngine(OfKind, NoImages):
     def command_line(self, order: Order) -> str:
         asked = self.request(order)
         variables = [f"{name}={redacted(name, value)}" for name, value in asked["environment"].items()]
-        return f"cd {shlex.quote(asked['cwd'] or '.')} && " + shlex.join([*variables, *asked["argv"]])
+        words = [asked["program"], *asked["argv"][1:]]
+        return f"cd {shlex.quote(asked['cwd'] or '.')} && " + shlex.join([*variables, *words])
 
     def start(self, order: Order) -> Job:
-        asked = self.request(order)
+        asked, spec = self.request(order), order.spec
         folder = asked["cwd"] or str(order.folder)
         environment = {**settings.without_keys(os.environ), **asked["environment"]}
-        try:
-            return program.started(asked["argv"], folder, environment, tty=order.spec.tty, stdin=order.spec.stdin)
-        except OSError as error:
-            raise LocalUnavailable(f"{order.target} can't be started in {folder}: {error.strerror or error}") from error
+        command = program.Command(asked["program"], tuple(asked["argv"]), folder, environment)
+        process, screen = program.started(command, tty=spec.tty, stdin=spec.stdin)
+        return LocalJob(process, order.folder, screen=screen, is_training=bool(spec.workload))
 
     def find(self, run_id: str) -> Job | None:
         """Return the process that the run's record names, while it runs: nothing is kept of one that has ended."""
         folder = self._runs / run_id
-        pid = (job_of(folder) or "").removeprefix(PID)
-        job = FoundJob(int(pid), folder) if pid.isdecimal() else None
+        job = FoundJob.named(job_of(folder) or "", folder)
         return job if job and job.ended() is None else None
 
 

@@ -10,27 +10,44 @@ import select
 import signal
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
+from ngcdl import processes
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
+from ngcdl.engines.local.family import Family
 
-PID = "pid:"
 LOOK_SECONDS = 0.1  # between looks at a process that is not our child
-KILL_SECONDS = 10.0  # only a process that hangs in the kernel takes longer
+# After its end, what it left in the background may go on writing: its output is read on for at most OVER_SECONDS, or
+# until nothing comes for SILENT_SECONDS; but all that a pipe can hold (man 7 pipe), however slowly that is shown.
+OVER_SECONDS, SILENT_SECONDS, PIPE_BYTES = 2.0, 0.2, 1 << 20
 
 
 class LocalJob:
-    """A process of this host, in a session of its own; `screen` is our end of its terminal, if it has one."""
+    """A process of this host, in a session of its own, for the run in `folder`; `screen` is our end of its terminal, if
+    it has one. `is_training`: it goes on without a reader of its output."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], clock: Callable[[], float] = time.time, screen: int | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        folder: Path,
+        *,
+        screen: int | None = None,
+        is_training: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._process, self._screen = process, screen
+        self._is_training = is_training
         self._clock = clock
         self._stopped_by_us = False
-        self.identity = f"{PID}{process.pid}"
+        self._stop = threading.Lock()  # held by a stop until all processes have ended
+        self._hung_up: set[str] = set()
+        began = processes.began(process.pid)
+        self._family = Family(process.pid, began, folder)
+        self.identity = f"pid:{process.pid}:{began}"
         self.started = Started(pid=process.pid)
         self.detached = False
 
@@ -39,15 +56,31 @@ class LocalJob:
         streams = {end.fileno(): name for name, end in ends.items() if end}
         if self._screen is not None:
             streams = {self._screen: "stdout"}
+        until, more_bytes = math.inf, PIPE_BYTES
         while streams:
-            ready, _, _ = select.select(list(streams), [], [], 1.0)
+            is_late = time.monotonic() > until and not self._stop.locked()
+            pause = 1.0 if until == math.inf else 0.0 if is_late else SILENT_SECONDS
+            ready, _, _ = select.select(list(streams), [], [], pause)
             for descriptor in ready:
-                if data := _read(descriptor):
+                data = _read(descriptor)
+                if data:
                     yield Chunk(streams[descriptor], data)
-                else:
+                if not data or streams[descriptor] in self._hung_up:
                     del streams[descriptor]
-            if not ready and self._process.poll() is not None:
-                return  # a grandchild may hold the pipe open forever
+                more_bytes -= len(data) if is_late else 0
+            if until == math.inf:
+                until = math.inf if self._process.poll() is None else time.monotonic() + OVER_SECONDS
+            elif not self._stop.locked() and (not ready or more_bytes < 0):
+                return
+
+    def hang_up(self, stream: str) -> bool:
+        """As in Piped. While it is being stopped it may have more to say, and to save."""
+        end = {"stdout": self._process.stdout, "stderr": self._process.stderr}.get(stream)
+        if end is None or self._is_training or self._stopped_by_us:
+            return False
+        self._hung_up.add(stream)
+        end.close()
+        return True
 
     def write(self, data: bytes) -> None:
         """Write all of it. Raise OSError if nobody reads it any more; on a terminal also if `data` is empty."""
@@ -67,34 +100,40 @@ class LocalJob:
                 termios.tcsetwinsize(self._screen, (rows, columns))
 
     def wait(self) -> Exit:
-        code = self._process.wait()
+        self._process.wait()
+        with self._stop:  # what it left behind is still being stopped
+            return self._exit(self._process.wait())
+
+    def ended(self) -> Exit | None:
+        code = self._process.poll()
+        return None if code is None else self._exit(code)
+
+    def _exit(self, code: int) -> Exit:
         if code >= 0:
             return Exit(code, False, None, self._clock())
         # The kernel does not say why it killed a process outside any container.
-        reason = None if self._stopped_by_us else f"ended by {signal.Signals(-code).name}"
+        reason = None if self._stopped_by_us else f"ended by {_name(-code)}"
+        if reason and -code == signal.SIGPIPE and self._hung_up:
+            reason += f": nobody read its {' and '.join(sorted(self._hung_up))} any more"
         return Exit(128 - code, None if code == -signal.SIGKILL else False, reason, self._clock())
-
-    def ended(self) -> Exit | None:
-        return None if self._process.poll() is None else self.wait()
 
     def waiting(self) -> str | None:
         return None
 
+    def interrupt(self, grace_seconds: float) -> None:
+        self._stopped_by_us = True
+        with self._stop:
+            self._family.interrupt(grace_seconds)
+            self._family.stop(grace_seconds)
+
     def stop(self, grace_seconds: float) -> None:
         self._stopped_by_us = True
-        self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(grace_seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        with self._stop:
+            self._family.stop(grace_seconds)
 
     def kill(self) -> None:
         self._stopped_by_us = True
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+        self._family.kill()
 
     def gpus_inside(self) -> tuple[str, ...] | None:
         return None
@@ -102,12 +141,19 @@ class LocalJob:
     def remove(self) -> None:
         if self._process.poll() is None:
             self.kill()
-        for stream in (self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream:
                 stream.close()
         if self._screen is not None:
             os.close(self._screen)  # what is left in its terminal gets SIGHUP
             self._screen = None
+
+
+def _name(number: int) -> str:
+    """Return the name of a signal; real-time ones (man 7 signal) are counted from the first."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"SIGRTMIN+{number - signal.SIGRTMIN}" if number > signal.SIGRTMIN else f"signal {number}"
 
 
 def _read(descriptor: int) -> bytes:
@@ -123,52 +169,42 @@ def _read(descriptor: int) -> bytes:
 class FoundJob(NoInput):
     """A process that an earlier ngcdl started for the run in `folder`: only that ngcdl got its output and exit code."""
 
-    def __init__(self, pid: int, folder: Path) -> None:
-        self._pid, self._folder = pid, folder
-        self.identity = f"{PID}{pid}"
+    def __init__(self, pid: int, began: int, folder: Path) -> None:
+        self._pid, self._began = pid, began
+        self._family = Family(pid, began, folder)
+        self.identity = f"pid:{pid}:{began}"
         self.started = Started(pid=pid)
         self.detached = False
+
+    @classmethod
+    def named(cls, identity: str, folder: Path) -> Self | None:
+        """Return the job with that identity; None if it names no process."""
+        kind, _, numbers = identity.partition(":")
+        pid, _, began = numbers.partition(":")
+        is_one = kind == "pid" and pid.isdecimal() and began.isdecimal()
+        return cls(int(pid), int(began), folder) if is_one else None
 
     def output(self) -> Iterator[Chunk]:
         return iter(())
 
     def wait(self) -> Exit:
-        self._is_gone_within(math.inf)
+        while self.ended() is None:
+            time.sleep(LOOK_SECONDS)
         return Exit(None)
 
     def ended(self) -> Exit | None:
-        """Return None while it runs. A training's argv names the run's folder, a command's environment does; those of a
-        later process with its PID don't."""
-        for where in ("cmdline", "environ"):
-            with contextlib.suppress(OSError):
-                if os.fsencode(self._folder) in Path(f"/proc/{self._pid}/{where}").read_bytes():
-                    return None
-        return Exit(None)
+        return None if processes.is_running(self._pid, self._began) else Exit(None)
 
     def waiting(self) -> str | None:
         return None
 
     def stop(self, grace_seconds: float) -> None:
-        self._signal(signal.SIGTERM)
-        if not self._is_gone_within(grace_seconds):
-            self.kill()
+        if self.ended() is None:
+            self._family.stop(grace_seconds)
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-        self._is_gone_within(KILL_SECONDS)
-
-    def _signal(self, number: int) -> None:
         if self.ended() is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)  # it leads a session
-
-    def _is_gone_within(self, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while self.ended() is None:
-            if time.monotonic() > end:
-                return False
-            time.sleep(LOOK_SECONDS)
-        return True
+            self._family.kill()
 
     def gpus_inside(self) -> tuple[str, ...] | None:
         return None

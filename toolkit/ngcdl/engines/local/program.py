@@ -2,64 +2,135 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import shutil
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ngcdl.engines.local.job import LocalJob
-from ngcdl.errors import CannotInvoke, CommandNotFound
+from ngcdl.engines.local import leader
+from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable, StartError
 
-# In a session without a terminal, the first one that its leader opens becomes the controlling one: Ctrl-C then reaches
-# the program. `sh` does that and becomes the program, with the same PID. https://man7.org/linux/man-pages/man4/tty.4.html
-_ON_TERMINAL = ("/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&0')
+_SHELL = "/bin/sh"
+_FIRST_LINE_BYTES = 256  # the kernel reads no more of it
 
 
-def found(word: str, folder: str | None) -> str:
-    """Return the path of the program that `word` names for a shell in `folder`, the current one if None. Raise
-    CommandNotFound or CannotInvoke."""
-    if os.sep not in word and (named := shutil.which(word)):
-        return str(Path(named).absolute())  # an entry of PATH may be relative; a link leads to another environment
-    path = Path(folder or "", word)
-    if os.sep not in word or not path.exists():
-        instead = "python3" if word == "python" and shutil.which("python3") else None  # as on Debian
+@dataclass(frozen=True)
+class Command:
+    """A program, and all that it gets. `words` are as typed, the program's name the first of them."""
+
+    program: str
+    words: tuple[str, ...]
+    folder: str
+    environment: Mapping[str, str]
+
+
+def found(word: str, folder: str | None, path: str | None) -> str:
+    """Return the path of the program that `word` names for a shell in `folder`, the current one if None. `path` is the
+    PATH that the program gets, if not this process's. Raise CommandNotFound or CannotInvoke."""
+    entries = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
+    here = Path(folder or "").absolute()
+    path = os.pathsep.join(str(here / entry) for entry in entries)  # an entry may be relative
+    if os.sep not in word and (named := shutil.which(word, path=path)):
+        return named  # not resolved: a link leads to another environment
+    there = here / word
+    if os.sep not in word or not there.exists():
+        instead = "python3" if word == "python" and shutil.which("python3", path=path) else None  # as on Debian
         raise CommandNotFound(word, "This host", instead)
-    if path.is_dir() or not os.access(path, os.X_OK):
+    if there.is_dir() or not os.access(there, os.X_OK):
         raise CannotInvoke(word)
-    return str(path)
+    return str(there)
 
 
-def started(argv: Sequence[str], folder: str, environment: Mapping[str, str], *, tty: bool, stdin: bool) -> LocalJob:
-    """Start a program in a session of its own: Ctrl-C reaches ngcdl alone, which asks it to stop; on a terminal of its
-    own, where ngcdl only passes bytes on, it reaches the program. Raise OSError."""
-    if not tty:
-        return LocalJob(
-            subprocess.Popen(
-                argv,
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        )
-    ours, theirs = pty.openpty()
+def started(command: Command, *, tty: bool, stdin: bool) -> tuple[subprocess.Popen[bytes], int | None]:
+    """Start a program in a session of its own, and return it with our end of its terminal. Ctrl-C reaches ngcdl alone,
+    which passes it on or asks it to stop; on a terminal of its own, where ngcdl only passes bytes on, it reaches the
+    program. Raise StartError."""
     try:
-        process = subprocess.Popen(
-            [*_ON_TERMINAL, os.ttyname(theirs), *argv],
-            cwd=folder,
-            env=environment,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
+        try:
+            return _on_terminal(command) if tty else (_with_pipes(command, stdin), None)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC or b"\0" in _first_line(command):
+                raise
+            # As a shell does for a script without #!:
+            # https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_09_01_04
+            script = command.words[0] if os.sep in command.words[0] else command.program
+            return started(
+                replace(command, program=_SHELL, words=(_SHELL, script, *command.words[1:])), tty=tty, stdin=stdin
+            )
+    except OSError as error:
+        raise _refused(command, error) from error
+
+
+def _with_pipes(command: Command, stdin: bool) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.words,
+        executable=command.program,
+        cwd=command.folder,
+        env=command.environment,
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
+    ours, theirs = pty.openpty()
+    mine, its = socket.socketpair()
+    try:
+        with mine, its:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", leader.__file__, str(its.fileno())],
+                cwd=command.folder,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=theirs,
+                start_new_session=True,
+                pass_fds=[its.fileno()],
+            )
+            its.close()
+            try:
+                leader.become(mine, command.program, command.words, command.environment)
+            except BaseException:  # a signal may come meanwhile
+                process.kill()
+                process.wait()
+                raise
     except BaseException:
         os.close(ours)
         raise
     finally:
         os.close(theirs)
-    return LocalJob(process, screen=ours)
+    return process, ours
+
+
+def _refused(command: Command, error: OSError) -> StartError:
+    """Say why it could not be started, as a shell would."""
+    word, path = command.words[0], Path(command.folder, command.program)
+    if path.exists() and Path(command.folder).is_dir():
+        line = _first_line(command)
+        if error.errno == errno.ENOENT and line.startswith(b"#!"):
+            interpreter = os.fsdecode(line[2:].strip(b" \t").partition(b" ")[0])
+            windows = " and a carriage return: its lines end as on Windows"
+            needs = interpreter.removesuffix("\r") + (windows if interpreter.endswith("\r") else "")
+            return CommandNotFound(word, "This host", needs=needs)
+        if error.errno == errno.ENOENT:
+            return CommandNotFound(word, "This host", needs="a loader for programs of another system")
+        if error.errno == errno.ENOEXEC:
+            return CannotInvoke(word, "it was built for another kind of machine, or is damaged")
+        if error.errno == errno.EACCES and os.access(command.folder, os.X_OK):
+            return CannotInvoke(word)
+    return LocalUnavailable(f"{command.program} can't be started in {command.folder}: {error.strerror or error}")
+
+
+def _first_line(command: Command) -> bytes:
+    try:
+        with Path(command.folder, command.program).open("rb") as file:
+            return file.read(_FIRST_LINE_BYTES).partition(b"\n")[0]
+    except OSError:
+        return b""

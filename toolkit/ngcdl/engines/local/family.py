@@ -1,0 +1,114 @@
+"""The processes of a run on this host: who they are, and how all of them are asked to end, or killed.
+
+A run's first process leads a session and a group. Those are the run's, with the descendants of its processes and every
+process that got the variable naming the run's folder: a worker may have a session of its own, and outlive its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ngcdl import processes
+from ngcdl.folder import HOME
+from ngcdl.processes import Process
+
+COMMANDS, TRAININGS = "NGCDL_RUN", "KERAS_HOME"  # the variables by which a run's processes are known
+FIRST_SECONDS, LOOK_SECONDS = 0.01, 0.2  # between two looks, the first ones sooner
+KILL_SECONDS = 10.0  # only a process that hangs in the kernel, or is another user's, takes longer
+
+
+def mark(folder: Path, *, is_training: bool) -> tuple[str, str]:
+    """Return the variable, name and value, that all processes of the run in `folder` get.
+
+    A command of the user's own reports its steps there. Keras writes a file into its folder: a training's own."""
+    return (TRAININGS, str(folder / HOME)) if is_training else (COMMANDS, str(folder))
+
+
+class Family:
+    """The processes of the run in `folder`, whose first one has that PID and `began` then."""
+
+    def __init__(self, pid: int, began: int | None, folder: Path) -> None:
+        self._pid, self._began = pid, began
+        marks = (mark(folder, is_training=is_training) for is_training in (False, True))
+        self._marks = frozenset(os.fsencode("=".join(one)) for one in marks)
+        self._known = {(pid, began)}
+        self._strangers: set[tuple[int, int]] = set()
+
+    def living(self) -> list[Process]:
+        """Return those that run now, but for this very process: a run's shell may stop its own run."""
+        table = processes.table()
+        first = table.get(self._pid)
+        is_same = first is None or first.began == self._began  # while a session exists, its number is not given again
+        family = {
+            one.pid
+            for one in table.values()
+            if (one.pid, one.began) in self._known
+            or (is_same and self._pid in (one.session, one.group))
+            or self._is_marked(one)
+        }
+        while more := {one.pid for one in table.values() if one.parent in family} - family:
+            family |= more
+        found = [table[pid] for pid in family - {os.getpid()}]
+        self._known.update((one.pid, one.began) for one in found)
+        return [one for one in found if not one.has_ended]
+
+    def _is_marked(self, one: Process) -> bool:
+        if (one.pid, one.began) in self._strangers:
+            return False
+        variables = processes.environment(one.pid)
+        if variables and self._marks.isdisjoint(variables):  # one that is just becoming a program has none yet
+            self._strangers.add((one.pid, one.began))
+        return not self._marks.isdisjoint(variables)
+
+    def interrupt(self, grace_seconds: float) -> None:
+        """Pass Ctrl-C on to the first one's group, as a terminal does, and wait for those that heed it."""
+        heeding = [one for one in self.living() if one.group == self._pid and not one.ignores_ctrl_c]
+        if heeding:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGINT)
+        _came(lambda: not any(processes.is_running(one.pid, one.began) for one in heeding), grace_seconds)
+
+    def stop(self, grace_seconds: float) -> None:
+        """Ask all to end (SIGTERM), and kill what is left after `grace_seconds`."""
+        _send(signal.SIGTERM, self.living())  # once: what they start now is for their end
+        if not _came(lambda: not self.living(), grace_seconds):
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill all, also those that were being started meanwhile."""
+
+        def are_gone() -> bool:
+            left = self.living()
+            _send(signal.SIGKILL, left)
+            return not left
+
+        _came(are_gone, KILL_SECONDS)
+
+
+def _send(number: int, those: list[Process]) -> None:
+    """Send a signal to `those`; to groups at once, so that none of them escapes by forking."""
+    pids = {one.pid for one in those}
+    groups = {one.group for one in those if one.group in pids} - {os.getpgrp()}
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+    for one in those:
+        if one.group not in groups and processes.is_running(one.pid, one.began):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one.pid, number)
+
+
+def _came(there: Callable[[], bool], seconds: float) -> bool:
+    """Wait until `there` is true, for at most `seconds`; return whether it is."""
+    end, pause = time.monotonic() + seconds, FIRST_SECONDS
+    while not there():
+        if time.monotonic() >= end:
+            return False
+        time.sleep(pause)
+        pause = min(pause * 1.5, LOOK_SECONDS)
+    return True

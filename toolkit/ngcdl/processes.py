@@ -1,0 +1,60 @@
+"""This host's processes, as /proc shows them: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process. `began` is in clock ticks since boot; it tells the process from a later one with the same PID.
+    `has_ended`: it only waits for its parent to ask how."""
+
+    pid: int
+    began: int
+    parent: int
+    group: int
+    session: int
+    has_ended: bool
+    ignores_ctrl_c: bool
+
+
+def look(pid: int) -> Process | None:
+    """Return the process with that PID; None if there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        state, *numbers = text.rpartition(")")[2].split()  # the name in front may contain anything
+        parent, group, session, began, ignored = (int(numbers[at]) for at in (0, 1, 2, 18, 29))
+    except (OSError, IndexError, ValueError):
+        return None
+    return Process(pid, began, parent, group, session, state in "ZX", bool(ignored >> (signal.SIGINT - 1) & 1))
+
+
+def table() -> dict[int, Process]:
+    """Return all processes by PID."""
+    pids = (int(path.name) for path in _PROC.iterdir() if path.name.isdecimal())
+    return {pid: found for pid in pids if (found := look(pid))}
+
+
+def began(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if there is none with that PID."""
+    found = look(pid)
+    return found.began if found else None
+
+
+def is_running(pid: int, began: int | None) -> bool:
+    """Is the process that started then still running?"""
+    found = look(pid)
+    return found is not None and found.began == began and not found.has_ended
+
+
+def environment(pid: int) -> frozenset[bytes]:
+    """Return the variables, as NAME=value, that a process got when its program started; none if they can't be read."""
+    try:
+        return frozenset((_PROC / str(pid) / "environ").read_bytes().split(b"\0")) - {b""}
+    except OSError:
+        return frozenset()
