@@ -56,10 +56,17 @@ def test_every_error_says_what_happened_in_a_sentence(kind: type[NgcdlError]) ->
 
 
 @pytest.mark.parametrize("is_default", [True, False])
-def test_where_no_engine_answers_the_way_without_one_is_said_of_a_bundled_training_alone(is_default: bool) -> None:
-    *_, way, line = errors.EngineAbsent("x", "there is no socket", is_default=is_default).hint.splitlines()
-    assert way == "A bundled training runs on this host without Docker:"
-    assert line == "    ngcdl run --train cifar10 --engine local"
+def test_where_no_engine_answers_the_ways_without_one_are_said(is_default: bool) -> None:
+    error = errors.EngineAbsent("x", "there is no socket", is_default=is_default)
+    *first, way, training, command = error.hint.splitlines()
+    assert way == "A bundled training, or a command of your own, runs on this host without Docker:"
+    assert (training, command) == ("    ngcdl run --train cifar10 --engine local", "    ngcdl run -- python train.py")
+    error.leads_on("    ngcdl run -- true")
+    assert error.hint.splitlines() == [
+        *first,
+        "Without Docker, with this host's own programs:",
+        "    ngcdl run -- true",
+    ]
 
 
 def test_the_folder_of_a_mount_that_is_missing_can_be_made_as_typed() -> None:

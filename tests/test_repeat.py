@@ -178,6 +178,38 @@ def test_a_stranger_s_run_is_refused_with_all_that_it_would_get(
     assert again(imported, config, dry=True).asked.own, "to look at it needs no trust"
 
 
+def here(**changed: Any) -> Run:
+    """A command that ran on this host without an image."""
+    spec = {"image": None, "command": ["true"], "gpus": "auto", "workdir": "/", "workload": None}
+    run = replace(SYNTHETIC.run("x"), engine="local", image=Image(), gpus=(), gpu_way="none", ngcdl=__version__)
+    return with_spec(replace(run, device=None, dataset=None), **(spec | changed))
+
+
+def test_a_stranger_s_command_for_this_host_is_refused_with_the_folder_it_would_run_in(
+    config: settings.Settings,
+) -> None:
+    shelf = Store(config.runs)
+    shelf.create(here())
+    (shelf.folder("x") / IMPORTED).touch()
+    with pytest.raises(NotRepeatable, match="it was imported") as refused:
+        again(here(workdir="/home/me"), config)
+    assert "    command    true\n    folder     /home/me\n" in refused.value.hint
+    with pytest.raises(NotRepeatable, match="its folder /no such/one no longer exists") as gone:
+        again(here(workdir="/no such/one"), config, trust=True)
+    assert gone.value.hint.endswith("    ngcdl run --engine local -- true")
+
+
+def test_a_record_without_a_command_is_a_refusal(config: settings.Settings) -> None:
+    with pytest.raises(NotRepeatable, match="does not say which command it was"):
+        again(here(command=[]), config)
+
+
+def test_cards_of_this_host_that_were_not_known_are_left_open_once_more(config: settings.Settings) -> None:
+    assert again(here(), config).asked.gpus == GpuRequest("none")
+    assert again(replace(here(), gpus=None), config).asked.gpus == GpuRequest()
+    assert again(with_spec(replace(here(), gpus=None), gpus="none"), config).asked.gpus == GpuRequest("none")
+
+
 def test_a_stranger_s_training_is_refused_with_the_folder_of_its_data(config: settings.Settings) -> None:
     made, shelf = replace(SYNTHETIC, dataset="pictures"), Store(config.runs)
     training = {**(made.run("x").spec or {})["workload"], "name": "catdog", "data": "/home/me"}

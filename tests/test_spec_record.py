@@ -220,9 +220,19 @@ FULL = RunSpec(
 )
 
 
-@pytest.mark.parametrize("spec", [RunSpec(None), FULL, replace(FULL, image=None, workload=None)])
+PLAIN = RunSpec(None)
+HERE = replace(FULL, image=None, workload=None, shm_bytes=PLAIN.shm_bytes, ulimits=PLAIN.ulimits)
+
+
+@pytest.mark.parametrize("spec", [PLAIN, FULL, HERE])
 def test_a_spec_and_its_json_are_each_other_s_inverse(spec: RunSpec) -> None:
     assert RunSpec.from_json(json.loads(json.dumps(spec.as_json(secrets=True)))) == spec
+
+
+def test_without_an_image_there_is_no_limit_of_a_container() -> None:
+    assert (PLAIN.as_json()["shm_bytes"], PLAIN.as_json()["ulimits"]) == (None, {})
+    older = HERE.as_json(secrets=True) | {"shm_bytes": 1 << 30, "ulimits": {"memlock": -1, "stack": 67108864}}
+    assert RunSpec.from_json(older) == HERE, "an older record had those of a container"
 
 
 def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:

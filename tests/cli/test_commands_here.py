@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -50,14 +52,36 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
     assert record["engine_version"] is None, "it is not this Python that ran"
     assert record["spec"]["command"] == [sys.executable, "train.py", "--gpus", "2"]
     assert record["spec"]["workdir"] == str(folder)
-    assert "engine   local (this host, no container)\n" in house.run("show", "last").stdout
+    assert (record["spec"]["shm_bytes"], record["spec"]["ulimits"]) == (None, {}), "nothing set them"
+    shown = house.run("show", "last").stdout
+    for row in (f"command  {sys.executable} train.py --gpus 2", f"program  {sys.executable}", f"folder   {folder}",
+                "engine   local (this host, no container)"):  # fmt: skip
+        assert f"\n{row}\n" in shown
     again = house.run("runs", "replay", "last")
     assert (again.returncode, f"{folder} {house.home} a b" in again.stderr) == (3, True), "in the folder that it had"
 
 
 @pytest.mark.parametrize(("words", "code", "said"), [
     (("run", "--", "no-such-program"), 127, "This host has no such command: no-such-program."),
-    (("run", "-v", "/a:/b", "-p", "80:80", "--", "true"), 2, "-v, -p: only for containers, and this run has none."),
+    (("run", "-v", "/a:/b", "-p", "80:80", "--", "true"), 2, "-v, -p: only for containers, and this run has none.\n"
+     "  In an image:\n      ngcdl run pytorch -v /a:/b -p 80:80 -- true\n"),
+    (("run", "-w", "/a b", "--", "pwd"), 2, "none.\n      cd '/a b' && ngcdl run -- pwd\n"),
+    (("run", "--workdir=/a", "--root", "--", "pwd"), 2, "      ngcdl run pytorch --workdir=/a --root -- pwd\n"),
+    (("compare", "-w/a", "--", "pwd"), 2, "      cd /a && ngcdl compare -- pwd\n"),
+    (("run", "-e", "CUDA_VISIBLE_DEVICES=1", "--", "true"), 2, "-e CUDA_VISIBLE_DEVICES: without a container --gpus "
+     "chooses the cards, and sets that itself.\n      ngcdl run --gpus 1, -- true\n"),
+    (("run", "-e", "A=1", "--env=CUDA_VISIBLE_DEVICES=", "--", "true"), 2, " ngcdl run --gpus none -e A=1 -- true\n"),
+    (("run", "--gpus", "2", "-eCUDA_VISIBLE_DEVICES=0,1", "--", "true"), 2, "      ngcdl run --gpus 2 -- true\n"),
+    (("compare", "-e", "CUDA_VISIBLE_DEVICES=-1", "--", "true"), 2, "      ngcdl compare -- true\n"),
+    (("compare", "-e", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "--", "true"), 2, "-e CUDA_DEVICE_ORDER: without a"),
+    (("run", "--train", "smoke", "--engine", "local", "-e", "CUDA_VISIBLE_DEVICES=1"), 2, "ngcdl run ... --gpus 1\n"),
+    (("run", "--", "cd", "/tmp"), 127, "cd is a word of the shell's own, so a shell must run it:\n"
+     "      ngcdl run -- sh -c 'cd /tmp'\n"),
+    (("run", "-d", "--", "echo hi"), 127, "A whole line is for a shell:\n      ngcdl run -d -- sh -c 'echo hi'\n"),
+    (("run", "pytorch:25.03-py3", "--engine", "docker", "--", "python", "c.py"), 125,
+     "  Without Docker, with this host's own programs:\n      ngcdl run -- python c.py\n"),
+    (("run", "pytorch:25.03-py3", "-p", "80:80", "--", "true"), 125, "runs on this host without Docker:\n"),
+    (("compare", "pytorch:25.03-py3", "--", "true"), 125, "      ngcdl compare -- true\n"),
     (("run", "--engine", "slurm", "--", "true"), 2, "run pytorch --engine slurm -- true\n"),
     (("run", "--engine", "docker", "--", "true"), 2, "With --engine docker a command needs an image."),
     (("run", "sh", "train.sh"), 2, "run -- sh train.sh\n"),
@@ -72,6 +96,102 @@ def test_what_can_t_run_here_is_refused_before_anything_starts(
     done = house.run(*words)
     assert (done.returncode, done.stdout, house.shelf.ids()) == (code, "", [])
     assert said in done.stderr
+
+
+def test_a_file_of_the_folder_is_run_by_its_path_or_by_its_language(house: House) -> None:
+    for name, mode, line in [
+        ("a.py", 0o644, "python3 a.py --x"),
+        ("b.py", 0o755, "./b.py --x"),
+        ("c", 0o644, "./c --x"),
+    ]:
+        (house.home / name).touch(mode)
+        done = house.run("run", "--", name, "--x")
+        assert done.returncode == 127
+        assert f"{name} is in this folder, where programs are not looked for by name:\n      ngcdl run -- {line}\n" in (
+            done.stderr
+        )
+
+
+def test_where_nvml_shows_no_card_only_a_typed_none_hides_those_that_cuda_may_see(
+    house: House, cards: dict[str, str]
+) -> None:
+    """CUDA may work where NVML does not."""
+    ask = ("--", sys.executable, "-c", "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))")
+    mine = {"CUDA_VISIBLE_DEVICES": "3"}
+    auto = house.run("run", *ask, env=mine)
+    assert (auto.stdout, house.record()["gpus"], house.record()["spec"]["gpus"]) == ("3\n", [], "auto")
+    assert "GPUs: none\n" in auto.stderr
+    assert house.run("run", "--gpus", "none", *ask, env=mine).stdout == "-1\n"
+    assert house.record()["spec"]["gpus"] == "none"
+    write_state(Path(cards["NGCDL_NVML_STATE"]), {"fail.Init": 999})
+    broken = house.run("run", *ask, env=cards | mine)
+    assert (broken.stdout, house.record()["gpus"]) == ("3\n", None)
+    assert "whether this run computes on a GPU is not known." in broken.stderr
+    again = house.run("runs", "replay", "last", env=cards | mine)
+    assert (again.stdout, house.record()["spec"]["gpus"]) == ("3\n", "auto")
+
+
+def test_another_program_of_that_name_is_told_when_it_is_replayed(house: House) -> None:
+    for name in ("one", "two"):
+        (house.home / name).mkdir()
+        (house.home / name / "tool").write_text("#!/bin/sh\n")
+        (house.home / name / "tool").chmod(0o755)
+    path = {name: {"PATH": f"{house.home / name}:{os.environ['PATH']}"} for name in ("one", "two")}
+    house.run("run", "--", "tool", env=path["one"])
+    first, second = f"{house.home}/one/tool", f"{house.home}/two/tool"
+    assert house.record()["program"] == first
+    assert "then, and is" not in house.run("runs", "replay", "last", env=path["one"]).stderr
+    assert f"tool was {first} then, and is {second} now\n" in (
+        house.run("runs", "replay", "last", env=path["two"]).stderr
+    )
+    assert house.record()["program"] == second
+    differs = json.loads(house.run("runs", "diff", "last-1", "last", "--json").stdout)["differs"]
+    assert differs["program"] == [first, second]
+
+
+def test_a_path_that_was_typed_decides_where_its_program_is_looked_for(house: House) -> None:
+    (house.home / "tool").write_text("#!/bin/sh\n")
+    (house.home / "tool").chmod(0o755)
+    path = ("-e", f"PATH={house.home}:/usr/bin:/bin")
+    assert f'"{house.home}/tool"' in house.run("run", "--dry-run", *path, "--", "tool").stdout
+    assert house.run("run", *path, "--", "tool").returncode == 0
+    assert house.record()["program"] == f"{house.home}/tool"
+
+
+def test_one_whose_folder_is_gone_is_not_replayed(house: House) -> None:
+    folder = house.home / "gone"
+    folder.mkdir()
+    house.run("run", "--", "true", cwd=folder)
+    (run_id,) = house.shelf.ids()
+    folder.rmdir()
+    again = house.run("runs", "replay", "last")
+    assert (again.returncode, house.shelf.ids()) == (125, [run_id])
+    assert again.stderr.endswith(
+        f"{run_id} can't be repeated: its folder {folder} no longer exists.\n"
+        "  To run it in another folder, there:\n      ngcdl run --engine local -- true\n"
+    )
+    assert f"its folder {folder} no longer exists\n" in house.run("runs", "replay", "--dry-run", "last").stderr
+
+
+def test_no_script_for_a_cluster_is_made_up_for_it(house: House) -> None:
+    house.run("run", "--", "echo", "a b")
+    (run_id,) = house.shelf.ids()
+    for form, engine in [("slurm", "slurm"), ("k8s", "kubernetes")]:
+        done = house.run("export", form, "last")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{run_id} ran without an image, and --engine {engine} needs one.\n" in done.stderr
+        assert f"  ngcdl run pytorch --engine {engine} --gpus none --dry-run -- echo 'a b'\n" in done.stderr
+
+
+def test_its_report_names_it_once_above_what_was_measured(house: House) -> None:
+    house.run("run", "--", "echo", "a b", "--token", "hush")
+    page, text = house.home / "x.html", house.home / "x.md"
+    done = house.run("report", "last", "--html", str(page), "--markdown", str(text))
+    assert done.returncode == 0, done.stderr
+    head = page.read_text().partition("<header>")[2].partition("</header>")[0]
+    assert head.count("echo") == 1
+    assert "<h1>echo &#x27;a b&#x27; --token &#x27;***&#x27; on this host</h1>" in head
+    assert "hush" not in page.read_text() + text.read_text()
 
 
 def test_cards_are_chosen_and_shown_to_it_alone(house: House, cards: dict[str, str]) -> None:
@@ -120,6 +240,32 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
         refused = house.run("compare", *words, "--", "true", env=cards)
         assert (refused.returncode, refused.stdout) == (125 if "needs" in said else 2, "")
         assert said in refused.stderr
+
+
+def test_a_cpu_arm_that_computes_on_a_card_is_not_compared(house: House, cards: dict[str, str]) -> None:
+    """A script may set the variable that hides the cards itself; the stand-in driver shows its process on card 1."""
+    (house.home / "train.py").write_text("""
+import os, subprocess, time
+state = os.environ["NGCDL_NVML_STATE"]
+text = open(state).read()
+child = subprocess.Popen(["sleep", "3"], start_new_session=True)
+with open(state + ".new", "w") as file:
+    file.write(text.replace("gpu1.processes=", "gpu1.processes=%d:1000," % child.pid))
+os.replace(state + ".new", state)
+child.wait()
+with open(state + ".new", "w") as file:
+    file.write(text)
+os.replace(state + ".new", state)
+""")
+    done = house.run("run", "--gpus", "none", "--", sys.executable, "train.py", env=cards)
+    assert done.returncode == 0, done.stderr
+    said = "WARNING: the run was to have no GPU, but its process"
+    assert said in done.stderr
+    record = house.record()
+    assert (len(record["gpus"]), [said in note for note in record["notes"]]) == (1, [True])
+    compared = house.run("compare", "--repeat", "1", "--", sys.executable, "train.py", env=cards)
+    refused = "refused, device: it was to have no GPU, but one of its processes computed on one (cpu, round 1: gpu)"
+    assert refused in compared.stdout.replace("\n", " ")
 
 
 def test_a_source_edited_in_its_folder_ends_the_comparison(house: House, cards: dict[str, str]) -> None:

@@ -91,6 +91,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("login", "--enrot"), "No such option: --enrot"),
         (("run", "--nonsense"), "No such option"),
         (("run",), "Nothing to run: name an image"),
+        (("run",), "    ngcdl run --train cifar10\n      ngcdl run -- python train.py\n"),
         (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
         (("run", "--train", "nonsense"), "cifar10-keras"),
         (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),

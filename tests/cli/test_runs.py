@@ -66,6 +66,14 @@ def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_termi
     assert "*" in on_terminal(house, 80)[1]
 
 
+def test_a_command_without_an_image_is_named_as_far_as_there_is_room(house: House) -> None:
+    spec = {"image": None, "command": ["python", "train.py", "--key", "***", *["--option"] * 9], "workload": None}
+    house.shelf.create(Run("20231117-221320-run-bbb001", "finished", 0, 1, 0, engine="local", spec=spec))
+    assert house.run("runs").stdout.endswith("  (python train.py --key '***' --option...)\n")
+    assert on_terminal(house, 80)[1].endswith("  (python train...)")
+    assert "python" not in on_terminal(house, 70)[1]
+
+
 def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:
     done = house.run("runs")
     assert (done.returncode, done.stdout) == (0, "")

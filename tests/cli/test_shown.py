@@ -129,3 +129,21 @@ def test_after_a_command_that_reported_steps_its_table_is_said(
     at = said.index("speed n/a (no step reported any)")
     assert said[at + 1] == "0.5000 s/batch (median)"
     assert "why n/a (3 samples while it trained, too few to say)" in said
+
+
+def test_a_command_is_shown_with_the_folder_that_its_own_was_mounted_from(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = {
+        "image": "nvcr.io/nvidia/cuda:12", "command": ["sh", "-c", "a\nb"], "workload": None,
+        "mounts": ["/data:/data:ro", "/home/me:x:/work"], "workdir": "/work",
+    }  # fmt: skip
+    Made().keep(house.shelf, "x", spec=spec)
+    shown.show_summary(house.shelf, house.shelf.load("x"))
+    said = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["command", "sh -c 'a\\nb'"] in said
+    assert ["folder", "/home/me:x, at /work"] in said
+    Made().keep(house.shelf, "y", spec=spec | {"command": [], "workdir": None})
+    shown.show_summary(house.shelf, house.shelf.load("y"))
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert not {"command", "folder", "program"} & {*names}

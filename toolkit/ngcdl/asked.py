@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -48,8 +49,34 @@ class Show(Protocol):
         ...
 
 
+# What chooses a run's cards where no container does; the engine sets them from --gpus.
+CARD_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
 def nothing_of_a_container(asked: Asked) -> None:
-    """Raise BadOption if an option was typed that needs a container."""
+    """Raise BadOption if an option was typed that needs a container, or a variable that would undo --gpus."""
+    if stray := of_a_container(asked):
+        raise BadOption(
+            f"{', '.join(stray)}: only for containers, and this run has none.",
+            "    ngcdl run IMAGE --engine docker ...",
+        )
+    if own_cards := of_cards(asked):
+        raise BadOption(says_of_cards(own_cards), f"    ngcdl {asked.command} ... --gpus 1")
+
+
+def says_of_cards(names: Sequence[str]) -> str:
+    """Say why these variables, of CARD_VARIABLES, can't be set."""
+    return f"-e {', '.join(names)}: without a container --gpus chooses the cards, and sets that itself."
+
+
+def of_cards(asked: Asked) -> list[str]:
+    """Return the names of CARD_VARIABLES that were typed."""
+    typed = [*(asked.extra.environment if asked.extra else ()), *(asked.own.environment if asked.own else ())]
+    return [name for name in CARD_VARIABLES if name in dict(typed)]
+
+
+def of_a_container(asked: Asked) -> list[str]:
+    """Return the options that were typed and need a container."""
     plain, typed = RunSpec(None), asked.extra or RunSpec(None)
     given = {
         "-v": typed.mounts != plain.mounts,
@@ -61,12 +88,7 @@ def nothing_of_a_container(asked: Asked) -> None:
         "--root": asked.root,
         "--pull": asked.always_pull,
     }
-    stray = [name for name, is_given in given.items() if is_given]
-    if stray:
-        raise BadOption(
-            f"{', '.join(stray)}: only for containers, and this run has none.",
-            "    ngcdl run IMAGE --engine docker ...",
-        )
+    return [name for name, is_given in given.items() if is_given]
 
 
 def nothing_of_a_screen(asked: Asked, engine: str) -> None:

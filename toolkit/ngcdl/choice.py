@@ -79,8 +79,11 @@ def choose(
         found = f"{free.VARIABLE} names none of this host's GPUs" if probe.cards else no_cards(probe)
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
+        way = replace(NO_GPU, why=found)
+        if not (engine.has_containers or is_training):
+            return _untold(engine, gpus, way, why, probe)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
-        return Choice(engine, image, replace(NO_GPU, why=found), GpuRequest("none"), "cpu", (), why, probe, loud)
+        return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
     useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
     asked = str(gpus)
     uuids: tuple[str, ...] | None
@@ -100,6 +103,15 @@ def choose(
     gpus = replace(gpus, devices=tuple(_handed(gpus.devices, probe, way)))
     device = "gpu" if gpus.demanded else "auto"
     return Choice(engine, image, way, gpus, device, uuids, why, probe, shared_with, shares=bool(shared_with))
+
+
+def _untold(engine: Engine, gpus: GpuRequest, way: GpuWay, why: str, probe: Probe) -> Choice:
+    """Choose for a command of this host where NVML shows no card that it may use. Nothing keeps it from one: CUDA may
+    work where NVML does not, as under WSL and on a Jetson."""
+    is_known = bool(probe.cards) or probe.absent
+    then = "this run computes on the CPU" if is_known else "whether this run computes on a GPU is not known"
+    loud = (f"WARNING: {way.why}: {then}.",)
+    return Choice(engine, None, way, gpus, "auto", () if is_known else None, why, probe, loud)
 
 
 def heard(picked: Choice, device: str | None) -> Choice:

@@ -67,7 +67,7 @@ def decide(
     elif asked.own is None:
         raise BadOption(
             "Nothing to run: name an image, a training with --train, or a command after --.",
-            "    ngcdl run --train cifar10",
+            "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
         )
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
@@ -198,6 +198,7 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
         gpus=picked.uuids,
         machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
         spec=spec.as_json(),
+        program=None if spec.workload or picked.image else settled.target,
         owner=None if picked.engine.is_cluster else this_process(),
         notes=(*picked.loud, *notes, *lost),
         ngcdl=__version__,
@@ -229,7 +230,7 @@ def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
 
 
 def _gpu_words(picked: choice.Choice) -> str:
-    if picked.gpus.kind == "none":
+    if picked.gpus.kind == "none" or picked.uuids == ():
         return "none" if picked.loud else f"none ({picked.way.why})"
     cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
     way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
@@ -289,7 +290,7 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts)
 
     A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
-        return None, picked.engine.without_image(asked.own, bool(picked.probe.cards), show.pull)
+        return None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
@@ -315,6 +316,13 @@ def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | Non
     return digest
 
 
-def planned_target(picked: choice.Choice, own: RunSpec | None) -> str:
-    """Name what a plan that fetches nothing would start: the image, the program of `own`, or the local Python."""
-    return str(picked.image) if picked.image else picked.engine.without_image(own, bool(picked.probe.cards), None)
+def planned_target(picked: choice.Choice, asked: Asked) -> str:
+    """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
+    if picked.image:
+        return str(picked.image)
+    return picked.engine.without_image(_own(asked), bool(picked.probe.cards), None)
+
+
+def _own(asked: Asked) -> RunSpec | None:
+    """Return the command with what was typed beside it: -e PATH=... decides where its program is looked for."""
+    return _with_extra(asked.own, asked.extra) if asked.own else None

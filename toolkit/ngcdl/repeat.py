@@ -8,12 +8,13 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-from ngcdl import __version__, trainings
+from ngcdl import __version__, engines, trainings
 from ngcdl.asked import Asked, Show
 from ngcdl.engines.base import is_planned
-from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken
+from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.reconcile import reconcile, still_runs
 from ngcdl.record import Run
@@ -71,6 +72,8 @@ def again(
         )
     elif spec.stdin and not spec.tty:
         remarks.append("its stdin was not recorded")
+    if not (workload or kind_of(before.engine).has_containers):
+        remarks += _here(before, spec, dry)
     asked = Asked(
         engine=before.engine or "auto",
         image=image,
@@ -85,6 +88,22 @@ def again(
     if before.ngcdl not in (None, __version__):
         remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
     return Again(asked, (*remarks, *more))
+
+
+def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
+    """Return what a command without an image finds changed on this host. Raise NotRepeatable if its folder is gone."""
+    if not spec.command:
+        raise NotRepeatable(before.id, "its record does not say which command it was")
+    if spec.workdir and not Path(spec.workdir).is_dir():
+        gone = f"its folder {spec.workdir} no longer exists"
+        if dry:
+            return [gone]
+        raise NotRepeatable(before.id, gone, f"To run it in another folder, there:\n    {naming.command(before)}")
+    with contextlib.suppress(StartError):  # the start itself reports a program that is gone
+        now = engines.connect(str(before.engine)).without_image(spec, False, None)
+        if before.program not in (None, now):
+            return [f"{spec.command[0]} was {before.program} then, and is {now} now"]
+    return []
 
 
 def _image(before: Run, settings: Settings) -> ImageRef | None:
@@ -104,7 +123,7 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
     """Request the very cards that it had; none if it had none, whatever the host has today."""
     if before.gpus:
         return GpuRequest("devices", devices=before.gpus)
-    if before.gpus is not None or before.gpu_way == "none":
+    if before.gpus is not None or (before.gpu_way == "none" and kind_of(before.engine).has_containers):
         return GpuRequest("none")
     return GpuRequest.parse(str(recorded.get("gpus") or "auto"))
 
@@ -124,6 +143,7 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
         "image": str(image or naming.NO_IMAGE[bool(training)]),
         "training": str(training.get("name", "")),
         "command": "" if training else shlex.join(spec.command),
+        "folder": "" if training or kind_of(before.engine).has_containers else spec.workdir or "",
         "variables": ", ".join(names),
         "folders": ", ".join(folders),
         "sbatch": shlex.join(spec.placement.options if spec.placement else ()),

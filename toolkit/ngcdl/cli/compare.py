@@ -12,6 +12,7 @@ from ngcdl import choice, comparisons, console, mounted, settings, trainings, va
 from ngcdl import compare as comparing
 from ngcdl.asked import Asked
 from ngcdl.cli import kept as reconciled
+from ngcdl.cli.advice import advised
 from ngcdl.cli.hushed import Hushed
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
@@ -94,7 +95,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(shelf)
     screen, number = Hushed(kind_of(typed.engine).is_cluster), None
-    with screen:
+    with screen, advised(typed, asked):
         ready, remarks = comparing.settle(variants, config, shelf, screen)
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
@@ -175,9 +176,9 @@ def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> Non
     if typed.steps is not None and typed.steps < STEPS_FEWEST:
         raise BadOption(f"--steps {typed.steps}: fewer than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     if typed.detach and not kind_of(typed.engine).has_queue:
-        queues = [name for name, one in KINDS.items() if one.has_queue]
+        queues = [f"--engine {name}" for name, one in KINDS.items() if one.has_queue]
         raise BadOption(
-            f"--detach: {typed.engine} has no queue that would keep the order of the runs; {' and '.join(queues)} has.",
+            f"--detach: only {' or '.join(queues)} has a queue that would keep the order of the runs.",
             "Leave it out: ngcdl starts each run when the one before has ended.",
         )
 

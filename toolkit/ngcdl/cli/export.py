@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from ngcdl import console, prepare, repeat, settings
@@ -10,7 +11,7 @@ from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
-from ngcdl.spec import KINDS, GpuRequest, Placement
+from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 
 
 def export(form: str, name: str) -> None:
@@ -18,11 +19,16 @@ def export(form: str, name: str) -> None:
     engine = _cluster(form, name)
     config, shelf = settings.load(), kept.shelf()
     run = shelf.load(shelf.find(name))
+    if run.spec and not (run.workload or kind_of(run.engine).has_containers):
+        raise BadOption(
+            f"{run.id} ran without an image, and --engine {engine} needs one.",
+            f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",
+        )
     with Screen(output_to_stderr=True) as screen:
         before = repeat.again(run, config, shelf, screen, dry=True).asked
         asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
-    target = prepare.planned_target(picked, asked.own)
+    target = prepare.planned_target(picked, asked)
     order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)
     console.result_exact(request.get("to_keep", request["script"]).rstrip())
@@ -36,6 +42,13 @@ def _cluster(form: str, name: str) -> str:
             f"export {form}: must be {' or '.join(clusters)}.", f"    ngcdl export {[*clusters][-1]} {name}"
         )
     return clusters.get(form, form)
+
+
+def _in_an_image(run: Run, engine: str) -> str:
+    """Return the line that prints the same for the command of `run` in an image."""
+    gpus = _gpus(run)
+    words = ["ngcdl", "run", "pytorch", "--engine", engine, "--gpus", str(gpus), "--dry-run", "--"]
+    return shlex.join([*words, *map(str, (run.spec or {}).get("command") or ())])
 
 
 def _gpus(run: Run) -> GpuRequest:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ngcdl import console, launch, meanwhile, prepare, settings, trainings
 from ngcdl.asked import Asked
+from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
@@ -30,9 +31,10 @@ def run(typed: Typed) -> int:
     shelf = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
     asked = parsed(typed, config, shelf)
-    if typed.dry_run:
-        return dry_run(asked, config, shelf, screen, typed.json)
-    return carry_out(asked, config, shelf, screen, detach=typed.detach, as_json=typed.json)
+    with advised(typed, asked):
+        if typed.dry_run:
+            return dry_run(asked, config, shelf, screen, typed.json)
+        return carry_out(asked, config, shelf, screen, detach=typed.detach, as_json=typed.json)
 
 
 def carry_out(
@@ -144,7 +146,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     """Print the request that would be sent, and its equivalent by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
     run_id = "dry-run"
-    target = prepare.planned_target(picked, asked.own)
+    target = prepare.planned_target(picked, asked)
     cache = prepare.cache_of(picked, spec, config)
     order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name, cache=cache)
     if picked.engine.is_cluster and not as_json:

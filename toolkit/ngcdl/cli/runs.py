@@ -16,10 +16,12 @@ from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordB
 from ngcdl.folder import LOG, opened
 from ngcdl.reconcile import UNWATCHED, reconcile, standing, unheard
 from ngcdl.record import Run
+from ngcdl.report import naming
 from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 NEWEST = 20
+_LONGEST, _SHORT = 40, 15  # characters of a command, on a wide terminal and on a narrow one
 HEAD = ("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")
 # The columns that a narrow terminal gets first, while there is room. No speed without the data it was reached on.
 WANTED = (("RUN", "STATUS"), ("DATA", "EXAMPLES/S"), ("ON",), ("IMAGE",), ("GPU",), ("STEPS",), ("CPU",))
@@ -56,10 +58,10 @@ def runs(as_json: bool, everything: bool = False) -> None:
 
 def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None) -> list[str]:
     """Return a line for each run; if `width` has no room for all columns, with those that matter most."""
-    whole = console.table([HEAD, *(_row(run, kept.in_words(silent.get(run.id))) for run in found)])
+    whole = console.table([HEAD, *(_row(run, kept.in_words(silent.get(run.id)), _LONGEST) for run in found)])
     if width is None or max(map(len, whole)) <= width:
         return whole
-    rows = [HEAD, *(_row(run, "silent" if run.id in silent else "") for run in found)]
+    rows = [HEAD, *(_row(run, "silent" if run.id in silent else "", _SHORT) for run in found)]
     wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(*rows, strict=True), strict=True)}
     left, shown = width + 2, set[str]()
     for names in WANTED:
@@ -69,7 +71,9 @@ def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None)
     return console.table([[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in rows], width)
 
 
-def _row(run: Run, silence: str) -> tuple[str, ...]:
+def _row(run: Run, silence: str, most: int) -> tuple[str, ...]:
+    """Return its cells. Without an image that is the command, in at most `most` characters, or the engine."""
+    command = naming.typed(run, most) if not run.image.reference else None
     figures = run.summary
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
     status += f", {silence}" if silence else ""
@@ -82,7 +86,7 @@ def _row(run: Run, silence: str) -> tuple[str, ...]:
         _marked(run, measured(figures.examples_per_second)),
         _marked(run, number(figures.cpu_percent_mean, 0, "%")),
         _marked(run, number(figures.gpu_percent_mean, 0, "%")),
-        _short(run.image.reference or f"({run.engine})"),
+        _short(run.image.reference) if run.image.reference else f"({command or run.engine})",
     )
 
 

@@ -104,6 +104,12 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         name, _, pinned = run.image.reference.partition("@")
         digest = run.image.digest or pinned
         rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
+    if command := naming.typed(run):
+        rows.append(("command", command.replace("\n", "\\n")))
+    if run.program:
+        rows.append(("program", run.program))
+    if folder := naming.folder(run):
+        rows.append(("folder", folder))
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
     if not kind_of(run.engine).has_containers and is_command(run):
         way = " (this host, no container)"

@@ -45,12 +45,17 @@ class EngineAbsent(EngineError):
             "Start it, or see how to install it on this machine:\n    sudo systemctl start docker\n    ngcdl doctor\n"
         )
         named = f"{named_by} sets that address. Correct it, or go back to the default:\n{_LEAVE[named_by]}\n"
-        super().__init__(
-            f"No Docker engine answers at {address}: {why}.",
-            (start if is_default else named)
-            + "A bundled training runs on this host without Docker:\n    ngcdl run --train cifar10 --engine local",
+        self._before = start if is_default else named
+        super().__init__(f"No Docker engine answers at {address}: {why}.")
+        self.hint = (
+            f"{self._before}A bundled training, or a command of your own, runs on this host without Docker:\n"
+            "    ngcdl run --train cifar10 --engine local\n    ngcdl run -- python train.py"
         )
         self.named_by = None if is_default else named_by
+
+    def leads_on(self, line: str) -> None:
+        """Name the line that runs the command that was typed without Docker."""
+        self.hint = f"{self._before}Without Docker, with this host's own programs:\n{line}"
 
 
 class EngineForbidden(EngineError):

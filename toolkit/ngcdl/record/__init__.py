@@ -10,12 +10,13 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a known failure, recognised in the run's output),
     findings [{rule, text, numbers, advice}] (what held a training back, report/bottleneck.py; null: not examined),
-    ngcdl (the version that wrote the record)
+    ngcdl (the version that wrote the record),
+    program (the path of what a command's first word named on this host, where it ran without an image)
 Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
 
-History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, and every key after `gaps` in the summary (after
-`index` for a card, after `gpus` for a machine) were added later. Without an ngcdl to watch it (docker compose, Slurm)
-the trainer itself writes the same file: containers/trainer/events.py.
+History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, program, and every key after `gaps` in the summary
+(after `index` for a card, after `gpus` for a machine) were added later. Without an ngcdl to watch it (docker compose,
+Slurm) the trainer itself writes the same file: containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -205,6 +206,7 @@ class Run:
     diagnosis: Diagnosis | None = None
     findings: tuple[Finding, ...] | None = None
     ngcdl: str | None = None
+    program: str | None = None
 
     @property
     def seconds(self) -> float | None:

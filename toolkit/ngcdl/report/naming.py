@@ -11,7 +11,7 @@ from typing import Any
 from ngcdl.engines.base import is_planned
 from ngcdl.record import Run
 from ngcdl.report import lines
-from ngcdl.spec import KINDS, REDACTED, USUAL, Placement, RunSpec, Workload, kind_of
+from ngcdl.spec import KINDS, REDACTED, USUAL, Mount, Placement, RunSpec, Workload, kind_of
 from ngcdl.spec.placement import TYPED
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
@@ -31,14 +31,39 @@ _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", Fal
 NO_IMAGE = {False: "none: this host's own programs", True: "none: this host's own Python"}
 
 
+_LONGEST = 60  # characters of a command in a name
+
+
 def what(run: Run) -> str:
-    """Name what was run: cifar10, or where a command ran."""
+    """Name what was run: cifar10; or a command, and where that ran."""
     name = run.workload.get("name")
     if isinstance(name, str) and name:
         return name
+    called = typed(run, _LONGEST) or "a command"
     if run.image.reference:
-        return f"a command in {run.image.reference.rpartition('/')[2]}"
-    return run.id if kind_of(run.engine).has_containers else "a command on this host"
+        return f"{called} in {run.image.reference.rpartition('/')[2]}"
+    return run.id if kind_of(run.engine).has_containers else f"{called} on this host"
+
+
+def typed(run: Run, most: int | None = None) -> str | None:
+    """Return the words of a command of the user's own, secrets hidden, cut to `most` characters; None for a training,
+    and for what an image starts by itself."""
+    words = _list(run.spec or {}, "command")
+    if run.workload or not words:
+        return None
+    said = shlex.join(str(word) for word in words)
+    return said if most is None or len(said) <= most else f"{said[: most - 3].rstrip()}..."
+
+
+def folder(run: Run) -> str | None:
+    """Say in which folder a command ran; where a folder of the host was mounted there, which. None if unknown."""
+    spec = run.spec or {}
+    inside = spec.get("workdir")
+    if run.workload or not isinstance(inside, str):
+        return None
+    mounts = (Mount.from_text(str(mount)) for mount in _list(spec, "mounts"))
+    outside = next((mount.host for mount in mounts if mount.container == inside), None)
+    return f"{outside}, at {inside}" if outside else inside
 
 
 def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,8 +37,9 @@ def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
 def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
     drawn = pictures(stories)
     missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
+    found = verdict(stories, comparison).removeprefix(f"{title}: ")  # a command is named once
     return [
-        tag("header", tag("h1", title), tag("p", verdict(stories, comparison), class_="verdict"), _warning(stories)),
+        tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),
         *(_recognised(story) for story in stories),
         _findings(stories) if comparison is None else _diagnosis(comparison),

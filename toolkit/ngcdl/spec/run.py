@@ -22,8 +22,9 @@ class RunSpec:
     training, for a command this host as it is.
 
     `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
-    `ulimits` are (name, number), for both the soft and the hard limit; `environment` holds only what was asked for,
-    never a key. `placement` None: one machine, this one or its engine's; otherwise `gpus` are those of each node.
+    `ulimits` are (name, number), for both the soft and the hard limit. They and `shm_bytes` mean nothing without an
+    image. `environment` holds only what was asked for, never a key. `placement` None: one machine, this one or its
+    engine's; otherwise `gpus` are those of each node.
     """
 
     image: ImageRef | None
@@ -56,8 +57,8 @@ class RunSpec:
             "mounts": [str(mount) for mount in self.mounts],
             "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
             "ports": [str(port) for port in self.ports],
-            "shm_bytes": self.shm_bytes,
-            "ulimits": dict(self.ulimits),
+            "shm_bytes": self.shm_bytes if self.image else None,
+            "ulimits": dict(self.ulimits) if self.image else {},
             "user": self.user,
             "workdir": self.workdir,
             "tty": self.tty,
@@ -71,6 +72,10 @@ class RunSpec:
         """Parse the output of as_json, perhaps somebody else's. Raise UsageError if a part can't have been typed, and
         TypeError, ValueError or AttributeError if one has the wrong type."""
         workload, placement = data.get("workload"), data.get("placement")
+        of_container: dict[str, Any] = {}
+        if data.get("shm_bytes", 0) is not None:  # what a run without a container has
+            of_container["shm_bytes"] = int(data.get("shm_bytes", 1 << 30))
+            of_container["ulimits"] = tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items())
         return cls(
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
             command=tuple(_text(word) for word in data.get("command", ())),
@@ -78,14 +83,13 @@ class RunSpec:
             mounts=tuple(_mount(text) for text in data.get("mounts", ())),
             environment=tuple(_variable(name, value) for name, value in data.get("environment", {}).items()),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
-            shm_bytes=int(data.get("shm_bytes", 1 << 30)),
-            ulimits=tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items()),
             user=_user(data["user"]) if data.get("user") else None,
             workdir=_text(data["workdir"]) if data.get("workdir") else None,
             tty=data.get("tty", False),
             stdin=data.get("stdin", False),
             workload=Workload(**workload) if workload else None,
             placement=Placement.from_json(placement) if placement else None,
+            **of_container,
         )
 
 

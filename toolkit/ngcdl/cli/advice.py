@@ -1,0 +1,110 @@
+"""The line that was typed for a command, changed so that it works: what errors from below can't know."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ngcdl.asked import Asked, of_a_container, of_cards, says_of_cards
+from ngcdl.cli.typed import Typed, again
+from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent
+from ngcdl.spec import kind_of
+
+# Words that only a shell knows, with the plainest shell that does: no program does what they do.
+_OF_SHELLS = {
+    **dict.fromkeys(("cd", "export", "alias", "unset", "set", ".", "eval", "exec", "ulimit", "umask"), "sh"),
+    **dict.fromkeys(("source", "pushd", "shopt"), "bash"),
+}
+
+
+@contextlib.contextmanager
+def advised(typed: Typed, asked: Asked) -> Iterator[None]:
+    """Raise BadOption if a command on this host has an option of a container's. Add the line to type to the errors of
+    one that has no such program here, or no Docker."""
+    is_here = asked.own is not None and not asked.image
+    if is_here:
+        _check(typed, asked)
+    try:
+        yield
+    except CommandNotFound as error:
+        if is_here and (hint := _instead(typed.command)):
+            error.hint = hint
+        raise
+    except EngineAbsent as error:
+        is_command = typed.command and typed.image and not kind_of(typed.engine).is_cluster
+        if is_command and not of_a_container(asked) and not of_cards(asked):
+            error.leads_on(_on_this_host(typed))
+        raise
+
+
+def _check(typed: Typed, asked: Asked) -> None:
+    """Raise BadOption if it has an option that only a container has, or sets what --gpus sets."""
+    words = _typed(typed)
+    if stray := of_a_container(asked):
+        said = f"{', '.join(stray)}: only for containers, and this run has none."
+        if stray == ["-w"] and typed.workdir:
+            line = again(_without(words, ("-w", "--workdir"), typed.workdir)).strip()
+            raise BadOption(said, f"    cd {shlex.quote(typed.workdir)} && {line}")
+        raise BadOption(said, f"In an image:\n{again([words[0], 'pytorch', *words[1:]])}")
+    if names := of_cards(asked):
+        chosen = dict(asked.extra.environment if asked.extra else ()).get("CUDA_VISIBLE_DEVICES")
+        for text in typed.environment:
+            if text.partition("=")[0] in names:
+                words = _without(words, ("-e", "--env"), text)
+        if chosen is not None and typed.gpus == "auto":
+            words[1:1] = _gpus(chosen, words[0])
+        raise BadOption(says_of_cards(names), again(words))
+
+
+def _gpus(visible: str, command: str) -> list[str]:
+    """Return the option that means what CUDA_VISIBLE_DEVICES does."""
+    if visible.strip() in ("", "-1"):
+        return [] if command == "compare" else ["--gpus", "none"]  # one of its arms has none anyway
+    return ["--gpus", f"{visible}," if visible.isdecimal() else visible]
+
+
+def _typed(typed: Typed) -> list[str]:
+    """Return argv; for a program that embeds ngcdl, the least that runs the command."""
+    return sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
+
+
+def _without(words: Sequence[str], names: tuple[str, str], value: str) -> list[str]:
+    """Return `words` without an option that has `value`, however it was spelt."""
+    short, long = names
+    at = words.index("--")
+    for index, word in enumerate(words[:at]):
+        if word in names and words[index + 1] == value:
+            return [*words[:index], *words[index + 2 :]]
+        if word in (f"{short}{value}", f"{short}={value}", f"{long}={value}"):
+            return [*words[:index], *words[index + 1 :]]
+    return list(words)
+
+
+def _on_this_host(typed: Typed) -> str:
+    """Return the line that was typed, without its image."""
+    words = _without(_typed(typed), ("--engine", "--engine"), typed.engine)
+    if typed.image in words[: words.index("--")]:
+        words.remove(typed.image)
+    return again(words)
+
+
+def _instead(command: Sequence[str]) -> str:
+    """Return what to type instead of a command whose program is not here; "" if that is unknown."""
+    word, *rest = command
+    words = _typed(Typed(command=tuple(command)))
+    head = words[: words.index("--") + 1]
+    if not rest and any(letter.isspace() for letter in word.strip()):
+        return f"A whole line is for a shell:\n{again([*head, 'sh', '-c', word])}"
+    if shell := _OF_SHELLS.get(word):
+        line = again([*head, shell, "-c", shlex.join(command)])
+        return f"{word} is a word of the shell's own, so a shell must run it:\n{line}"
+    if os.sep not in word and not shutil.which(word) and Path(word).is_file():
+        runner = {".py": ["python3"], ".sh": ["sh"]}.get(Path(word).suffix, [])
+        words = [f"./{word}"] if os.access(word, os.X_OK) or not runner else [*runner, word]
+        return f"{word} is in this folder, where programs are not looked for by name:\n{again([*head, *words, *rest])}"
+    return ""
