@@ -27,7 +27,7 @@ from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, PullEvent, ShowPu
 from ngcdl.engines.local import program
 from ngcdl.engines.local.family import mark
 from ngcdl.engines.local.job import FoundJob, LocalJob
-from ngcdl.errors import LocalUnavailable
+from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, redacted
 
@@ -165,7 +165,12 @@ class LocalEngine(OfKind, NoImages):
         folder = asked["cwd"] or str(order.folder)
         environment = {**settings.without_keys(os.environ), **asked["environment"]}
         command = program.Command(asked["program"], tuple(asked["argv"]), folder, environment)
-        process, screen = program.started(command, tty=spec.tty, stdin=spec.stdin)
+        try:
+            process, screen = program.started(command, tty=spec.tty, stdin=spec.stdin)
+        except StartError as error:
+            if not spec.workload:
+                raise
+            raise LocalUnavailable(f"{order.target} can't be started: {error.message}", error.hint) from error
         return LocalJob(process, order.folder, screen=screen, is_training=bool(spec.workload))
 
     def find(self, run_id: str) -> Job | None:
