@@ -399,7 +399,8 @@ def typed_into(job: local.LocalJob, said: Iterator[Chunk], seen: bytes = b"") ->
 def test_on_a_terminal_of_its_own_ctrl_c_and_the_size_reach_the_program(start: Start) -> None:
     code = (
         "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGWINCH, lambda *_: print('now', *os.get_terminal_size(), flush=True))\n"
+        # not print, which may be interrupted by this signal, and must not be called again then
+        "signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b'now %d %d' % os.get_terminal_size()))\n"
         "print('size', *os.get_terminal_size(), os.isatty(0), os.isatty(2), open('/dev/tty').isatty(), flush=True)\n"
         "try:\n    print('got', sys.stdin.readline(), flush=True)\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(5)"
