@@ -35,8 +35,10 @@ class Hushed(Screen):
             self.say(chunk.data.decode(errors="replace").rstrip())
             return
         self._written = (self._written + chunk.data)[-_LONGEST:]
+        if not self._moving or self._clock() - self._drawn < STEP_SECONDS:
+            return
         lines = [line for line in _ENDS.split(self._written) if line.strip()]
-        if lines and self._clock() - self._drawn >= STEP_SECONDS:
+        if lines:
             self._drawn = self._clock()
             self._draw(lines[-1].decode(errors="replace"))
 
