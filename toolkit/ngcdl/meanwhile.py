@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from ngcdl.engines.base import Chunk, Job, Piped
+from ngcdl.engines.base import Chunk, Job, Piped, Unbound
 from ngcdl.errors import GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
 from ngcdl.prepare import Ready
@@ -202,12 +202,12 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
     function that puts what was seen into its record: a note, and the cards as its own."""
     from ngcdl.telemetry import strays
 
-    spec, pid = ready.order.spec, job.started.pid
-    is_bound = ready.engine.has_containers or bool(spec.workload)  # a training is told its device, and reports it
-    if is_bound or not pid or spec.gpus.kind != "none" or not ready.run.machine.gpus:
+    spec = ready.order.spec
+    is_to_have_none = spec.gpus.kind == "none" and not spec.workload  # a training is told its device, and reports it
+    if not isinstance(job, Unbound) or not is_to_have_none or not ready.run.machine.gpus:
         yield lambda run: run
         return
-    with strays.Strays(pid, f"NGCDL_RUN={ready.order.folder}", show.say) as seen:
+    with strays.Strays(job.pids, show.say) as seen:
         yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
 
 

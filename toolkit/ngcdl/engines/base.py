@@ -144,6 +144,15 @@ class Piped(Protocol):
         ...
 
 
+@runtime_checkable
+class Unbound(Protocol):
+    """A Job whose processes are this host's, in no container."""
+
+    def pids(self) -> frozenset[int]:
+        """Return those that run now."""
+        ...
+
+
 class NoInput:
     """The input half of a Job that takes no input."""
 

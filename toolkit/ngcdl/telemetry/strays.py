@@ -4,11 +4,10 @@ CUDA_VISIBLE_DEVICES itself gets any."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
-from ngcdl import processes
 from ngcdl.errors import GpuError
 from ngcdl.telemetry.card import computing
 from ngcdl.telemetry.free import VARIABLE, readings
@@ -19,9 +18,9 @@ FIRST_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 class Strays:
     """Looks now and then, within `with`. `uuids` are the cards on which it was seen, and `told` what was said then."""
 
-    def __init__(self, leader: int, mark: str, say: Callable[[str], None]) -> None:
-        """The run's processes descend from `leader`, a PID, or have `mark`, NAME=value, in their environment."""
-        self._leader, self._mark, self._say = leader, mark.encode("utf-8", "surrogateescape"), say
+    def __init__(self, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
+        """`pids` returns those of the run's processes."""
+        self._pids, self._say = pids, say
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ngcdl-strays", daemon=True)
         self.uuids: tuple[str, ...] = ()
@@ -45,23 +44,13 @@ class Strays:
                 cards = computing(readings())
             except GpuError:  # nobody can tell
                 return
+            on_card = {name: {one.pid for one in card.processes or ()} for name, card in cards.items()}
+            its = self._pids() if any(on_card.values()) else ()
             for name, card in cards.items():
-                pids = [one.pid for one in card.processes or () if self._is_of_it(one.pid)]
+                pids = on_card[name].intersection(its)
                 if pids and card.uuid:
                     self.uuids += (card.uuid,)
-                    self.told = (
-                        f"WARNING: the run was to have no GPU, but its process {pids[0]} computes on GPU {name}."
-                    )
+                    first = min(pids)
+                    self.told = f"WARNING: the run was to have no GPU, but its process {first} computes on GPU {name}."
             if self.told:
                 self._say(f"{self.told} Without a container, a program that sets {VARIABLE} itself gets any.")
-
-    def _is_of_it(self, pid: int) -> bool:
-        if self._mark in processes.environment(pid):
-            return True
-        seen: set[int] = set()
-        while (one := processes.look(pid)) and pid not in seen:
-            if self._leader in (one.pid, one.session, one.group):
-                return True
-            seen.add(pid)
-            pid = one.parent
-        return False

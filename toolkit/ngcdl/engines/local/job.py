@@ -126,6 +126,9 @@ class LocalJob:
             self._family.interrupt(grace_seconds)
             self._family.stop(grace_seconds)
 
+    def pids(self) -> frozenset[int]:
+        return frozenset(one.pid for one in self._family.living())
+
     def stop(self, grace_seconds: float) -> None:
         self._stopped_by_us = True
         with self._stop:
