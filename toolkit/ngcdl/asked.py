@@ -56,12 +56,14 @@ CARD_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 def nothing_of_a_container(asked: Asked) -> None:
     """Raise BadOption if an option was typed that needs a container, or a variable that would undo --gpus."""
     if stray := of_a_container(asked):
-        raise BadOption(
-            f"{', '.join(stray)}: only for containers, and this run has none.",
-            "    ngcdl run IMAGE --engine docker ...",
-        )
+        raise BadOption(says_of_a_container(stray), "    ngcdl run IMAGE --engine docker ...")
     if own_cards := of_cards(asked):
         raise BadOption(says_of_cards(own_cards), f"    ngcdl {asked.command} ... --gpus 1")
+
+
+def says_of_a_container(options: Sequence[str]) -> str:
+    """Say why these options can't be given."""
+    return f"{', '.join(options)}: only for containers, and this run has none."
 
 
 def says_of_cards(names: Sequence[str]) -> str:

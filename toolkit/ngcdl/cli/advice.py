@@ -6,12 +6,11 @@ import contextlib
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ngcdl.asked import Asked, of_a_container, of_cards, says_of_cards
-from ngcdl.cli.typed import Typed, again
+from ngcdl.asked import Asked, of_a_container, of_cards, says_of_a_container, says_of_cards
+from ngcdl.cli.typed import Typed, again, in_an_image, words_of
 from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent
 from ngcdl.spec import kind_of
 
@@ -44,13 +43,13 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
 
 def _check(typed: Typed, asked: Asked) -> None:
     """Raise BadOption if it has an option that only a container has, or sets what --gpus sets."""
-    words = _typed(typed)
+    words = words_of(typed)
     if stray := of_a_container(asked):
-        said = f"{', '.join(stray)}: only for containers, and this run has none."
+        said = says_of_a_container(stray)
         if stray == ["-w"] and typed.workdir:
             line = again(_without(words, ("-w", "--workdir"), typed.workdir)).strip()
             raise BadOption(said, f"    cd {shlex.quote(typed.workdir)} && {line}")
-        raise BadOption(said, f"In an image:\n{again([words[0], 'pytorch', *words[1:]])}")
+        raise BadOption(said, f"In an image:\n{in_an_image(typed)}")
     if names := of_cards(asked):
         chosen = dict(asked.extra.environment if asked.extra else ()).get("CUDA_VISIBLE_DEVICES")
         for text in typed.environment:
@@ -68,11 +67,6 @@ def _gpus(visible: str, command: str) -> list[str]:
     return ["--gpus", f"{visible}," if visible.isdecimal() else visible]
 
 
-def _typed(typed: Typed) -> list[str]:
-    """Return argv; for a program that embeds ngcdl, the least that runs the command."""
-    return sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
-
-
 def _without(words: Sequence[str], names: tuple[str, str], value: str) -> list[str]:
     """Return `words` without an option that has `value`, however it was spelt."""
     short, long = names
@@ -87,7 +81,7 @@ def _without(words: Sequence[str], names: tuple[str, str], value: str) -> list[s
 
 def _on_this_host(typed: Typed) -> str:
     """Return the line that was typed, without its image."""
-    words = _without(_typed(typed), ("--engine", "--engine"), typed.engine)
+    words = _without(words_of(typed), ("--engine", "--engine"), typed.engine)
     if typed.image in words[: words.index("--")]:
         words.remove(typed.image)
     return again(words)
@@ -96,7 +90,7 @@ def _on_this_host(typed: Typed) -> str:
 def _instead(command: Sequence[str]) -> str:
     """Return what to type instead of a command whose program is not here; "" if that is unknown."""
     word, *rest = command
-    words = _typed(Typed(command=tuple(command)))
+    words = words_of(Typed(command=tuple(command)))
     head = words[: words.index("--") + 1]
     if not rest and any(letter.isspace() for letter in word.strip()):
         return f"A whole line is for a shell:\n{again([*head, 'sh', '-c', word])}"

@@ -11,6 +11,7 @@ from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
+from ngcdl.report.case import is_command
 from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 
 
@@ -19,7 +20,7 @@ def export(form: str, name: str) -> None:
     engine = _cluster(form, name)
     config, shelf = settings.load(), kept.shelf()
     run = shelf.load(shelf.find(name))
-    if run.spec and not (run.workload or kind_of(run.engine).has_containers):
+    if is_command(run) and not kind_of(run.engine).has_containers:
         raise BadOption(
             f"{run.id} ran without an image, and --engine {engine} needs one.",
             f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",

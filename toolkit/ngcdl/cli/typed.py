@@ -98,7 +98,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
     typed.placement.check(typed.engine)
     if typed.command and _lacks_image(typed):
-        raise BadOption(f"With --engine {typed.engine} a command needs an image.", _in_an_image(typed))
+        raise BadOption(f"With --engine {typed.engine} a command needs an image.", in_an_image(typed))
     image = image_of(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
@@ -132,10 +132,15 @@ def _lacks_image(typed: Typed) -> bool:
     return not typed.image and typed.engine in KINDS and kind_of(typed.engine).has_containers
 
 
-def _in_an_image(typed: Typed) -> str:
+def words_of(typed: Typed) -> list[str]:
+    """Return argv of a command; for a program that embeds ngcdl, the least that runs it."""
+    return sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
+
+
+def in_an_image(typed: Typed) -> str:
     """Return the line that was typed, with an image."""
-    words = sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
-    return again([words[0], "pytorch", *words[1:]])
+    first, *more = words_of(typed)
+    return again([first, "pytorch", *more])
 
 
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
