@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pty
@@ -83,29 +84,26 @@ def _with_pipes(command: Command, stdin: bool) -> subprocess.Popen[bytes]:
 def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
     mine, its = socket.socketpair()
-    try:
+    with contextlib.ExitStack() as left:  # what an error, or a signal, leaves behind
+        left.callback(os.close, ours)
         with mine, its:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", leader.__file__, str(its.fileno())],
-                cwd=command.folder,
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                start_new_session=True,
-                pass_fds=[its.fileno()],
-            )
-            its.close()
             try:
-                leader.become(mine, command.program, command.words, command.environment)
-            except BaseException:  # a signal may come meanwhile
-                process.kill()
-                process.wait()
-                raise
-    except BaseException:
-        os.close(ours)
-        raise
-    finally:
-        os.close(theirs)
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", leader.__file__, str(its.fileno())],
+                    cwd=command.folder,
+                    stdin=theirs,
+                    stdout=theirs,
+                    stderr=theirs,
+                    start_new_session=True,
+                    pass_fds=[its.fileno()],
+                )
+            finally:
+                os.close(theirs)
+            left.callback(process.wait)
+            left.callback(process.kill)
+            its.close()
+            leader.become(mine, command.program, command.words, command.environment)
+        left.pop_all()
     return process, ours
 
 
