@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from choosing import FIRST, NVIDIA, choose
+from choosing import bare as bare  # a fixture
+from choosing import cards as cards  # a fixture
+from choosing import daemon as daemon  # a fixture
 from docker_socket import Daemon, serving
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
 from ngcdl.catalog import releases
-
-CODE = """
-import json, os, sys
-engine, image, gpus, host = sys.argv[1:]
-os.environ["DOCKER_HOST"] = host
-from ngcdl.choice import DEFAULT_FRAMEWORKS, choose
-from ngcdl.errors import NgcdlError
-from ngcdl.preflight import meant
-from ngcdl.spec import GpuRequest
-try:
-    training = bool(os.environ.get("TRAINING", "" if image else "yes"))
-    named = meant.named(image, "nvcr.io") if image else None
-    unfit = lambda *_: os.environ.get("UNFIT", "").split()
-    usual = os.environ.get("USUAL", "").split() or DEFAULT_FRAMEWORKS
-    it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual)
-    print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
-                      "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
-                      "shares": it.shares}))
-except NgcdlError as error:
-    print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
-"""
-FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-"
-NVIDIA: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
-
-
-@pytest.fixture
-def cards(library: Path, tmp_path: Path) -> Host:
-    host = Host(library, tmp_path / "nvml.state")
-    host.set()
-    return host
-
-
-@pytest.fixture
-def bare(library: Path, tmp_path: Path) -> Host:
-    """A host without a driver."""
-    return Host(tmp_path, tmp_path / "none")
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    with serving(Daemon(tmp_path / "d.sock")) as one:
-        yield one
-
-
-def choose(host: Host, engine: str = "auto", image: str = "", gpus: str = "auto", docker: str = "") -> dict[str, Any]:
-    found = host.python(
-        f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{CODE}", engine, image, gpus,
-        docker or f"unix://{host.state.parent}/none.sock",
-    )  # fmt: skip
-    assert found.returncode == 0, found.stderr
-    answer: dict[str, Any] = json.loads(found.stdout)
-    return answer
 
 
 def test_without_an_image_a_card_and_docker_it_is_this_host_s_python(bare: Host) -> None:

@@ -1,0 +1,43 @@
+"""The local engine, orders for it, and its jobs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ngcdl.engines import local
+from ngcdl.engines.base import Order
+from ngcdl.spec import RunSpec
+
+Start = Callable[..., local.LocalJob]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> local.LocalEngine:
+    return local.LocalEngine(tmp_path / "share", tmp_path / "runs")
+
+
+def order(folder: Path, *command: str, **spec: object) -> Order:
+    made = replace(RunSpec(None, ("python", *command)), **spec)  # type: ignore[arg-type]  # fields of a RunSpec
+    return Order(made, "run-1", folder, sys.executable, "none")
+
+
+@pytest.fixture
+def start(engine: local.LocalEngine, tmp_path: Path) -> Start:
+    def started(code: str, *argv: str, **spec: object) -> local.LocalJob:
+        job = engine.start(order(tmp_path, "-c", code, *argv, **spec))
+        assert isinstance(job, local.LocalJob)
+        return job
+
+    return started
+
+
+def read(job: local.LocalJob) -> dict[str, bytes]:
+    found = {"stdout": b"", "stderr": b""}
+    for chunk in job.output():
+        found[chunk.stream] += chunk.data
+    return found
