@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from ... import layers
-from . import spectral
+from . import products, spectral
 from .numbers import LAST, uncast
 
 WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
@@ -48,7 +48,7 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, band, bias, beta):
-        scale = torch.mm(x * x, band).add_(bias)
+        scale = products.mm(x * x, band).add_(bias)
         root = scale.rsqrt()
         power = root.sqrt().mul_(root) if beta == 0.75 else scale.pow(-beta)  # a power takes as long as several roots
         found = x * power
@@ -59,7 +59,7 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         x, band, scale, power, found = ctx.saved_tensors
-        pull = torch.mm((gradient * found).div_(scale), band * (-2 * ctx.beta))
+        pull = products.mm((gradient * found).div_(scale), band * (-2 * ctx.beta))
         return pull.mul_(x).addcmul_(gradient, power), None, None, None
 
 
