@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from ngcdl.telemetry import cards, container
@@ -29,6 +31,20 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
         assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid())) == 1
         child.kill()
+
+
+def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    start = ["sh", "-c", "(sleep 60 >/dev/null & echo $!); read ended"]
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as first:
+        assert first.stdout is not None
+        worker = GpuProcess(int(first.stdout.readline()))
+        assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
+        assert cards.foreign((worker,), Run([], pid=first.pid)) == 0
+        assert cards.foreign((worker,), Run([], pid=os.getpid())) == 1
+        os.kill(worker.pid, signal.SIGKILL)
+        first.communicate()
 
 
 def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,7 @@ def _is_ours(process: GpuProcess, run: Run) -> bool | None:
             # Rootless Docker has no cgroups if `docker info` says CgroupDriver none. Then the shim above a container's
             # processes names it: https://github.com/containerd/containerd/blob/main/core/runtime/v2/README.md
             return any(run.container in parent.cmdline() for parent in parents)
-        return run.pid in (process.pid, *(parent.pid for parent in parents))
-    except psutil.Error:
+        # its first process leads a session: a worker that outlived its parent is still in it
+        return run.pid in (process.pid, os.getsid(process.pid), *(parent.pid for parent in parents))
+    except (psutil.Error, OSError):
         return None
