@@ -71,7 +71,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("inspect",), "    ngcdl show last\n"),
         (("rm", "last"), "    ngcdl runs rm last\n"),
         (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
-        (("jupyter", "lab"), "    ngcdl run -p 8888:8888 pytorch -- jupyter lab "),
+        (("jupyter", "lab"), "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab "),
         (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),
         (("runs", "ls"), "runs ls: ngcdl has no such command.\n      ngcdl runs\n"),
         (("runs", "inspect", "abc"), "    ngcdl show abc\n"),

@@ -32,7 +32,8 @@ _OTHERS = {
     "rm": "    ngcdl runs rm {}",
     "exec": "In a run's container, by the run's id:\n    ngcdl runs\n    docker exec -it ngcdl-RUN bash",
     **dict.fromkeys(
-        ("jupyter", "notebook"), "    ngcdl run -p 8888:8888 pytorch -- jupyter lab --ip=0.0.0.0 --no-browser"
+        ("jupyter", "notebook"),
+        "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab --ip=0.0.0.0 --no-browser",
     ),
 }
 _TYPICAL = {"train": "cifar10", "start": "--train cifar10", "inspect": "last", "kill": "last", "rm": "RUN"}
