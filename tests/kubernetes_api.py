@@ -107,9 +107,14 @@ class Api:
             self.changed.notify_all()
 
     def ends(
-        self, index: int = 0, code: int = 0, suffix: str = "aaaaa", finished: str = "2026-01-01T00:10:00Z"
+        self,
+        index: int = 0,
+        code: int = 0,
+        suffix: str = "aaaaa",
+        finished: str = "2026-01-01T00:10:00Z",
+        **said: str,
     ) -> None:
-        over = {"exitCode": code, "reason": "Completed", "finishedAt": finished}
+        over = {"exitCode": code, "reason": "Completed", "finishedAt": finished, **said}
         state = {"name": "run", "state": {"terminated": over}}
         name = self.pod(index, suffix, phase="Failed" if code else "Succeeded", containerStatuses=[state])
         with self.changed:

@@ -123,6 +123,26 @@ def test_why_another_node_has_no_pod_is_said_while_the_first_one_s_output_is_fol
     assert followed.text("stderr").count("waiting: ") == 1
 
 
+def test_why_a_node_starts_no_container_is_said_in_the_words_of_the_event_about_its_pod(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path)
+    placed = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    creating = {"name": "run", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pod = api.pod(phase="Pending", conditions=[placed], containerStatuses=[creating])
+    followed = Followed(job)
+    followed.until(f"kubectl describe pod {pod}", "stderr")
+    said = "Unable to attach or mount volumes: timed out"
+    about = {"metadata": {"name": "e", "namespace": "vision"}, "involvedObject": {"name": pod}}
+    api.put("events", {**about, "type": "Warning", "reason": "FailedMount", "message": said})
+    followed.until(said, "stderr")
+    assert said in (job.waiting() or ""), "as ngcdl show has it"
+    api.runs()
+    api.ends()
+    api.job_ends()
+    followed.end()
+
+
 def test_a_first_pod_whose_node_died_is_told_of_and_what_takes_its_place_is_followed(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:

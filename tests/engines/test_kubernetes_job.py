@@ -12,7 +12,7 @@ from kubernetes_api import Api
 from kubernetes_jobs import NAME, RUN, Followed, order, record, started
 
 from ngcdl.engines.kubernetes import KubernetesEngine
-from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterLost, EngineError
+from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterLost, EngineError, StateNotWritable
 from ngcdl.spec import Placement
 
 pytestmark = pytest.mark.lab
@@ -152,6 +152,16 @@ def test_a_creation_without_an_answer_may_have_left_a_job_unless_it_could_be_rem
         engine.start(order(engine, tmp_path))
     assert "gave no answer" in caught.value.message
     assert ("ngcdl show" in caught.value.hint) == (error is ClusterLost)
+
+
+def test_a_manifest_that_can_t_be_written_is_an_error_and_nothing_is_made(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    made = order(engine, tmp_path)
+    (made.folder / "job.yaml").mkdir()
+    with pytest.raises(StateNotWritable, match=r"job\.yaml"):
+        engine.start(made)
+    assert api.objects == {}
 
 
 def test_a_job_is_asked_for_where_it_was_made_whatever_context_another_shell_chooses(

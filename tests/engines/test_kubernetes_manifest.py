@@ -36,6 +36,7 @@ from ngcdl.trainings import containers_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 IMAGE = ImageRef.parse("pytorch:25.03-py3")
+RUN = "20261121-192252-cifar10-beefca"
 TRAINER = Mount(str(containers_folder() / "trainer"), "/ngcdl/trainer")
 TRAINING = RunSpec(
     image=IMAGE,
@@ -62,13 +63,13 @@ SPECS = {"training-two-nodes": TRAINING, "command-no-gpu": COMMAND}
 VERSIONS = ("1.29", "1.37")
 
 
-def order(spec: RunSpec, run_id: str = "20261121-192252-cifar10-beefca") -> Order:
+def order(spec: RunSpec, run_id: str = RUN) -> Order:
     return Order(
         spec, run_id, Path("/home/me/runs/x"), IMAGE.pinned("sha256:" + "0123456789abcdef" * 4), "device-plugin"
     )
 
 
-def job(spec: RunSpec, run_id: str = "20261121-192252-cifar10-beefca") -> dict[str, Any]:
+def job(spec: RunSpec, run_id: str = RUN) -> dict[str, Any]:
     (found,) = [one for one in objects(order(spec, run_id)) if one["kind"] == "Job"]
     return found
 
@@ -115,6 +116,8 @@ def test_what_a_real_server_refuses_and_the_schemas_do_not_is_kept(which: str) -
     assert "requests" not in container.get("resources", {}), "limits alone: what can't be shared must be equal in both"
     volumes = {volume["name"] for volume in inside["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+    claims = [one["persistentVolumeClaim"]["claimName"] for one in inside["volumes"] if "persistentVolumeClaim" in one]
+    assert len(set(claims)) == len(claims), "a pod with two volumes of one claim does not start on every cluster"
     policy = [rule["onExitCodes"] for rule in made["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
     assert all(rule["containerName"] == container["name"] and 0 not in rule["values"] for rule in policy)
     assert policy[0]["values"] == sorted(set(policy[0]["values"]))
@@ -228,6 +231,19 @@ def test_the_image_starts_by_its_own_entrypoint() -> None:
     assert "command" not in pod(TRAINING)["containers"][0]
 
 
+def test_a_claim_that_is_mounted_several_times_is_one_volume_and_each_mount_has_its_own_folder_and_rights() -> None:
+    mounts = (Mount("models", "/in"), Mount("models", "/out", writable=True), Mount("cifar", "/ngcdl/data"))
+    inside = pod(replace(TRAINING, mounts=mounts))
+    claims = {one["name"]: one["persistentVolumeClaim"] for one in inside["volumes"] if "persistentVolumeClaim" in one}
+    assert claims == {"claim-0": {"claimName": "cifar"}, "claim-1": {"claimName": "models"}}
+    assert [one for one in inside["containers"][0]["volumeMounts"] if one["name"] in claims] == [
+        {"name": "claim-0", "mountPath": "/ngcdl/run", "subPath": f"ngcdl-runs/{RUN}"},
+        {"name": "claim-1", "mountPath": "/in", "readOnly": True},
+        {"name": "claim-1", "mountPath": "/out", "readOnly": False},
+        {"name": "claim-0", "mountPath": "/ngcdl/data", "readOnly": True},
+    ]
+
+
 def test_a_run_goes_on_from_one_that_is_kept_on_the_same_claim() -> None:
     resumed = replace(
         TRAINING,
@@ -236,7 +252,7 @@ def test_a_run_goes_on_from_one_that_is_kept_on_the_same_claim() -> None:
     )
     mounts = {one["mountPath"]: one for one in pod(resumed)["containers"][0]["volumeMounts"]}
     assert mounts["/ngcdl/resume"] == {
-        "name": "claim", "mountPath": "/ngcdl/resume", "subPath": "ngcdl-runs/before", "readOnly": True,
+        "name": "claim-0", "mountPath": "/ngcdl/resume", "subPath": "ngcdl-runs/before", "readOnly": True,
     }  # fmt: skip
     with pytest.raises(BadOption, match="checkpoint"):
         objects(order(replace(resumed, placement=Placement())))
@@ -275,7 +291,7 @@ def test_the_folder_that_a_command_is_typed_in_is_not_asked_of_a_cluster(
     *_, made = parsed.safe_load_all(done.stdout)
     (container,) = made["spec"]["template"]["spec"]["containers"]
     assert (container["args"][2:], container.get("workingDir")) == (["nvidia-smi", "-L"], where)
-    claims = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "volume-0"]
+    claims = [one["mountPath"] for one in container["volumeMounts"] if one["name"] == "claim-0"]
     assert claims == (["/work"] if "-v" in options else [])
 
 

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,36 @@ def test_a_command_that_is_typed_runs_to_its_end_in_the_image_s_own_folder(
     assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_container_that_could_not_be_started_leaves_the_words_of_its_runtime_and_their_remedy(
+    api: Api, tmp_path: Path, is_followed: bool
+) -> None:
+    said = "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch"
+
+    def play_it() -> None:
+        api.until(lambda: any(kind == "jobs" for kind, _, _ in api.objects), "no Job was made")
+        api.refusals["GET", "log"] = (400, "BadRequest", "unable to retrieve container logs")
+        api.ends(code=128, reason="StartError", message=said, finished=datetime.now(UTC).isoformat())
+        api.job_ends("Failed", "BackoffLimitExceeded")
+
+    shelf, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
+    engine = KubernetesEngine(Kubectl(), shelf.root)
+    if is_followed:
+        cluster = threading.Thread(target=play_it, daemon=True)
+        cluster.start()
+        done = launch.follow(ready(shelf, engine), shelf, show)
+        cluster.join(120)
+        assert show.shown == f"{said}\n".encode()
+    else:
+        launch.follow(ready(shelf, engine), shelf, show, leave=True)
+        play_it()
+        done = reconcile.reconcile(shelf, shelf.load(RUN))
+    assert (done.status, done.exit_code, done.reason) == ("failed", 128, said)
+    assert (shelf.folder(RUN) / "log.txt").read_text().splitlines()[1:] == [said]
+    assert done.diagnosis
+    assert done.diagnosis.name == "driver-mismatch"
+
+
 def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_next(api: Api, tmp_path: Path) -> None:
     shelf = Store(tmp_path / "ngcdl" / "runs")
     engine = KubernetesEngine(Kubectl(), shelf.root)
@@ -148,7 +179,7 @@ def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_l
             _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
     second, first = Store(tmp_path / "ngcdl" / "runs").ids()
-    mounts = {one["mountPath"]: one for one in containers[1]["volumeMounts"] if one["name"] == "claim"}
+    mounts = {one["mountPath"]: one for one in containers[1]["volumeMounts"] if "subPath" in one}
     assert {inside: one["subPath"] for inside, one in mounts.items()} == {
         "/ngcdl/run": f"ngcdl-runs/{second}", "/ngcdl/resume": f"ngcdl-runs/{first}",
     }  # fmt: skip
@@ -174,7 +205,7 @@ def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
             # this one: the next may be there before a busy machine has looked
             api.until(lambda name=job["metadata"]["name"]: api.has_no("jobs", name), "the Job was left")
         out, err = process.communicate(timeout=120)
-    said = "WARNING: nodes=2: of 2 nodes with 1 GPU the cluster has 1; unless it grows, a run waits forever."
+    said = "WARNING: nodes=2: of 2 nodes with 1 GPU the cluster has 1; unless it grows, the run can't begin."
     assert err.count(said) == 1
     found = json.loads(out)
     assert (nodes, [trial["arm"] for trial in found["trials"]]) == ([1, 2], ["nodes=1", "nodes=2"])

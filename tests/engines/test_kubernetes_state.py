@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.engines.kubernetes.messages import QUOTA as REMEDY
-from ngcdl.engines.kubernetes.messages import translated
+from ngcdl.engines.kubernetes.messages import remedy, translated
 from ngcdl.engines.kubernetes.state import State
 from ngcdl.errors import ClusterForbidden, ClusterHangs, ClusterRefused, ClusterUnreachable, ImageNotPulled, PodFailed
 
@@ -28,8 +27,8 @@ def container(**state: Any) -> dict[str, Any]:
     return {"phase": "Running", "containerStatuses": [{"name": "run", "state": state}]}
 
 
-def ended(code: int, reason: str = "Error") -> dict[str, Any]:
-    over = {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:10:00Z"}
+def ended(code: int, reason: str = "Error", at: str = "2026-01-01T00:10:00Z") -> dict[str, Any]:
+    over = {"exitCode": code, "reason": reason, "message": "not about a start", "finishedAt": at}
     return {**container(terminated=over), "phase": "Failed" if code else "Succeeded"}
 
 
@@ -49,10 +48,40 @@ def test_a_job_without_an_end_goes_on_and_a_complete_one_has_code_0() -> None:
     assert (done.code, done.finished) == (0, 1767226205.0)
 
 
-def test_a_failed_job_has_the_code_of_the_pod_that_failed_on_the_lowest_node() -> None:
-    failed = State.read([job("Failed", reason="BackoffLimitExceeded"), pod(1, **ended(1)), pod(0, **ended(3))]).exit
+LOST, TOLD = ended(1, at="2026-01-01T00:10:05Z"), ended(143, at="2026-01-01T00:10:05Z")
+GONE = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "code"),
+    [
+        ([pod(1, **ended(1)), pod(0, **ended(3))], 3),  # at once: the lowest node
+        ([pod(0, **LOST), pod(1, **ended(137, "OOMKilled"))], 137),
+        ([pod(0, **ended(1)), pod(1, **ended(137, "OOMKilled", at="2026-01-01T00:10:09Z"))], 137),
+        ([pod(0, **TOLD), pod(1, **ended(2))], 2),
+        ([pod(0, **ended(143)), pod(1, **LOST)], 1),
+        ([pod(0, **LOST), pod(1, **ended(7))], 7),
+        ([pod(0, **GONE), pod(1, **LOST)], 1),
+        ([pod(0, **TOLD), pod(1, **GONE)], None),
+        ([pod(0, **ended(0)), pod(1, **TOLD)], 143),
+        ([pod(0, **ended(9)), pod(0, "2026-01-01T00:01:00Z", **LOST)], 1),  # a first try is no end
+    ],
+)
+def test_a_failed_job_ended_as_the_pod_did_that_brought_down_the_others(pods: list[dict[str, Any]], code: int) -> None:
+    failed = State.read([job("Failed", reason="BackoffLimitExceeded"), *pods]).exit
     assert failed
-    assert (failed.code, failed.oom_killed) == (3, False)
+    assert (failed.code, bool(failed.oom_killed)) == (code, code == 137)
+
+
+@pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
+def test_a_container_that_could_not_be_started_has_its_reason_and_its_last_words(reason: str) -> None:
+    said = "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch"
+    over = {"exitCode": 128, "reason": reason, "message": said, "finishedAt": "2026-01-01T00:10:00Z"}
+    state = State.read([job("Failed"), pod(**{**container(terminated=over), "phase": "Failed"})])
+    assert state.exit
+    assert (state.exit.code, state.exit.reason) == (128, said)
+    assert state.pods[0].last_words == f"{said}\n".encode()
+    assert State.read([job("Failed"), pod(**ended(1))]).pods[0].last_words == b""
 
 
 def test_what_the_kernel_killed_for_its_memory_says_so() -> None:
@@ -194,8 +223,85 @@ def test_why_some_nodes_have_no_pod_is_said_beside_those_that_have(
 ) -> None:
     state = State.read([TWO, *pods], [refusal(at)])
     assert state.trouble is None
-    assert state.waits_for == (f"{QUOTA}\n{REMEDY}" if is_said else None)
+    assert state.waits_for == (f"{QUOTA}\n{remedy(QUOTA)}" if is_said else None)
     assert not State.read([{**TWO, **job("Failed")}, *pods], [refusal(at)]).lacks_pods, "it is over"
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        ("failed quota: compute: must specify limits.cpu for: run; limits.memory for: run", "kubectl describe quota"),
+        ('violates PodSecurity "restricted:latest": runAsNonRoot != true', "leave --root out"),
+        ("unable to validate against any security context constraint: [provider restricted-v2: x]", "nonroot-v2"),
+        ("exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", "kubectl describe quota"),
+    ],
+)
+def test_a_refusal_of_a_pod_has_its_remedy_whether_it_is_met_in_an_event_or_said_by_kubectl(
+    said: str, step: str
+) -> None:
+    said = f'Error creating: pods "j-0-x" is forbidden: {said}'
+    state = State.read([JOB], [{"reason": "FailedCreate", "message": said}])
+    assert step in (state.trouble.hint if state.trouble else state.waits_for or "")
+    assert step in translated(f"Error from server (Forbidden): {said}").hint
+
+
+@pytest.mark.parametrize("field", ["lastTimestamp", "eventTime"])
+def test_the_last_refusal_is_said_in_whatever_order_events_are_listed(field: str) -> None:
+    other = "lastTimestamp" if field == "eventTime" else "eventTime"
+    events = [
+        {"reason": "FailedCreate", "message": f"exceeded quota: {at}", field: f"2026-01-01T00:0{at}:00Z", other: None}
+        for at in (1, 3, 2)
+    ]
+    assert (State.read([JOB], events).waits_for or "").startswith("exceeded quota: 3\n")
+
+
+PLACED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+AT_0 = 1767225600.0
+UNMOUNTED = "Multi-Attach error for volume pvc-1: already exclusively attached to one node"
+
+
+def about(name: str, reason: str, message: str, minute: int, kind: str = "Warning") -> dict[str, Any]:
+    at = f"2026-01-01T00:{minute:02}:00Z"
+    subject = {"involvedObject": {"name": name}}
+    return {**subject, "type": kind, "reason": reason, "message": message, "lastTimestamp": at}
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([about("j-0-00", "Scheduled", "assigned", 0, "Normal")], ". To see why:\n    kubectl describe pod j-0-00"),
+        ([about("j-0-00", "FailedAttachVolume", UNMOUNTED, 1)], f": {UNMOUNTED}"),
+        (
+            [
+                about("j-0-00", "Pulling", 'Pulling image "x"', 2, "Normal"),
+                about("j-0-00", "FailedMount", "timed out", 1),
+                about("another", "FailedMount", "not ours", 3),
+            ],
+            ': Pulling image "x"',
+        ),
+    ],
+)
+@pytest.mark.parametrize("status", [waiting("ContainerCreating", ""), {"phase": "Pending"}])
+def test_what_keeps_a_pod_from_starting_on_its_node_is_said_after_half_a_minute(
+    status: dict[str, Any], events: list[dict[str, Any]], said: str
+) -> None:
+    made = pod(**status, conditions=[PLACED])
+    made["spec"]["nodeName"] = "n7"
+    early = State.read([JOB, made], events, AT_0 + 20)
+    assert (early.waits_for, early.unexplained) == (None, [])
+    late = State.read([JOB, made], events, AT_0 + 31)
+    assert (late.waits_for, late.trouble) == (f"n7 has not started the pod j-0-00 yet{said}", None)
+    assert late.unexplained == ["j-0-00"], "the pod that the events are to be about"
+    running = pod(**RUNNING, conditions=[PLACED])
+    assert State.read([JOB, running], events, AT_0 + 31).waits_for is None
+
+
+def test_a_suspended_job_says_so_until_it_is_resumed() -> None:
+    held = {**JOB, **job("Suspended", reason="JobSuspended", message="Job suspended")}
+    assert (State.read([held]).waits_for or "").startswith("the Job is suspended")
+    assert not State.read([held]).is_over
+    held["status"]["conditions"][0]["status"] = "False"
+    assert State.read([held]).waits_for is None
 
 
 def test_a_policy_that_refuses_another_pod_while_one_runs_ends_nothing() -> None:

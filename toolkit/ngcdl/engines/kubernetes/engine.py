@@ -21,7 +21,15 @@ from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
-from ngcdl.errors import BadOption, ClusterError, ClusterHangs, ClusterLost, ClusterRefused, ClusterUnreachable
+from ngcdl.errors import (
+    BadOption,
+    ClusterError,
+    ClusterHangs,
+    ClusterLost,
+    ClusterRefused,
+    ClusterUnreachable,
+    StateNotWritable,
+)
 from ngcdl.folder import LOG, MANIFEST
 from ngcdl.spec import Placement, RunSpec
 
@@ -106,15 +114,19 @@ class KubernetesEngine(OfKind, NoImages):
         if there >= wanted:
             return None
         with_gpus = f" with {each} GPU{'' if each == 1 else 's'}" if each else ""
-        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, a run waits forever."
+        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, the run can't begin."
 
     def start(self, order: Order) -> Job:
         place = placed(order.spec)
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = objects(order)
-        (order.folder / MANIFEST).write_text(yaml.documents(items), encoding="utf-8")
-        (order.folder / LOG).touch()  # `ngcdl logs -f` may begin before the first pod does
+        path = order.folder / MANIFEST
+        try:
+            path.write_text(yaml.documents(items), encoding="utf-8")
+            (order.folder / LOG).touch()  # `ngcdl logs -f` may begin before the first pod does
+        except OSError as error:
+            raise StateNotWritable(path, error.strerror or str(error)) from error
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:

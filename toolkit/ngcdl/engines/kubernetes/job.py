@@ -10,13 +10,14 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.kubernetes.asked import labels
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.pod import CONTAINER
-from ngcdl.engines.kubernetes.state import Pod, State
+from ngcdl.engines.kubernetes.podstate import Pod
+from ngcdl.engines.kubernetes.state import State
 from ngcdl.engines.kubernetes.told import Told
 from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
 from ngcdl.folder import told_exit
@@ -40,7 +41,7 @@ class KubernetesJob(NoInput):
         lost_seconds: float = 300.0,
     ) -> None:
         """Tolerate an unreachable cluster, or a pod that fails to start, for `lost_seconds`."""
-        self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
+        self._kubectl, self._labels, self._folder = kubectl, labels(run_id), folder
         self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
         self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
@@ -53,12 +54,14 @@ class KubernetesJob(NoInput):
         self._was_seen = True
         now = time.time()
         state = State.read(items, now=now)
-        if state.lacks_pods:
+        if state.unexplained:
             with contextlib.suppress(ClusterForbidden):  # then without the reasons
-                about = f"involvedObject.name={self._name}"
-                events = self._kubectl.json("get", "events", "--field-selector", about).get("items", [])
-                return State.read(items, events, now)
+                return State.read(items, [event for name in state.unexplained for event in self._events(name)], now)
         return state
+
+    def _events(self, name: str) -> list[dict[str, Any]]:
+        about = f"involvedObject.name={name}"
+        return list(self._kubectl.json("get", "events", "--field-selector", about).get("items", []))
 
     def output(self) -> Iterator[Chunk]:
         said, well = None, time.monotonic()
@@ -93,14 +96,15 @@ class KubernetesJob(NoInput):
             while data := os.read(pipe.fileno(), 65536):
                 if new := self._new(told, pod, told.take(data)):
                     yield Chunk("stdout", new)
-        if rest := self._new(told, pod, told.end()):
+        if rest := self._new(told, pod, told.take(pod.last_words) + told.end()):
             yield Chunk("stdout", rest)
         if pod.ended and not (process.returncode and self._is_fresh(pod)):
             self._drained.add(pod.name)
 
     def _is_fresh(self, pod: Pod) -> bool:
-        """Has it just ended? Its log, which holds the record, may be unreadable now and readable soon."""
-        finished = pod.ended.finished if pod.ended else None
+        """Has it just ended? Its log, which holds the record, may be unreadable now and readable soon; one that never
+        started may have none."""
+        finished = pod.ended.finished if pod.ended and not pod.last_words else None
         return finished is not None and time.time() - finished < self.lost_seconds
 
     def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
@@ -126,7 +130,7 @@ class KubernetesJob(NoInput):
         """Return its output, None if that is not readable yet."""
         told = Told(self._folder, pod.name, keep_log=pod.index == 0)
         with self._logs(pod.name, follow=False) as (process, pipe):
-            shown = told.take(pipe.read()) + told.end()
+            shown = told.take(pipe.read() + pod.last_words) + told.end()
         return None if process.returncode and self._is_fresh(pod) else shown
 
     @contextlib.contextmanager

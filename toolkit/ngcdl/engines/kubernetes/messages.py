@@ -22,12 +22,8 @@ _FORBIDDEN = re.compile(r"\(Forbidden\)|Unauthorized|You must be logged in|is fo
 def translated(said: str) -> EngineError:
     """Return the error that `said` means."""
     line = shown(said)
-    if "exceeded quota" in said:
-        return ClusterRefused(line, QUOTA)
-    if "violates PodSecurity" in said:
-        return ClusterRefused(
-            line, "This namespace forbids pods that run as root: leave --root out, or name another namespace."
-        )
+    if hint := remedy(said):
+        return ClusterRefused(line, hint)
     if _HANGS.search(said):
         return ClusterHangs("query it", None)
     if _UNREACHABLE.search(said):
@@ -37,7 +33,22 @@ def translated(said: str) -> EngineError:
     return ClusterRefused(line)
 
 
-QUOTA = "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota"
+# Pods are refused with these words, mostly in an event about their Job: kubectl creates only the Job.
+_REMEDIES = {
+    "exceeded quota": "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota",
+    "failed quota": "The namespace's quota counts what ngcdl does not request. Whoever runs the cluster can set "
+    "defaults for it (a LimitRange). What is counted:\n    kubectl describe quota",
+    "violates PodSecurity": "This namespace forbids pods that run as root: leave --root out, or name another "
+    "namespace.",
+    # https://github.com/projectnessie/nessie/issues/11823
+    "unable to validate against any security context constraint": "OpenShift allows no such user ID here. Leave --root "
+    "out; whoever runs the cluster can allow every other ID:\n    oc adm policy add-scc-to-user nonroot-v2 -z default",
+}
+
+
+def remedy(said: str) -> str:
+    """Return what helps where a pod may not be created, "" if nothing is known."""
+    return next((hint for words, hint in _REMEDIES.items() if words in said), "")
 
 
 def shown(said: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.kubernetes.asked import INSIDE, RESUME, gpus, is_secret, labels, name, placed, workdir
 from ngcdl.engines.kubernetes.bundle import SCRIPT
-from ngcdl.spec import Mount, RunSpec
+from ngcdl.spec import RunSpec
 
 GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin
 CONTAINER = "run"
@@ -127,11 +127,8 @@ def _volumes(order: Order) -> list[dict[str, Any]]:
         {"name": "scratch", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
     ]
-    if claim := placed(spec).data_pvc:
-        found.append({"name": "claim", "persistentVolumeClaim": {"claimName": claim}})
     return found + [
-        {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": mount.host}}
-        for number, mount in enumerate(_claims(spec))
+        {"name": volume, "persistentVolumeClaim": {"claimName": claim}} for claim, volume in _claims(spec).items()
     ]
 
 
@@ -142,16 +139,21 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
         {"name": "scratch", "mountPath": INSIDE},
         {"name": "shm", "mountPath": "/dev/shm"},
     ]
-    if placed(spec).data_pvc:
-        found.append({"name": "claim", "mountPath": RUN_FOLDER, "subPath": f"{RUNS}/{order.run_id}"})
+    claims, kept = _claims(spec), placed(spec).data_pvc
+    if kept:
+        found.append({"name": claims[kept], "mountPath": RUN_FOLDER, "subPath": f"{RUNS}/{order.run_id}"})
         if spec.workload and spec.workload.resume:
             before = f"{RUNS}/{spec.workload.resume}"
-            found.append({"name": "claim", "mountPath": RESUME, "subPath": before, "readOnly": True})
+            found.append({"name": claims[kept], "mountPath": RESUME, "subPath": before, "readOnly": True})
     return found + [
-        {"name": f"volume-{number}", "mountPath": mount.container, "readOnly": not mount.writable}
-        for number, mount in enumerate(_claims(spec))
+        {"name": claims[mount.host], "mountPath": mount.container, "readOnly": not mount.writable}
+        for mount in spec.mounts
+        if mount.is_volume
     ]
 
 
-def _claims(spec: RunSpec) -> list[Mount]:
-    return [mount for mount in spec.mounts if mount.is_volume]
+def _claims(spec: RunSpec) -> dict[str, str]:
+    """Name the volume of each claim. Two volumes of one claim would keep a pod from starting, on some clusters forever:
+    https://github.com/kubernetes/kubernetes/issues/82526"""
+    named = [placed(spec).data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
+    return {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(filter(None, named)))}
