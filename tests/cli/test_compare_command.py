@@ -49,6 +49,7 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
     found = read(trained, *THREADS, "--repeat", "2")
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
     assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.shelf.ids()))
+    assert trained.run("compare", "--show", found["id"]).stdout.splitlines()[-1] == found["verdict"]
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
     assert f"{found['id']}: it has ended" in trained.run("stop", found["id"]).stderr

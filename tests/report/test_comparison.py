@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -176,6 +177,21 @@ def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
     )
 
 
+@pytest.mark.parametrize(("change", "why"), [
+    ({"status": "failed"}, "threads=4 failed"), (None, "use --repeat 2 or more"),
+])  # fmt: skip
+def test_an_arm_with_too_few_rounds_for_a_ratio_is_named_beside_the_answer_of_the_others(
+    change: dict[str, Any] | None, why: str
+) -> None:
+    four = measured("4-1", 150.0, workload={"threads": 4})
+    second = measured("4-2", 150.0, workload={"threads": 4}, **change) if change else None
+    made = [arm(f"threads={n}", 100.0 * n, workload={"threads": n}) for n in (1, 2)]
+    assert compared.verdict(comparison([*made, Arm("threads=4", (four, second))], "threads")) == (
+        "Fastest with 2 threads: 2.00 times (2.00..2.00) the work of 1 thread. "
+        f"Left out: 4 threads (one pair, no spread: {why})."
+    )
+
+
 def test_an_arm_that_became_nan_is_named_and_the_others_are_answered() -> None:
     nan = {"status": "failed", "error": "nan", "reason": "nan: the loss of step 12 is NaN"}
     made = [arm("batch=4", None, workload={"batch": 4}, **nan)]
@@ -239,6 +255,8 @@ def test_json_holds_in_json_and_has_what_was_promised() -> None:
     read = json.loads(json.dumps(it.as_json(), allow_nan=False))
     assert {"pairs", "ratio", "refused", "diagnosis", "arms", "published"} <= set(read)
     assert {"median", "min", "max"} <= set(read["ratio"])
+    assert (read["ratio"]["told"], [ratio["told"] for ratio in read["ratios"]]) == (True, [True])
+    assert comparison(arms([100.0] * 3, [100.1] * 3), "device").as_json()["ratio"]["told"] is False
     assert [pair["round"] for pair in read["pairs"]] == [1, 2, 3]
 
 

@@ -120,6 +120,30 @@ def test_where_the_clock_was_put_back_the_axis_of_time_is_as_long_as_what_was_to
     assert _time([made.story("a", finished=STARTED - 3)]) == _time([made.story("a", finished=None)])
 
 
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes"])
+def test_the_time_that_a_run_waited_in_a_queue_is_not_on_the_axis_of_its_charts(engine: str) -> None:
+    made = Made(steps=2000, held=True)
+    plain = made.story("a", finished=None)
+    short, long = (
+        told(replace(plain.run, engine=engine, started=STARTED - wait), made.events(), made.measured())
+        for wait in (-60, 36_000)  # the clocks of two machines differ, too
+    )
+    assert repr(replace(short, run=plain.run)) == repr(replace(long, run=plain.run)), (
+        "however long each waited, they stand one above the other"
+    )
+    x = _time([short, long])
+    assert (x.low, x.high, x.unit) == (0.0, _time([plain]).high, "seconds since the first report")
+    assert long.training.rates.xs.tolist() == pytest.approx(plain.training.rates.xs.tolist())
+    assert long.training.span == pytest.approx(plain.training.span)
+    (card,), (of_plain,) = (one.measured.cards.values() for one in (long, plain))
+    assert card.throttled == of_plain.throttled
+    assert _time([plain, long]).unit == "seconds since the start"
+    of_cards = told(long.run, [], [{"t": STARTED + t, "gpus": [{"index": 0, "watts": 60.0}]} for t in (0, 9)])
+    assert _time([of_cards]).high == 9.0
+    silent = told(replace(plain.run, engine=engine), [], [])
+    assert (_time([silent]).high, silent.training.span) == (1.0, None)
+
+
 def test_cores_are_summed_up_while_it_trained_only() -> None:
     events = [{"event": "step", "t": STARTED + t, "step": t} for t in (10, 20)]
     cores = [[50.0, 100.0] if 10 <= t <= 20 else [0.0, 0.0] for t in range(30)]

@@ -55,14 +55,23 @@ def test_words_in_the_log_are_why_a_run_failed_and_not_why_it_was_stopped() -> N
     assert "failed: Shared memory is small; " in verdict([GPU.story(status="failed", reason="x", diagnosis=known)])
 
 
-def test_the_time_in_a_queue_is_not_the_steps() -> None:
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes"])
+def test_the_time_in_a_queue_is_not_the_steps(engine: str) -> None:
     events, samples = list(GPU.events()), list(GPU.measured())
-    run = replace(GPU.story().run, engine="slurm", started=STARTED - 3 * 3600)
+    run = replace(GPU.story().run, engine=engine, started=STARTED - 3 * 3600)
     assert "300 steps in 7.9 s," in verdict([told(run, events, samples)])
     steps = [event for event in events if event["event"] != "step"]
     assert "300 steps, precision" in verdict([told(run, steps, samples)])
-    command = Run("x", "finished", STARTED, STARTED + 75, 0, engine="slurm", image=Image("cuda:12"))
-    assert verdict([told(command, [], [])]) == "a command in cuda:12: 75 s including the time in the queue."
+    command = Run("x", "finished", STARTED, STARTED + 75, 0, engine=engine, image=Image("cuda:12"))
+    wait = "including the wait for a node and the pull"
+    assert verdict([told(command, [], [])]) == f"a command in cuda:12: 75 s {wait}."
+
+
+@pytest.mark.parametrize("engine", ["docker", "slurm"])
+def test_the_time_of_a_run_that_went_on_from_a_checkpoint_is_not_that_of_all_its_steps(engine: str) -> None:
+    spec = GPU.run("r").spec or {}
+    story = GPU.story(engine=engine, spec={**spec, "workload": {**spec["workload"], "resume": "/runs/before"}})
+    assert ", 300 steps, precision" in verdict([story])
 
 
 def test_a_clock_that_was_put_back_leaves_no_time() -> None:
@@ -80,10 +89,17 @@ def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
     rows = dict(figures([told(run, [], [])]))
     assert rows["loss, first → last"] == ("0.0040 → 0.00040",)
     assert rows["precision @ 1"] == ("0.000040",)
-    assert rows["GPU energy during training"] == ("0.40 J (counter)",)
+    assert rows["GPU energy"] == ("0.40 J (counter)",)
     assert rows["GPU power (mean)"] == ("0.30 W",)
     assert rows["clocks held down"] == ("0.40 % of the time (hw_thermal_slowdown)",)
     assert COUNTERPARTS["loss"](told(run, [], [])) == "0.00040 at the end"
+
+
+def test_the_energy_of_a_command_is_not_said_to_be_a_training_s_and_comes_with_its_time() -> None:
+    summary = Summary(energy_joules=12000.0, energy_from="counter", energy_seconds=1480.0)
+    run = Run("x", "finished", STARTED, STARTED + 1500, spec={"command": ["x"]}, summary=summary)
+    rows = {name: cells for name, cells in figures([told(run, [], [])]) if "energy" in name}
+    assert rows == {"GPU energy": ("12,000 J in 1,480 s (counter)",)}
 
 
 def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_one_s_is() -> None:

@@ -211,6 +211,12 @@ def test_the_other_ways_of_teaching_are_told_against_none() -> None:
     text = told("teacher", arm("none", 0.03), arm("together", 0.06), arm("kept", 0.033))
     assert "With the teacher on the student's own device, in turn, a step takes 2.00 times (2.00..2.00) as long" in text
     assert "With the teacher's answers computed beforehand, a step takes 1.10 times (1.10..1.10) as long" in text
+    even = told("teacher", arm("none", 0.03), arm("together", 0.0301), arm("kept", 0.03))
+    for what in ("the teacher on the student's own device, in turn", "the teacher's answers computed beforehand"):
+        said = (
+            f"No measurable difference between a step with {what}, and one without a teacher: 1.00 times (1.00..1.00)."
+        )
+        assert said in even
 
 
 # -- threads, cards, precision --------------------------------------------------------------------------------------
@@ -222,6 +228,8 @@ def test_the_fastest_number_of_threads_is_named_and_that_more_than_the_physical_
         "Fastest with 4 threads: 3.00 times (3.00..3.00) the work of 1 thread. 8 threads do 0.50 times (0.50..0.50) "
         "the work of 4: more threads than the 4 physical cores hurt."
     )
+    faster_beyond = [rate(str(n), speed, cores=4) for n, speed in ((4, 100.0), (8, 130.0), (16, 110.0))]
+    assert told("threads", *faster_beyond).endswith("16 threads do 0.85 times (0.85..0.85) the work of 8.")
     unknown = [replace(one, cores=None) for one in arms]
     assert told("threads", *unknown).endswith("8 threads do 0.50 times (0.50..0.50) the work of 4.")
 
@@ -257,6 +265,16 @@ def test_cards_are_told_by_what_each_of_them_still_does() -> None:
     assert told("gpus", rate("4", 300.0), rate("1", 100.0)) == (
         "Strong scaling: 4 GPUs do 300.0 (294.1..306.1) examples/s, 3.00 times (3.00..3.00) the work of 1 GPU, an "
         "efficiency of 75 % (75..75)."
+    )
+
+
+def test_cards_between_which_no_difference_can_be_told_are_said_to_have_none() -> None:
+    one, two = (replace(rate("1", 1.0), value=n, rates=dict(enumerate(rates, 1)))
+                for n, rates in (("1", (100.0, 101.0)), ("2", (100.5, 100.2))))  # fmt: skip
+    even = "o measurable difference between 2 nodes and 1: 1.00 times (0.99..1.00), an efficiency of 50 % (50..50)"
+    assert told("nodes", one, two, scaling="own") == f"N{even}."
+    assert told("nodes", one, two, replace(two, value="4"), scaling="weak").startswith(
+        f"Weak scaling: n{even}; no measurable difference between 4 nodes and 1: "
     )
 
 

@@ -111,6 +111,14 @@ def test_nodes_of_another_kind_are_refused_by_its_name(field: str, other: dict[s
     assert refused(comparison(made, "nodes")) == [field]
 
 
+@pytest.mark.parametrize("devices", [4, "cuda:0", None, [4]])
+def test_devices_that_are_no_names_are_no_hardware(devices: Any) -> None:
+    first, *others = (on_slurm(f"a{n}", 100.0, 1) for n in (1, 2))
+    silent = replace(first.run, summary=replace(first.run.summary, gpus=()))
+    it = comparison([Arm("a", (Measured(silent, {**first.start, "devices": devices}), *others))], "nodes")
+    assert refused(it) == []
+
+
 CPU, GPU = {**START, "precision": "float32"}, {**START, "precision": "tf32"}
 
 

@@ -240,7 +240,7 @@ def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
     if as_json:
         about = {"id": kept.id, "repeat": kept.repeat, "started": kept.started, "finished": kept.finished}
         trials = [vars(trial) for trial in kept.trials]
-        console.result_json({**about, **found.as_json(), "trials": trials})
+        console.result_json({**about, "verdict": compared.verdict(found), **found.as_json(), "trials": trials})
         return exit_code(found)
     for line in compared.lines(found, console.columns(sys.stdout)):
         console.result(console.wrapped(console.plain(line), sys.stdout))

@@ -89,13 +89,15 @@ def teacher(arms: Sequence[Figures]) -> Iterator[str]:
     if alone and before and ahead:
         yield from _side_by_side(alone, before, ahead)
     for name, how in (
-        ("together", "With the teacher on the student's own device, in turn"),
-        ("kept", "With the teacher's answers computed beforehand"),
+        ("together", "the teacher on the student's own device, in turn"),
+        ("kept", "the teacher's answers computed beforehand"),
     ):
         other = by_value.get(name)
         cost = longer(other, alone) if other and alone else None
-        if cost:
-            yield f"{how}, a step takes {times(cost)} as long as without a teacher."
+        if cost and cost.is_told:
+            yield f"With {how}, a step takes {times(cost)} as long as without a teacher."
+        elif cost:
+            yield f"No measurable difference between a step with {how}, and one without a teacher: {times(cost)}."
 
 
 def _teachers_price(cost: Spread) -> str:

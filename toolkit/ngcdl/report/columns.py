@@ -6,6 +6,7 @@ each check of their numbers is done on a whole batch at once.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,7 @@ from ngcdl.report import raced, throttling
 from ngcdl.report.curves import NAN, Curve
 from ngcdl.report.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
 from ngcdl.report.story import CardCurves, Measured, Story, Throttled, Training
+from ngcdl.spec import kind_of
 
 # Samples are a second apart: what two consecutive ones both report also held between them.
 _SAMPLES_APART = 2.5
@@ -63,7 +65,7 @@ def told(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Story:
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
     training.span = _span(training.rates.xs)
-    return Story(run, training, _measured(run.started, samples, training.span))
+    return _story(run, training, _measured(run.started, samples, training.span))
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
@@ -80,6 +82,21 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
     training.span = _span(training.rates.xs)
     if training.span != expected:
         measured = _measured(run.started, samples(), training.span)
+    return _story(run, training, measured)
+
+
+def _story(run: Run, training: Training, measured: Measured) -> Story:
+    """Let the time of a run on a cluster begin with its first report: before that it waited for a node."""
+    if kind_of(run.engine).is_cluster:
+        cards = measured.cards.values()
+        curves = [training.rates, measured.host, measured.least, measured.most]
+        curves += [curve for card in cards for curve in card.curves.values()]
+        first = min((min(curve.xs) for curve in curves if curve.xs), default=0.0)
+        for curve in curves:
+            curve.xs = array("d", [x - first for x in curve.xs])
+        for card in cards:
+            card.throttled.spans = [(start - first, end - first) for start, end in card.throttled.spans]
+        training.span = _span(training.rates.xs)
     return Story(run, training, measured)
 
 

@@ -80,11 +80,13 @@ def _without(it: Comparison) -> Iterator[str]:
 
 
 def _left_out(it: Comparison) -> Iterator[str]:
-    """Name the arms that the answers leave out."""
-    names = [arm.name for arm in it.arms if not arm.counted]
-    if names:
-        reasons = "; ".join(dict.fromkeys(why for name in names for why in _refusals(it, [name]))) or "nothing was run"
-        yield f"Left out: {reasons}."
+    """Name the arms that the answers leave out: they have no two rounds in common with the others."""
+    given = {name for ratio in it.ratios for name in (ratio.arm, ratio.against)}
+    left = [arm for arm in it.arms if (arm.name not in given if given else arm.counted < 2)]
+    if left:
+        reasons = [why for arm in left if not arm.counted for why in _refusals(it, [arm.name])]
+        reasons += [f"{_phrase(it, arm.name)} ({_why(it, arm.name)})" for arm in left if arm.counted]
+        yield f"Left out: {'; '.join(dict.fromkeys(reasons)) or 'nothing was run'}."
 
 
 def _why(it: Comparison, arm: str | None = None) -> str:

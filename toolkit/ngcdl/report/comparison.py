@@ -122,6 +122,10 @@ class Ratio:
     def is_told(self) -> bool:
         return differs(self.min, self.max, self.pairs)
 
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, and `told`: whether the rounds show a difference at all."""
+        return {**asdict(self), "told": self.is_told}
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -157,8 +161,8 @@ class Comparison:
             "dataset_note": self.synthetic,
             "arms": [asdict(arm) for arm in self.arms],
             "pairs": [asdict(pair) for pair in self.pairs],
-            "ratio": asdict(self.ratio) if self.ratio else None,
-            "ratios": [asdict(ratio) for ratio in self.ratios],
+            "ratio": self.ratio.as_json() if self.ratio else None,
+            "ratios": [ratio.as_json() for ratio in self.ratios],
             "spread": None if self.ratio else self.why_no_ratio(),
             "refused": [asdict(refusal) for refusal in self.refused],
             "diagnosis": [*(answer.text for answer in self.answers), *self.diagnosis],

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
-from ngcdl.record import Run
+from ngcdl.record import GpuSummary, Run
 from ngcdl.report import tables
 from ngcdl.report.lines import number
 
@@ -20,7 +21,8 @@ _SPEEDS = frozenset({
     "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
 })  # fmt: skip
 _RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joules"})
-_JOULES_OF_CARD = re.compile(r"gpus\.\d+\.joules")
+_JOULES_OF_CARD = re.compile(r"gpus\.[\d/]+\.joules")
+_SHARES = "throttled_share"
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
 
 
@@ -55,8 +57,9 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
     """Compare two records. Leave out figures that neither has; keep equal ones, with change 0.
 
     `refused`: likeness.py's reasons against comparing their speeds and results."""
-    here, there = _flat(one), _flat(other)
-    both = {name: (here.get(name), there.get(name)) for name in [*here, *there]}
+    cards = _cards(one.summary.gpus, other.summary.gpus)
+    here, there = _flat(one, cards), _flat(other, cards)
+    both = {name: (_at(here, name), _at(there, name)) for name in [*here, *there]}
     shown = {
         name.removeprefix("summary."): two
         for name, two in both.items()
@@ -88,13 +91,32 @@ def _figure(here: Any, there: Any, *, is_related: bool) -> Figure:
     return Figure(a, b, 0.0 if a == b else (b - a) / abs(a) if a and b is not None else None)
 
 
-def _flat(run: Run) -> dict[str, Any]:
+def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
+    """Name the cards in their order, by index: 3, or 3/1 for 3 of the one run beside 1 of the other.
+
+    By their place, if an index is unknown or not unique, as of several nodes."""
+    indexes = [[gpu.index for gpu in cards] for cards in (one, other)]
+    if any(None in each or len({*each}) < len(each) for each in indexes):
+        indexes = [[*range(len(each))] for each in indexes]
+    return ["/".join(dict.fromkeys(str(at) for at in two if at is not None)) for two in zip_longest(*indexes)]
+
+
+def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
     record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
-    return dict(_leaves("", record))
+    gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
+    return dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
+
+
+def _at(flat: Mapping[str, Any], name: str) -> Any:
+    """Return the value of `name`. A reason that never held the clocks down has a share of 0 where shares are known."""
+    shares = name.rpartition(".")[0]
+    return flat.get(name, 0.0 if shares.endswith(_SHARES) and flat.get(shares) is not None else None)
 
 
 def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
+        if prefix.endswith(_SHARES):
+            yield prefix, value
         for name, one in value.items():
             yield from _leaves(f"{prefix}.{name}" if prefix else str(name), one)
     elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):

@@ -12,18 +12,31 @@ from ngcdl.report.case import is_command
 from ngcdl.report.story import Story
 from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 
-# What `ngcdl compare` keeps the same but two runs from different days rarely share. It is listed beside the figures, as
-# by itself it does not change what a step is.
+# What `ngcdl compare` keeps the same but two runs from different days rarely share. By itself it does not change what a
+# step is, so it is only listed beside the figures (_LOOKED_AT).
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
-    "workdir", "shm_bytes", "command",
-    "ulimits", "machine", "driver", "engine", "ngcdl",
+    "workdir", "shm_bytes", "ulimits", "machine", "driver", "engine", "ngcdl",
 })  # fmt: skip
 _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip")
+# Parts of the spec and of the placement.
+_ASKED = (
+    "environment", "mounts", "ports", "shm_bytes", "ulimits", "nodes", "partition", "container", "cpus", "options",
+)  # fmt: skip
 
 
 def _computed(name: str) -> Callable[[Story], Any]:
     return lambda it: naming.computed(it.run, it.training.start)[name] if it.is_training else None
+
+
+def _asked(name: str) -> Callable[[Story], Any]:
+    def value(it: Story) -> Any:
+        found = {**(it.run.spec or {}), **it.run.placement}.get(name)
+        if isinstance(found, Mapping):
+            found = [f"{key}={one}" for key, one in found.items()]
+        return ", ".join(map(str, found)) or "none" if isinstance(found, list | tuple) else found
+
+    return value
 
 
 def _cards(run: Run) -> str | None:
@@ -38,6 +51,10 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("dataset", lambda it: it.run.dataset),
     ("training images", lambda it: it.training.start.get("dataset_images")),
     ("training images, sha256", lambda it: it.training.start.get("dataset_sha256")),
+    ("command", lambda it: naming.typed(it.run)),
+    ("program", lambda it: it.run.program),
+    ("folder", lambda it: naming.folder(it.run)),
+    *((name.replace("_", " "), _asked(name)) for name in _ASKED),
     ("image", lambda it: it.run.image.reference),
     ("image digest", lambda it: it.run.image.digest),
     ("framework", lambda it: it.training.start.get("framework")),
@@ -51,6 +68,8 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("resumed from step", lambda it: it.training.start.get("resumed_from_step")),
     ("computed on", lambda it: it.run.device),
     ("GPUs of the run", lambda it: _cards(it.run)),
+    ("GPUs of each node", lambda it: _asked("gpus")(it) if it.run.placement else None),
+    ("GPU access", lambda it: it.run.gpu_way),
     ("hardware", lambda it: naming.hardware(it.run)),
     ("machine", lambda it: it.run.machine.hostname),
     ("engine", lambda it: it.run.engine),

@@ -132,7 +132,7 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
             text = f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}."
             parts.append(tag("p", text, class_="warning"))
     rows = likeness.differences(stories)
-    same = tag("p", "These runs differ only in what was measured.")
+    same = tag("p", "Besides what was measured, no difference was found.")
     parts.append(_table([story.letter for story in stories], rows, "What differs") if rows else same)
     return joined(*parts)
 

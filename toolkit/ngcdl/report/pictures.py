@@ -10,6 +10,7 @@ from ngcdl.report.charts import Band, Chart, Line
 from ngcdl.report.markup import Markup
 from ngcdl.report.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
 from ngcdl.report.story import MOST_LETTERS, CardCurves, Story, letters
+from ngcdl.spec import kind_of
 
 Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
 
@@ -65,15 +66,16 @@ def _label(story: Story, stories: Sequence[Story]) -> str:
     return f"{story.letter}{what}" if len(stories) > 1 else ""
 
 
-def _time(stories: Iterable[Story]) -> Axis:
+def _time(stories: Sequence[Story]) -> Axis:
     """Return the time axis of all charts: as long as the longest run, or up to its last reported value."""
-    ends = [1.0]
-    for story in stories:
+    ends, queued = [1.0], [kind_of(story.run.engine).is_cluster for story in stories]
+    for story, has_waited in zip(stories, queued, strict=True):
         curves = [story.training.rates, story.measured.host]
+        curves += [curve for card in story.measured.cards.values() for curve in card.curves.values()]
         told = max((curve.xs[-1] for curve in curves if curve.xs), default=0.0)
-        seconds = story.run.seconds
+        seconds = None if has_waited else story.run.seconds
         ends.append(told if seconds is None else max(seconds, 1.0))
-    return seconds_axis(max(ends))
+    return seconds_axis(max(ends), "the first report" if all(queued) else "the start")
 
 
 def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:

@@ -105,7 +105,8 @@ def _threads(arms: Sequence[Figures]) -> Iterator[str]:
         yield f"Per batch the teacher takes {each}."
     for arm, loss in losses:
         cores = arm.cores
-        why = f": more threads than the {cores} physical cores hurt" if cores and arm.number > cores else ""
+        is_beyond = cores is not None and best.number <= cores < arm.number
+        why = f": more threads than the {cores} physical cores hurt" if is_beyond else ""
         yield f"{counted(arm.value, 'thread')} do {times(loss)} the work of {best.value}{why}."
 
 

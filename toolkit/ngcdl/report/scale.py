@@ -46,9 +46,9 @@ def bytes_axis(high: float) -> Axis:
     return axis(0.0, high, unit, divisor=divisor)
 
 
-def seconds_axis(high: float) -> Axis:
+def seconds_axis(high: float, since: str = "the start") -> Axis:
     divisor, unit = next((divisor, unit) for above, divisor, unit in _SECONDS if high >= above)
-    return axis(0.0, high, f"{unit} since the start", divisor=divisor, steps=5, tight=True)
+    return axis(0.0, high, f"{unit} since {since}", divisor=divisor, steps=5, tight=True)
 
 
 def percent_axis() -> Axis:

@@ -23,7 +23,8 @@ def scaled(arms: Sequence[Figures], vary: str, scaling: str | None) -> Iterator[
     arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
     told = [text for arm in arms[1:] if (text := _than(arm, arms[0], UNITS[vary]))]
     if told:
-        yield f"{'' if scaling == OWN else _named(arms[0], scaling == WEAK)}{'; '.join(told)}."
+        text = f"{'' if scaling == OWN else _named(arms[0], scaling == WEAK)}{'; '.join(told)}."
+        yield text[0].upper() + text[1:]
     if told and scaling not in (WEAK, OWN):
         yield from _kept_cost(arms, UNITS[vary])
 
@@ -41,6 +42,9 @@ def _than(arm: Figures, first: Figures, unit: str) -> str | None:
         return None
     more = arm.number / first.number
     share = Spread(ratio.median / more, ratio.min / more, ratio.max / more)
+    if not ratio.is_told:
+        even = f"no measurable difference between {counted(arm.value, unit)} and {first.value}"
+        return f"{even}: {times(ratio)}, an efficiency of {percent(share)}"
     return (
         f"{counted(arm.value, unit)} do {figure(Spread.of(list(arm.rates.values())))} examples/s, {times(ratio)} the "
         f"work of {counted(first.value, unit)}, an efficiency of {percent(share)}"

@@ -15,7 +15,8 @@ _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
 @dataclass
 class Training:
-    """What the trainer reported. `start` is its last start event; rates are over seconds since the run's start."""
+    """What the trainer reported. `start` is its last start event; rates are over seconds since the run's start, or on a
+    cluster since its first report: it is started when it is submitted, and may wait for hours."""
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)  # over steps
@@ -26,12 +27,12 @@ class Training:
     stages: Mapping[str, object] = field(default_factory=dict)  # speeds of the pipeline's stages
     raced: list[Line] = field(default_factory=list)  # the events of trainings from scratch (raced.py)
     error: str | None = None  # the kind of the error that ended it, after its last start
-    span: tuple[float, float] | None = None  # the first and the last logged step, s since the run's start
+    span: tuple[float, float] | None = None  # the first and the last logged step, s as in rates
 
 
 @dataclass
 class Throttled:
-    """Periods in which a card held its clocks down, in s since the run's start, and the reasons it gave."""
+    """Periods in which a card held its clocks down, in s as in Training, and the reasons it gave."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     reasons: set[str] = field(default_factory=set)

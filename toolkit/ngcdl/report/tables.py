@@ -59,7 +59,8 @@ def _energy(story: Story) -> str:
     summary = story.run.summary
     if summary.energy_joules is None:
         return NOT_AVAILABLE
-    return f"{told(summary, 'energy_joules')} ({summary.energy_from or 'source unknown'})"
+    span = "" if summary.energy_seconds is None else f" in {measured(summary.energy_seconds, 0, ' s')}"
+    return f"{told(summary, 'energy_joules')}{span} ({summary.energy_from or 'source unknown'})"
 
 
 def _held(story: Story) -> str:

@@ -233,7 +233,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
         "hardware": _kinds(run, start) if kind_of(run.engine).is_cluster else None,  # elsewhere "gpus" names the cards
-        "command": None if asked else spec.get("command"),
+        "command": naming.typed(run),
         "engine": run.engine,
         "gpu_way": run.gpu_way,
         "device": run.device,
@@ -247,7 +247,7 @@ def _fields(measured: Measured) -> dict[str, Any]:
 def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
     """Name the models of the cards, or of the processors, that a cluster provided; None if not reported."""
     cards = {gpu.name for gpu in run.summary.gpus if gpu.name}
-    return sorted(cards or {name for name in start.get("devices") or () if isinstance(name, str)}) or None
+    return sorted(cards or {*(lines.texts_in(start.get("devices")) or ())}) or None
 
 
 def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:

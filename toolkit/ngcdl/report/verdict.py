@@ -44,9 +44,8 @@ def _reached(story: Story) -> str:
         seconds = _trained_seconds(story)
         words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
     elif run.seconds is not None:
-        words.append(
-            f"{duration(run.seconds)}{' including the time in the queue' if kind_of(run.engine).has_queue else ''}"
-        )
+        wait = " including the wait for a node and the pull" if kind_of(run.engine).is_cluster else ""
+        words.append(f"{duration(run.seconds)}{wait}")
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
@@ -57,8 +56,11 @@ def _reached(story: Story) -> str:
 
 
 def _trained_seconds(story: Story) -> float | None:
-    """Return how long the run took; if it had to wait in a queue, how long its steps took, None if unknown."""
-    if not kind_of(story.run.engine).has_queue:
+    """Return how long the run took; on a cluster, where it had to wait, how long its steps took. None: unknown, or not
+    all of its steps are its own, as those before a checkpoint."""
+    if story.run.workload.get("resume"):
+        return None
+    if not kind_of(story.run.engine).is_cluster:
         return story.run.seconds
     span = story.training.span
     return span[1] - span[0] if span else None

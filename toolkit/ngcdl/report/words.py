@@ -33,7 +33,7 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "gpu_percent_mean": ("GPU use", _PERCENT),
     "gpu_memory_bytes_max": ("peak GPU memory", size),
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
-    "energy_joules": ("GPU energy during training", _JOULES),
+    "energy_joules": ("GPU energy", _JOULES),
     "examples_per_joule": ("examples/J", partial(measured, digits=2)),
     "teacher_seconds_per_batch": ("teacher's time per batch (median)", milliseconds),
     "latency_p50_seconds": ("batch latency, p50", milliseconds),
@@ -52,7 +52,7 @@ _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
 _NOT_SAID = frozenset({
     "samples", "gaps", "training_samples", "cores_busy", "threads_running_mean", "energy_seconds", "energy_gap_seconds",
 })  # fmt: skip
-_CARD = re.compile(r"gpus\.(\d+)\.(.+)")
+_CARD = re.compile(r"gpus\.([\d/]+)\.(.+)")
 _HELD = "throttled_share."
 
 

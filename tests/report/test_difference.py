@@ -1,0 +1,55 @@
+"""Cards and clocks of two records are set against each other by what they are called and by what is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngcdl.record import GpuSummary, Run, Summary
+from ngcdl.report.difference import difference
+from ngcdl.report.words import written
+
+
+def used(*indexes: int | None, **more: object) -> Run:
+    cards = tuple(GpuSummary(f"GPU-{at}", index=index, gpu_percent_mean=90.0) for at, index in enumerate(indexes))
+    return Run("x", "finished", 1.0, summary=Summary(gpus=cards, **more))  # type: ignore[arg-type]  # its fields
+
+
+@pytest.mark.parametrize(("one", "other", "names"), [
+    ((3,), (1,), ["GPU 3/1 use"]),
+    ((2, 3), (2, 3), ["GPU 2 use", "GPU 3 use"]),
+    ((0, 1), (1, 0), ["GPU 0/1 use", "GPU 1/0 use"]),
+    ((2,), (1, 2), ["GPU 2/1 use", "GPU 2 use"]),
+    ((0, 0), (0, 0), ["GPU 0 use", "GPU 1 use"]),  # one on each of two nodes
+    ((None,), (3,), ["GPU 0 use"]),  # an old record
+    ((), (5,), ["GPU 5 use"]),
+])  # fmt: skip
+def test_a_card_is_called_by_its_index_in_each_of_the_runs(
+    one: tuple[int | None, ...], other: tuple[int | None, ...], names: list[str]
+) -> None:
+    figures = difference(used(*one), used(*other)).figures
+    assert [name for it in figures if (name := (written(it) or ("",))[0])] == names
+
+
+def test_the_energy_of_different_cards_has_no_change_where_the_runs_can_t_be_compared() -> None:
+    one, other = (
+        Run("x", "finished", 1.0, summary=Summary(steps=9, gpus=(GpuSummary(index=index, joules=5.0),)))
+        for index in (3, 1)
+    )
+    assert difference(one, other).figures["gpus.3/1.joules"].change == 0
+    assert difference(one, other, ["why"]).figures["gpus.3/1.joules"].change is None
+
+
+def test_clocks_that_were_never_held_down_were_held_down_for_none_of_the_time() -> None:
+    name = "throttled_share.sw_power_cap"
+    held, free, unknown = (used(throttled_share=share) for share in ({"sw_power_cap": 0.4}, {}, None))
+    figure = difference(held, free).figures[name]
+    assert (figure.a, figure.b, figure.change) == (0.4, 0.0, -1.0)
+    figure = difference(free, held).figures[name]
+    assert (figure.a, figure.b, figure.change) == (0.0, 0.4, None)
+    assert difference(held, unknown).figures[name].b is None
+    assert "throttled_share" not in difference(held, free).figures
+    card, calm = (
+        Run("x", "finished", 1.0, summary=Summary(gpus=(GpuSummary(index=0, throttled_share=share),)))
+        for share in ({"hw_slowdown": 0.1}, {})
+    )
+    assert difference(card, calm).figures["gpus.0.throttled_share.hw_slowdown"].b == 0.0

@@ -1,0 +1,68 @@
+"""What differs between runs shown side by side is listed, and what makes them another run refuses them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_runs import STARTED
+
+from ngcdl.record import Run
+from ngcdl.report import likeness
+from ngcdl.report.columns import told
+from ngcdl.report.markdown import markdown
+from ngcdl.report.page import page
+from ngcdl.report.story import Story
+
+SPEC: dict[str, Any] = {
+    "command": ["python", "resnet.py"], "workdir": "/a", "environment": {"EPOCHS": "3"}, "mounts": [],
+    "ulimits": {"stack": 1}, "gpus": "1", "placement": {"nodes": 1, "partition": "main"},
+}  # fmt: skip
+RUN = Run("a", "finished", STARTED, STARTED + 60, engine="slurm", program="/venv1/bin/python", spec=SPEC)
+NOTHING = "Besides what was measured, no difference was found."
+
+
+def beside(**more: Any) -> list[Story]:
+    other = replace(RUN, id="b", **more)
+    return [replace(told(run, [], []), letter=letter) for run, letter in ((RUN, "A"), (other, "B"))]
+
+
+@pytest.mark.parametrize(("name", "changed", "shown"), [
+    ("command", {"command": ["python", "mlp.py"]}, ("python resnet.py", "python mlp.py")),
+    ("folder", {"workdir": "/b"}, ("/a", "/b")),
+    ("environment", {"environment": {"EPOCHS": "3", "LR": "1"}}, ("EPOCHS=3", "EPOCHS=3, LR=1")),
+    ("environment", {"environment": {}}, ("EPOCHS=3", "none")),
+    ("mounts", {"mounts": ["/data:/data:ro"]}, ("none", "/data:/data:ro")),
+    ("ulimits", {"ulimits": {"stack": 2}}, ("stack=1", "stack=2")),
+    ("shm bytes", {"shm_bytes": 64}, ("n/a", "64")),
+    ("nodes", {"placement": {"nodes": 2, "partition": "main"}}, ("1", "2")),
+    ("partition", {"placement": {"nodes": 1, "partition": "old"}}, ("main", "old")),
+    ("GPUs of each node", {"gpus": "2"}, ("1", "2")),
+])  # fmt: skip
+def test_what_was_asked_for_differently_is_listed(name: str, changed: dict[str, Any], shown: tuple[str, str]) -> None:
+    stories = beside(spec={**SPEC, **changed})
+    assert likeness.differences(stories) == [(name, shown)]
+    assert NOTHING not in page(stories)
+    assert f"| {name} |" in markdown(stories)
+
+
+def test_the_program_that_a_command_named_is_listed() -> None:
+    stories = beside(program="/venv2/bin/python")
+    assert likeness.differences(stories) == [("program", ("/venv1/bin/python", "/venv2/bin/python"))]
+
+
+def test_runs_without_a_difference_are_not_said_to_be_the_same() -> None:
+    assert NOTHING in page(beside())
+
+
+def test_another_command_is_another_run_and_another_folder_is_not() -> None:
+    assert "different command (python resnet.py / python mlp.py)" in likeness.refused(
+        *(_fast(story) for story in beside(spec={**SPEC, "command": ["python", "mlp.py"]}))
+    )
+    assert likeness.refused(*(_fast(story) for story in beside(spec={**SPEC, "workdir": "/b"}))) == []
+
+
+def _fast(story: Story) -> Story:
+    summary = replace(story.run.summary, steps=9, examples_per_second=100.0)
+    return replace(story, run=replace(story.run, summary=summary))
