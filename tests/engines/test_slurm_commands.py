@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,25 @@ def test_gpus_are_counted(gres: str, count: int) -> None:
             UnknownAccount,
         ),
         ("sbatch: error: Batch job submission failed: Invalid qos specification", UnknownAccount),
-        ("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy", SlurmRefused),
+        (
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's "
+            "size and/or time limits)",
+            UnknownAccount,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: User's group not permitted to use this partition",
+            UnknownPartition,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some "
+            "limit)",
+            SlurmRefused,
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Time limit specification required, but not provided",
+            SlurmRefused,
+        ),
+        ("sbatch: error: Batch job submission failed: Job size specification needs to be provided", SlurmRefused),
         (
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
             SlurmLost,
@@ -47,13 +66,15 @@ def test_gpus_are_counted(gres: str, count: int) -> None:
     ],
 )
 def test_what_sbatch_refuses_is_told_apart_in_its_own_words(programs: Path, said: str, kind: type) -> None:
-    refuses(programs, "sbatch", said)
+    stand_in(programs, "sbatch", f"echo {shlex.quote(said)} >&2; exit 1")
     says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
     with pytest.raises(SlurmRefused if kind is not SlurmLost else SlurmLost) as refused:
         commands.submit(programs / "job.sh", {})
     assert type(refused.value) is kind
     assert said.rpartition("error: ")[2] in refused.value.message
-    if kind in (NotPlaceable, UnknownPartition):
+    is_about_time = "ime limit " in said
+    assert ("--time 1:00:00 --partition NAME" in refused.value.hint) == is_about_time
+    if kind in (NotPlaceable, UnknownPartition) or is_about_time:
         assert "main*: 2 nodes, 64 processors, GPUs gpu:8, at most 1-00:00:00" in refused.value.hint
 
 

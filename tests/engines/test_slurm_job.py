@@ -26,6 +26,24 @@ def test_a_job_that_waits_for_what_never_comes_is_not_followed(programs: Path) -
     )
 
 
+@pytest.mark.parametrize("reason", ["BadConstraints", "PartitionTimeLimit"])
+def test_a_job_that_has_worked_and_can_t_start_again_for_now_is_told_and_not_given_up(
+    programs: Path, reason: str
+) -> None:
+    says(programs, "squeue", f"PENDING|{reason}")
+    (programs / "log.txt").write_text("step 1\n")
+    says(programs, "scontrol", "ExitCode=0:0")
+    now = [0.0]
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+        says(programs, "squeue", "COMPLETED|None")
+
+    told = [chunk.data.decode() for chunk in SlurmJob("7", programs, clock=lambda: now[0], sleep=passes).output()]
+    assert f"Slurm job 7: PENDING ({reason}: " in told[0]
+    assert told[1:] == ["step 1\n"]
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "advice"),
     [

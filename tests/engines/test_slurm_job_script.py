@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from dataclasses import replace
@@ -43,6 +44,7 @@ def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
     assert done.returncode == 7
     assert (tmp_path / ".task-0-n1").read_text() == "7\n"
     assert done.stderr.count("ngcdl: n1 forbids --ulimit memlock=-1") == (times > 1)
+    assert done.stderr.count("    ngcdl run ... --ulimit memlock=host ") == (times > 1)
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len(calls) == times
     assert calls[-1].endswith(" true")
@@ -139,16 +141,35 @@ def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_th
 
 
 MIG = "MIG-fc8cbe25-5d3a-5e23-a5fc-f5bd41a8f8d5", "MIG-5d3a8cbe-fc25-5e23-a5fc-f5bd41a8f8d5"
+UUIDS = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-00020000-d72c-4106-c12f-20bd9faed9f6"
+NO_DRIVER = ("NVIDIA-SMI has failed",)
 
 
 @pytest.mark.parametrize(
-    ("step", "visible", "names"), [("2,3", "0,1", ("2", "3")), ("5,6", ",".join(MIG), MIG), ("2", None, ("2",))]
+    ("step", "visible", "listed", "names"),
+    [
+        ("2,3", "0,1", UUIDS, UUIDS),
+        ("0", "0", UUIDS[:1], UUIDS[:1]),
+        ("0", "0", UUIDS, ("0",)),
+        ("0,2", "0,1", UUIDS[:1], ("0", "2")),
+        ("2", None, NO_DRIVER, ("2",)),
+        ("2", "0", None, ("2",)),
+        ("5,6", ",".join(UUIDS), None, UUIDS),
+        ("5,6", ",".join(MIG), UUIDS, MIG),
+    ],
 )
-@pytest.mark.parametrize("runner", ["docker", "podman"])
-def test_a_container_gets_the_very_cards_that_slurm_gave_and_mig_devices_by_their_names(
-    tmp_path: Path, runner: str, step: str, visible: str | None, names: tuple[str, ...]
+@pytest.mark.parametrize("runner", ["docker", "podman", "podman that knows no UUID"])
+def test_a_container_gets_the_very_cards_that_slurm_gave_by_their_uuids_where_they_are_certain(
+    tmp_path: Path, runner: str, step: str, visible: str | None, listed: tuple[str, ...] | None, names: tuple[str, ...]
 ) -> None:
+    runner, _, knows_none = runner.partition(" ")
+    if knows_none and names == listed:
+        names = tuple(step.split(","))
     program(tmp_path, runner, CLIENT)
+    if listed:
+        program(tmp_path, "nvidia-smi", f"printf '%s\\n' {shlex.join(listed)}")
+    known_there = "0 all" if knows_none else f"0 {' '.join(UUIDS)} all"
+    program(tmp_path, "nvidia-ctk", f"printf 'nvidia.com/gpu=%s\\n' {known_there}")
     spec = replace(TRAINING, placement=Placement(container=runner), environment=())
     known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "FORBIDDEN": "nothing"}
     given = {"SLURM_STEP_GPUS": step} | ({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
@@ -161,6 +182,19 @@ def test_a_container_gets_the_very_cards_that_slurm_gave_and_mig_devices_by_thei
         assert f'--gpus "device={",".join(names)}" ' in call
     else:
         assert re.findall(r"--device nvidia.com/gpu=(\S+)", call) == list(names)
+
+
+def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_seen(tmp_path: Path) -> None:
+    program(tmp_path, "docker", CLIENT)
+    program(tmp_path, "nvidia-smi", f"echo {UUIDS[0]}")
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1"}
+    spec = replace(TRAINING, placement=Placement(container="docker"))
+    done = subprocess.run(
+        ["bash", "-c", f'task={task_of(spec, tmp_path)}\nbash -c "$task" task true'], cwd=tmp_path,
+        capture_output=True, text=True, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+    )  # fmt: skip
+    assert (done.returncode, (tmp_path / "calls").exists()) == (125, False)
+    assert "Slurm names no GPU on this node" in done.stderr
 
 
 def fetching(folder: Path, enroot: str) -> subprocess.Popen[bytes]:

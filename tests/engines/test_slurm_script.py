@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurm_orders import COMMAND, DIGEST, FOLDER, ORDERS, ordered
+from slurm_orders import COMMAND, DIGEST, FOLDER, ORDERS, ordered, program
 
 from ngcdl.engines.slurm.engine import SlurmEngine
 from ngcdl.engines.slurm.runners import READ_OUTSIDE, of_enroot
@@ -55,6 +55,19 @@ def test_no_secret_stands_in_it_and_a_job_without_it_says_which(is_kept: bool) -
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False, env={})
     assert done.returncode
     assert "export HF_TOKEN, then sbatch" in done.stderr
+
+
+def test_a_secret_comes_with_the_job_though_the_site_sets_that_nothing_does(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_EXPORT", "NONE")
+    program(programs, "squeue", "echo RUNNING")
+    program(programs, "sbatch", f'echo "${{SBATCH_EXPORT-unset}} $HF_TOKEN" >{programs}/seen; echo 5')
+    SlurmEngine(programs).start(replace(ordered(COMMAND), folder=programs))
+    assert (programs / "seen").read_text() == "unset hush\n"
+    assert "#SBATCH --export=ALL\n" in (programs / "job.sh").read_text(), "beats what else the site may have set"
+    SlurmEngine(programs).start(replace(ordered(replace(COMMAND, environment=())), folder=programs))
+    assert (programs / "seen").read_text() == "NONE \n"
 
 
 def test_a_word_of_the_command_that_looks_like_a_secret_is_not_handed_in(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@60
+#SBATCH --export=ALL
 
 # Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef

@@ -6,6 +6,7 @@
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@60
+#SBATCH --export=ALL
 #SBATCH --exclusive
 #SBATCH --mail-type=END
 
@@ -90,6 +91,7 @@ begin "$@"
 if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
     grep -qE '"'"'rlimit type 8|RLIMIT_MEMLOCK'"'"' && [ -z "$is_told" ]; then
     echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=-1 (see above); the container now starts without it" >&2
+    echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2
     memlock=()
     begin "$@"
 fi

@@ -57,8 +57,14 @@ more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
-case $CUDA_VISIBLE_DEVICES in *MIG-*) cards=$CUDA_VISIBLE_DEVICES ;; esac
 [ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
+case $CUDA_VISIBLE_DEVICES in
+*MIG-* | *GPU-*) cards=$CUDA_VISIBLE_DEVICES ;;
+*)
+    seen=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | paste -sd,)
+    [[ $seen != GPU-* || ${seen//[^,]/} != "${cards//[^,]/}" ]] || cards=$seen
+    ;;
+esac
 more+=(--gpus "\"device=$cards\"")
 more+=(-e PYTHONUNBUFFERED=1)
 more+=(-e WORDS='"'"'a '"'"'"'"'"'"'"'"'b'"'"'"'"'"'"'"'"''"'"')
@@ -97,6 +103,7 @@ begin "$@"
 if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
     grep -qE '"'"'rlimit type 8|RLIMIT_MEMLOCK'"'"' && [ -z "$is_told" ]; then
     echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=-1 (see above); the container now starts without it" >&2
+    echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2
     memlock=()
     begin "$@"
 fi

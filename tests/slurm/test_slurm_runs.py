@@ -23,6 +23,7 @@ def test_a_run_is_handed_in_followed_and_recorded_to_its_end(someone: Someone) -
         *TRAIN, "--nodes", "2", "--gpus", "1", "--time", "30", "-e", "MY_TOKEN=hush",
         env={
             "STAND_IN_SAYS": str(says), "NGC_API_KEY": "nvapi-hush", "SBATCH_TIMELIMIT": "nonsense",
+            "SBATCH_EXPORT": "NONE",  # as some sites set it; the secret comes all the same
             "SLURM_MEM_PER_NODE": "99999999", "SLURM_CPUS_PER_TASK": "999",  # as inside another job
         },
     )  # fmt: skip

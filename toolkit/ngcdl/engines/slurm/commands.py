@@ -42,9 +42,9 @@ REASONS = {
     "QOSMaxJobsPerUserLimit": "you already run as many jobs as your quality of service allows",
     "InvalidAccount": "its account is not valid: name another --account",
     "InvalidQOS": "its quality of service is not valid: name another --qos",
-    "BadConstraints": "no node can ever run it: fewer --gpus, or another --partition",
+    "BadConstraints": "no node can run it as requested: fewer --gpus, or another --partition",
 }
-# With these it waits forever: nothing that others do lets it start.
+# With these it waits forever, unless an administrator changes a limit or repairs a node.
 NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount",
          "InvalidQOS")  # fmt: skip
 # The user's, for his own questions: they would filter ours (SQUEUE_PARTITION), and those of the job's script.
@@ -151,10 +151,13 @@ def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str
         return _run(("sbatch", *words), SUBMIT_SECONDS, environment, given)
     except SlurmRefused as error:
         said = error.message.removeprefix("Slurm said: ")
-        if re.search(r"nvalid partition", said):
+        if re.search(r"nvalid partition|not permitted to use this partition", said):
             raise UnknownPartition(said, there()) from error
-        if re.search(r"[Ii]nvalid (account|qos)", said):
+        if re.search(r"[Ii]nvalid (account|qos)|accounting/QOS policy", said):
             raise UnknownAccount(said) from error
+        if re.search(r"[Tt]ime limit", said):
+            hint = f"What each partition allows:\n{there()}\n    ngcdl run ... --time 1:00:00 --partition NAME"
+            raise SlurmRefused(said, hint) from error
         if _NOWHERE.search(said):
             raise NotPlaceable(said, there()) from error
         raise

@@ -48,7 +48,8 @@ class SlurmJob(NoInput):
         self._never: commands.State | None = None
 
     def output(self) -> Iterator[Chunk]:
-        """Yield what the job waits for, then the log, until the end. Raise NotPlaceable if it never starts."""
+        """Yield what the job waits for, then the log, until the end. Raise NotPlaceable if it can never start; but one
+        that has started before and was requeued is not given up, as that may pass: a lost node may come back."""
         told, at = None, 0
         while True:
             ended = self._look()
@@ -113,7 +114,7 @@ class SlurmJob(NoInput):
         state = self._state()
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
-            self._never = state if commands.is_never(state) else None
+            self._never = state if commands.is_never(state) and not self._has_begun() else None
             return None
         self._waiting = None
         told = told_exit(self._folder)
@@ -123,6 +124,10 @@ class SlurmJob(NoInput):
         finished, why = (told.finished, told.why) if told else (None, None)
         is_oom = state.state == "OUT_OF_MEMORY" if state else None
         return Exit(code, is_oom, _reason(state, code, why), finished, _is_stopped(state, code, why))
+
+    def _has_begun(self) -> bool:
+        """Has it written anything, in this attempt or in an earlier one?"""
+        return any(self._read(0))
 
     def _state(self) -> commands.State | None:
         """Ask Slurm. What the script wrote is enough if the controller forgot the job and only the accounting is away.

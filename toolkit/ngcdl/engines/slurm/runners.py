@@ -19,7 +19,7 @@ READ_OUTSIDE = re.compile(
     r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
     r"|DOCKER_(HOST|CONTEXT|CONFIG)"
     r"|RUN|attempt|head|seconds|why|told|resume|file|part|task|srun|code|is_told|is_lost|name|mark|said|client|cards?"
-    r"|more|memlock"
+    r"|more|memlock|seen"
 )
 
 
@@ -160,6 +160,7 @@ begin "$@"
 if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |
     grep -qE 'rlimit type 8|RLIMIT_MEMLOCK' && [ -z "$is_told" ]; then
     echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock={limit} (see above); the container now starts without it" >&2
+    echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2
     memlock=()
     begin "$@"
 fi"""
@@ -235,15 +236,29 @@ def _client(task: Task) -> str:
     )
 
 
+# Slurm's numbers may count the device files, docker's and podman's the cards on the PCI bus. On some AMD machines these
+# differ (https://github.com/PrincetonUniversity/jobstats/issues/34), and only a UUID means the same card to all.
+# Slurm gives UUIDs of MIG devices, and of cards with Flags=env_uuid (https://slurm.schedmd.com/gres.conf.html).
+# Otherwise nvidia-smi names them, if it lists as many cards as Slurm assigned: the others are hidden from the task.
+_CARDS = """cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
+[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
+case $CUDA_VISIBLE_DEVICES in
+*MIG-* | *GPU-*) cards=$CUDA_VISIBLE_DEVICES ;;
+*)
+    seen=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | paste -sd,)
+    [[ $seen != GPU-* || ${seen//[^,]/} != "${cards//[^,]/}" ]]%s || cards=$seen
+    ;;
+esac"""
+# podman refuses a UUID that the node's CDI description lacks: nvidia-ctk writes them by default from 1.15
+# (https://github.com/NVIDIA/nvidia-container-toolkit/pull/314).
+_UNLISTED = ' ||\n        ! nvidia-ctk cdi list 2>/dev/null | grep -qxF "nvidia.com/gpu=${seen%%,*}"'
+
+
 def _gpus(task: Task) -> list[str]:
-    """Return the lines that pass on exactly the cards that Slurm assigned: by index, but MIG devices by their UUIDs, as
-    Slurm numbers them in its own way. Other values of CUDA_VISIBLE_DEVICES stay outside: inside, indices start from 0
-    again. podman refuses a UUID that the node's CDI description lacks (nvidia-ctk cdi list)."""
+    """Return the lines that pass on the cards that Slurm assigned, by UUID where those are known, else by number.
+    CUDA_VISIBLE_DEVICES itself stays outside: inside, its indices start from 0 again."""
     if not task.gpus:
         return ["more+=(-e NVIDIA_VISIBLE_DEVICES=void)"]
-    lines = ["cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"]
-    lines += ["case $CUDA_VISIBLE_DEVICES in *MIG-*) cards=$CUDA_VISIBLE_DEVICES ;; esac"]
-    lines += ['[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }']
     if task.runner == "podman":  # its --gpus and device requests do nothing
-        return [*lines, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']
-    return [*lines, 'more+=(--gpus "\\"device=$cards\\"")']
+        return [_CARDS % _UNLISTED, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']
+    return [_CARDS % "", 'more+=(--gpus "\\"device=$cards\\"")']

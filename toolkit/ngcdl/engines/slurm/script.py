@@ -95,10 +95,9 @@ ended "$code"
 def script(order: Order, is_kept: bool = False) -> str:
     """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
     Raise PathUnfit."""
-    spec, placement = order.spec, order.spec.placement or Placement()
     task = _task(order, is_kept)
-    resume = ' "${resume[@]}"' if spec.workload else ""
-    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, placement, is_kept)), ""]
+    resume = ' "${resume[@]}"' if order.spec.workload else ""
+    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, task, is_kept)), ""]
     lines += ["# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder."]
     lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_secrets(task)]
     lines += [_RESUME.rstrip()] if resume else []
@@ -109,9 +108,9 @@ def script(order: Order, is_kept: bool = False) -> str:
     return "\n".join(lines) + "\n" + _TAIL.replace("$RESTARTS", str(RESTARTS)).lstrip("\n")
 
 
-def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
+def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     """Return the words for sbatch; options that were typed come last, and win."""
-    gpus = _gpus(order.spec)
+    placement, gpus = order.spec.placement or Placement(), task.gpus
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
     given = {
@@ -125,6 +124,7 @@ def _options(order: Order, placement: Placement, is_kept: bool) -> list[str]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / LOG)).replace("%", "%%")
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
+    words += ["--export=ALL"] if task.secrets else []  # some sites set SBATCH_EXPORT=NONE: secrets would stay behind
     return words + list(placement.options)
 
 
