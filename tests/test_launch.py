@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -53,6 +54,18 @@ def test_a_home_that_something_was_left_in_is_kept(shelf: Store) -> None:
     (folder / "home/.bash_history").touch()
     launch.follow(prepared, shelf, FakeShow())
     assert (folder / "home/.bash_history").exists()
+
+
+@pytest.mark.parametrize(("is_here", "finished"), [(True, 1050.0), (False, 4650.0)])
+def test_what_the_clock_was_set_meanwhile_is_no_part_of_a_run_s_duration(
+    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_here: bool, finished: float
+) -> None:
+    """Comparisons of commands are made of durations. Another machine has a clock of its own."""
+    now = time.time
+    job = FakeJob((lambda: monkeypatch.setattr(time, "time", lambda: now() + 3600.0),))
+    job.exit = Exit(0, False, None, 4650.0)
+    run, _ = follow(shelf, job, is_here=is_here)
+    assert run.finished == finished
 
 
 def test_a_run_that_fails_has_the_container_s_code(shelf: Store) -> None:

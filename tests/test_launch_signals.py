@@ -196,11 +196,24 @@ def test_a_second_ctrl_c_while_what_a_start_left_is_looked_for_ends_that_at_once
     assert run.owner is not None
 
 
+def test_a_command_on_this_host_that_a_signal_meets_at_its_start_is_stopped_like_any_other(shelf: Store) -> None:
+    """Halfway started, nobody would know of it."""
+    job = FakeJob(until_stopped=True)
+    prepared, _ = ready(shelf, job, at_start=by_signal(signal.SIGINT), train=False, has_containers=False)
+    run = launch.follow(prepared, shelf, FakeShow())
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "stopped by SIGINT")
+    assert (run.container, run.owner, job.asked) == (job.identity, None, ["interrupt 10", "remove"])
+
+
 def test_a_local_training_that_was_not_started_leaves_nothing_to_look_for(shelf: Store) -> None:
-    prepared, _ = ready(shelf, EngineLost("x"), at_start=by_signal(signal.SIGINT), has_containers=False)
-    with pytest.raises(Interrupted):
-        launch.follow(prepared, shelf, FakeShow())
-    assert recorded(shelf).owner is None
+    prepared, _ = ready(shelf, EngineLost("x"), has_containers=False)
+    stopper = Stopper(1, print)
+    stopper.signal = signal.SIGINT
+    course = launch.Course(prepared, shelf, FakeShow(), stopper)
+    course.interrupted()
+    course.close()
+    run = recorded(shelf)
+    assert (run.status, run.owner) == ("interrupted", None)
 
 
 def test_an_interrupted_run_is_diagnosed_too(shelf: Store) -> None:

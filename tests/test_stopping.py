@@ -25,7 +25,7 @@ from ngcdl.launch import MAY_BE_ACCEPTED
 from ngcdl.owner import this_process
 from ngcdl.processes import began
 from ngcdl.reconcile import UNWATCHED, reconcile
-from ngcdl.record import Owner, Run
+from ngcdl.record import Machine, Owner, Run
 from ngcdl.spec import KINDS, Kind
 from ngcdl.store import Store
 
@@ -122,6 +122,15 @@ def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: St
         stopping.stopped(shelf, run)
     assert "Load its module, that of west:\n    ngcdl stop" in caught.value.hint
     assert (job.asked, shelf.load(run.id).notes) == ([], ())
+
+
+def test_a_run_on_another_host_that_shares_this_home_is_left_alone_with_where_to_stop_it(shelf: Store) -> None:
+    run = replace(RUN, engine="local", engine_id=None, machine=Machine(hostname="node-7"), container="pid:1:5")
+    shelf.create(run)
+    with pytest.raises(RunElsewhere, match="node-7") as caught:
+        stopping.stopped(shelf, run)
+    assert caught.value.hint == f"Nothing was stopped. On node-7:\n    ngcdl stop {run.id}"
+    assert shelf.load(run.id) == run
 
 
 def test_a_run_that_something_else_started_is_refused(shelf: Store) -> None:

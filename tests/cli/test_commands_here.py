@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,8 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
     (("run", "--", "no-such-program"), 127, "This host has no such command: no-such-program."),
     (("run", "-v", "/a:/b", "-p", "80:80", "--", "true"), 2, "-v, -p: only for containers, and this run has none.\n"
      "  In an image:\n      ngcdl run pytorch -v /a:/b -p 80:80 -- true\n"),
+    (("compare", "--cpus", "2", "--memory=4g", "--", "true"), 2, "--cpus, --memory: only for containers, and this run "
+     "has none.\n  In an image:\n      ngcdl compare pytorch --cpus 2 --memory=4g -- true\n"),
     (("run", "-w", "/a b", "--", "pwd"), 2, "none.\n      cd '/a b' && ngcdl run -- pwd\n"),
     (("run", "--workdir=/a", "--root", "--", "pwd"), 2, "      ngcdl run pytorch --workdir=/a --root -- pwd\n"),
     (("compare", "-w/a", "--", "pwd"), 2, "      cd /a && ngcdl compare -- pwd\n"),
@@ -276,9 +280,37 @@ def test_a_source_edited_in_its_folder_ends_the_comparison(house: House, cards: 
     assert len(house.shelf.ids()) == 1
 
 
-def test_stdin_is_passed_on_if_asked_for(house: House) -> None:
-    line = "echo hello | ngcdl run -i -- cat; echo hello | ngcdl run -- wc -c"
-    assert house.shell(line).stdout.split() == ["hello", "0"]
+def test_what_is_piped_in_reaches_the_program_as_without_ngcdl(house: House) -> None:
+    (house.home / "lines").write_text("one\ntwo\n")
+    line = (
+        "echo hello | ngcdl run -i -- cat; echo hello | ngcdl run -- cat; ngcdl run -- wc -l < lines; "
+        "{ ngcdl run -- head -c 4 > /dev/null; cat; } < lines; ngcdl run -- wc -c < /dev/null; ngcdl run -- wc -c <&-"
+    )
+    assert house.shell(line).stdout.split() == ["hello", "hello", "2", "two", "0", "0"]
+
+
+def test_a_run_that_is_left_or_compared_gets_no_stdin(house: House, cards: dict[str, str]) -> None:
+    detached = house.shell("echo hello | ngcdl run -d -- wc -c")
+    until(lambda: house.record()["status"] == "finished")
+    assert (house.shelf.folder(detached.stdout.strip()) / "log.txt").read_text() == "0\n"
+    (house.home / "lines").write_text("one\ntwo\n")
+    with (house.home / "lines").open() as lines:
+        house.run("compare", "--repeat", "1", "--", "cat", stdin=lines, env=cards)
+        assert lines.read() == "one\ntwo\n"
+
+
+def test_a_program_sees_the_size_of_the_terminal_from_its_start(house: House) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (33, 77))
+    code = "import os; print('size', *os.get_terminal_size())"
+    with house.popen("run", "--", sys.executable, "-c", code, stdin=theirs, stdout=theirs) as watcher:
+        os.close(theirs)
+        shown = b""
+        while b"size " not in shown or b"\n" not in shown.partition(b"size ")[2]:
+            shown += os.read(ours, 65536)
+        watcher.communicate(timeout=60)
+    os.close(ours)
+    assert b"size 77 33" in shown
 
 
 def test_the_dry_run_can_be_typed(house: House) -> None:

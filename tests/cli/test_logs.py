@@ -32,6 +32,22 @@ def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(
     assert told.endswith("What became of the run is not known yet.")
 
 
+def test_it_is_said_once_that_a_run_of_this_host_lost_what_wrote_its_log(house: House) -> None:
+    with house.popen("run", "--", "sh", "-c", "echo up; exec sleep 3600") as watcher:
+        assert watcher.stdout
+        watcher.stdout.readline()
+        until(lambda: house.shelf.load(house.shelf.find("last")).container)
+        watcher.kill()
+        watcher.communicate(timeout=60)
+    with house.popen("logs", "-f") as process:
+        assert process.stderr
+        told = process.stderr.readline()
+        house.run("stop", "last")
+        out, more = process.communicate(timeout=60)
+    assert (process.returncode, out, more) == (0, "up\n", "")
+    assert "no ngcdl watches this run any more, so nothing more comes into its log; waiting for its end." in told
+
+
 def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
     (kept.shelf.folder(GOLDEN.name) / "log.txt").unlink()
     done = kept.run("logs", "last")

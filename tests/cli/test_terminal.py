@@ -12,12 +12,13 @@ import termios
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from fakes import FakeJob
 from house import until
 
-from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward
+from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward, is_here
 
 
 @pytest.mark.parametrize("stdin", [None, io.StringIO()], ids=["closed", "no file"])
@@ -25,7 +26,18 @@ def test_a_stdin_that_can_t_be_read_is_at_its_end(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdin", stdin)
     job = FakeJob()
     _forward(job)
-    assert job.asked == ["close_input"]
+    assert job.asked == ["write b''", "close_input"]
+
+
+def test_a_terminal_is_not_here_for_what_runs_in_its_background(terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path(os.devnull).open() as nowhere:
+        monkeypatch.setattr(sys, "stdout", nowhere)
+        assert not is_here()
+    monkeypatch.setattr(sys, "stdout", sys.stdin)
+    assert is_here(), "it belongs to no shell"
+    for foreground, expected in ((os.getpgrp(), True), (os.getpgrp() + 1, False)):
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _, group=foreground: group)
+        assert is_here() == expected
 
 
 @dataclass
@@ -88,7 +100,7 @@ def test_a_window_that_changes_while_the_engine_is_asked_something_is_told_after
     raw.settle_seconds = 0.05
     output = raw.pump(job, job.output())
     next(output)
-    assert job.asked == ["resize 24 80"]
+    assert "resize 24 80" in job.asked
     with job.lock:
         os.kill(os.getpid(), signal.SIGWINCH)
     until(lambda: job.asked.count("resize 24 80") == 2, "the second size")

@@ -197,6 +197,59 @@ def test_what_a_program_starts_for_its_end_is_not_asked_to_end(start: Start, tmp
     job.remove()
 
 
+# Like a pool of workers: the main process finishes its step with one, and says how often that heard of the stop.
+POOL = """
+import os, signal, sys, time
+heard = []
+def note(*_): heard.append(1)
+ask, answer = os.pipe(), os.pipe()
+if not os.fork():
+    signal.signal(signal.SIGTERM, note if {passes_on} else signal.SIG_DFL)
+    os.write(answer[1], b"up")
+    while os.read(ask[0], 1) != b"e": os.write(answer[1], b"%d" % len(heard))
+    sys.exit()
+signal.signal(signal.SIGTERM, note)
+os.read(answer[0], 2)
+print("up", flush=True)
+while not heard: time.sleep(0.02)
+if {passes_on}: os.kill(int(open("/proc/self/task/%d/children" % os.getpid()).read()), signal.SIGTERM)
+time.sleep(0.5)
+os.write(ask[1], b"a")
+print("saved", os.read(answer[0], 1).decode(), flush=True)
+os.write(ask[1], b"e")
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("passes_on", [False, True])
+@pytest.mark.parametrize("before", ["", "trap : TERM; "])
+def test_what_catches_a_stop_keeps_its_workers_until_it_has_ended(
+    engine: local.LocalEngine, tmp_path: Path, before: str, passes_on: bool
+) -> None:
+    """Also below a shell, which heeds its trap only once its command has ended."""
+    (tmp_path / "pool.py").write_text(POOL.format(passes_on=passes_on))
+    line = f"{before}{sys.executable} pool.py; exit $?"
+    job = engine.start(Order(own("sh", "-c", line, workdir=str(tmp_path)), "run-1", tmp_path, "/bin/sh", "none"))
+    assert isinstance(job, local.LocalJob)
+    output = job.output()
+    next(output)
+    job.stop(20)
+    assert b"".join(chunk.data for chunk in output).strip() == (b"saved 1" if passes_on else b"saved 0")
+    job.wait()
+    job.remove()
+
+
+def test_workers_that_outlive_what_caught_the_stop_are_asked_then(start: Start, tmp_path: Path) -> None:
+    worker = "trap 'echo > saved; exit' TERM; echo $$ > 1.pid; while :; do sleep 0.1; done"
+    code = "import signal, subprocess, sys; signal.signal(15, lambda *_: sys.exit(3)); "
+    job = start(f"{code}subprocess.Popen(['setsid', 'sh', '-c', {worker!r}]); print(1, flush=True)\nsignal.pause()")
+    next(job.output())
+    all_pids = pids(tmp_path, 1)
+    job.stop(20)
+    assert (job.wait().code, (tmp_path / "saved").exists(), are_gone(all_pids)) == (3, True, True)
+    job.remove()
+
+
 def test_ctrl_c_reaches_what_heeds_it_and_then_comes_the_usual_stop(start: Start, tmp_path: Path) -> None:
     code = (
         "import subprocess, time\n"

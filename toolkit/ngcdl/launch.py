@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from ngcdl import ending, meanwhile
 from ngcdl.engines.base import Exit, Job, grace_seconds
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
-from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable
+from ngcdl.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, held
 from ngcdl.meanwhile import Show, Terminal
 from ngcdl.nodesamples import samples
 from ngcdl.prepare import Ready
@@ -86,6 +87,7 @@ class Course:
         self.run = ready.run
         self.job: Job | None = None
         self._trouble: Exception | None = None
+        self._clock_ahead = _clock_ahead()
 
     def start(self, begun: Job | None = None) -> Job:
         """Start the job, and record what it runs in and which GPUs it sees. For one that has `begun`, return that."""
@@ -93,7 +95,9 @@ class Course:
             self.job = self._stopper.job = begun
             return begun
         engine = self._ready.engine
-        with meanwhile.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for):
+        # What a container's engine has begun, it can find again; a process that is cut off from ngcdl halfway, nobody.
+        whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else held()
+        with meanwhile.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)
@@ -207,12 +211,21 @@ class Course:
                 self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
-        self.run = filled(ending.closed(self.run, end, events, self._stopper), events, samples(self._folder))
+        closed = self._by_stopwatch(ending.closed(self.run, end, events, self._stopper))
+        self.run = filled(closed, events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told, *(() if self._is_lost else self._lacking()))
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
+
+    def _by_stopwatch(self, closed: Run) -> Run:
+        """Return it with its end on the clock that it was started by, even if that was set meanwhile: comparisons are
+        made of durations. An end that another machine reports stays."""
+        set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less than that is the time between two readings
+        if closed.finished is None or not self._ready.engine.is_here:
+            return closed
+        return replace(closed, finished=closed.finished - set_seconds)
 
     def _diagnose(self) -> None:
         """Record the known failure that the log or the error shows, and report it unless the error's hint does."""
@@ -288,3 +301,8 @@ class Course:
             self._show.say(f"WARNING: {error.message} {otherwise}")
             return False
         return True
+
+
+def _clock_ahead() -> float:
+    """Return the host's clock minus the one that nobody sets, which counts from boot, and also while suspended."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -139,6 +139,7 @@ def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path |
 
 def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
     """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
+    asked = _fed(asked)
     settled = settle(asked, settings, shelf, show)
     if not _chose_free(settled):
         return begin(settled, shelf)
@@ -148,6 +149,15 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
             fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
             settled = settle(fetched, settings, shelf, show, settled.data)
         return begin(settled, shelf)
+
+
+def _fed(asked: Asked) -> Asked:
+    """Return it so that a command on this host gets what is piped into ngcdl, as without ngcdl."""
+    from ngcdl.engines.local import program
+
+    if asked.own is None or asked.image or asked.own.tty or not program.is_fed():
+        return asked
+    return replace(asked, own=replace(asked.own, stdin=True))
 
 
 def _chose_free(settled: Settled) -> bool:

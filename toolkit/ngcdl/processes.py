@@ -12,7 +12,7 @@ _PROC = Path("/proc")
 @dataclass(frozen=True)
 class Process:
     """One process. `began` is in clock ticks since boot; it tells the process from a later one with the same PID.
-    `has_ended`: it only waits for its parent to ask how."""
+    `has_ended`: it only waits for its parent to ask how. `catches_stop`: SIGTERM runs code of its own."""
 
     pid: int
     began: int
@@ -21,6 +21,7 @@ class Process:
     session: int
     has_ended: bool
     ignores_ctrl_c: bool
+    catches_stop: bool
 
 
 def look(pid: int) -> Process | None:
@@ -28,10 +29,11 @@ def look(pid: int) -> Process | None:
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
         state, *numbers = text.rpartition(")")[2].split()  # the name in front may contain anything
-        parent, group, session, began, ignored = (int(numbers[at]) for at in (0, 1, 2, 18, 29))
+        parent, group, session, began, ignored, caught = (int(numbers[at]) for at in (0, 1, 2, 18, 29, 30))
     except (OSError, IndexError, ValueError):
         return None
-    return Process(pid, began, parent, group, session, state in "ZX", bool(ignored >> (signal.SIGINT - 1) & 1))
+    ignores_ctrl_c, catches_stop = ignored >> signal.SIGINT - 1 & 1, caught >> signal.SIGTERM - 1 & 1
+    return Process(pid, began, parent, group, session, state in "ZX", bool(ignores_ctrl_c), bool(catches_stop))
 
 
 def table() -> dict[int, Process]:
@@ -50,6 +52,14 @@ def is_running(pid: int, began: int | None) -> bool:
     """Is the process that started then still running?"""
     found = look(pid)
     return found is not None and found.began == began and not found.has_ended
+
+
+def program(pid: int) -> str | None:
+    """Return the name of the file that a process runs; None if it can't be read."""
+    try:
+        return (_PROC / str(pid) / "exe").readlink().name
+    except OSError:
+        return None
 
 
 def environment(pid: int) -> frozenset[bytes]:

@@ -21,6 +21,7 @@ from ngcdl.spec import kind_of
 from ngcdl.store import Store
 
 NEWEST = 20
+UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
 _LONGEST, _SHORT = 40, 15  # characters of a command, on a wide terminal and on a narrow one
 HEAD = ("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")
 # The columns that a narrow terminal gets first, while there is room. No speed without the data it was reached on.
@@ -131,7 +132,7 @@ def id_of(name: str, shelf: Store) -> str:
 
 def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
-    container is followed. Raise NoLog, EngineError or RunElsewhere."""
+    container is followed; without one, only its end is waited for. Raise NoLog, EngineError or RunElsewhere."""
     shelf = kept.shelf()
     run_id = id_of(name, shelf)
     path = shelf.folder(run_id) / LOG
@@ -145,7 +146,8 @@ def logs(name: str, follow: bool) -> None:
                     write(data)
                 if run.status != "running":
                     return
-                is_unheard = UNWATCHED in run.notes and kind_of(run.engine).has_containers
+                is_unwatched, has_containers = UNWATCHED in run.notes, kind_of(run.engine).has_containers
+                is_unheard = is_unwatched and has_containers
                 if is_unheard and not follow:
                     console.say(
                         f"no ngcdl watches this run any more; with what it wrote since then:  ngcdl logs -f {run_id}"
@@ -155,9 +157,12 @@ def logs(name: str, follow: bool) -> None:
                 if is_unheard and not away and not is_followed:
                     _follow_container(run, file, write)
                     is_followed = True  # to its end: only closing its record may fail now
-                for error in () if is_told else away.values():
-                    console.say(f"{error.message} What became of the run is not known yet.")
-                is_told = is_told or bool(away)
+                news = [f"{error.message} What became of the run is not known yet." for error in away.values()]
+                if is_unwatched and not has_containers:
+                    news = [f"{UNREAD}; waiting for its end. To stop it:  ngcdl stop {run_id}"]
+                for line in () if is_told else news:
+                    console.say(line)
+                is_told = is_told or bool(news)
     except FileNotFoundError as error:
         raise NoLog(run_id) from error
     except OSError as error:

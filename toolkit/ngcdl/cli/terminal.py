@@ -22,12 +22,17 @@ UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C st
 
 
 def is_here() -> bool:
-    """Are both stdin and stdout a terminal?"""
-    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    """Are both stdin and stdout a terminal, and not one that suspends what uses it in the background (`&`)?"""
+    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        return False
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # it is not the one that this process belongs to
+        return True
 
 
 class Pipe:
-    """A stdin that is not a terminal: it is forwarded until it ends."""
+    """A stdin that is not a terminal: it is forwarded until it ends, unless the program got it itself."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
@@ -82,9 +87,10 @@ class RawTerminal:
 def _forward(job: Job, look_seconds: float | None = None) -> None:
     """Forward the caller's stdin until it ends; one that was closed (`<&-`) has ended already.
 
-    After every `look_seconds` without input, write b"": that raises OSError if nobody reads it any more."""
+    First, and after every `look_seconds` without input, write b"": that raises OSError if nobody reads it."""
     try:
         with contextlib.suppress(OSError):
+            job.write(b"")
             while sys.stdin:
                 ready, _, _ = select.select([sys.stdin], [], [], look_seconds)
                 data = os.read(sys.stdin.fileno(), 65536) if ready else b""

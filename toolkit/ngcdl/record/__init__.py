@@ -210,7 +210,8 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """The run's duration; also unknown if the clock was set back meanwhile."""
+        """The run's duration, with the time that its host was suspended. The ngcdl that watches a run on its own host
+        leaves out what the clock was set meanwhile; of others it is unknown if that was set back before the start."""
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     @property

@@ -3,6 +3,7 @@ CUDA_VISIBLE_DEVICES itself gets any."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Collection
 from types import TracebackType
@@ -10,7 +11,8 @@ from typing import Self
 
 from ngcdl.errors import GpuError
 from ngcdl.telemetry.card import computing
-from ngcdl.telemetry.free import VARIABLE, readings
+from ngcdl.telemetry.free import VARIABLE
+from ngcdl.telemetry.gpu import Nvml, open_nvml
 
 FIRST_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 
@@ -37,20 +39,23 @@ class Strays:
         self._thread.join(PAUSE_SECONDS)  # a driver that hangs is left behind
 
     def _watch(self) -> None:
-        pause = FIRST_SECONDS
-        while not (self._over.wait(pause) or self.told):
-            pause = PAUSE_SECONDS
-            try:
-                cards = computing(readings())
-            except GpuError:  # nobody can tell
-                return
-            on_card = {name: {one.pid for one in card.processes or ()} for name, card in cards.items()}
-            its = self._pids() if any(on_card.values()) else ()
-            for name, card in cards.items():
-                pids = on_card[name].intersection(its)
-                if pids and card.uuid:
-                    self.uuids += (card.uuid,)
-                    first = min(pids)
-                    self.told = f"WARNING: the run was to have no GPU, but its process {first} computes on GPU {name}."
-            if self.told:
-                self._say(f"{self.told} Without a container, a program that sets {VARIABLE} itself gets any.")
+        if self._over.wait(FIRST_SECONDS):
+            return
+        # One connection throughout: without persistence mode each new one may wake all cards beside a timed run.
+        with contextlib.suppress(GpuError), open_nvml() as nvml:  # else nobody can tell
+            self._look(nvml)
+            while not (self.told or self._over.wait(PAUSE_SECONDS)):
+                self._look(nvml)
+
+    def _look(self, nvml: Nvml) -> None:
+        cards = computing(nvml.read(processes=True))
+        on_card = {name: {one.pid for one in card.processes or ()} for name, card in cards.items()}
+        its = self._pids() if any(on_card.values()) else ()
+        for name, card in cards.items():
+            pids = on_card[name].intersection(its)
+            if pids and card.uuid:
+                self.uuids += (card.uuid,)
+                first = min(pids)
+                self.told = f"WARNING: the run was to have no GPU, but its process {first} computes on GPU {name}."
+        if self.told:
+            self._say(f"{self.told} Without a container, a program that sets {VARIABLE} itself gets any.")

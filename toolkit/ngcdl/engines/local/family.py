@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ngcdl import processes
@@ -19,6 +19,9 @@ from ngcdl.processes import Process
 
 COMMANDS, TRAININGS = "NGCDL_RUN", "KERAS_HOME"  # the variables by which a run's processes are known
 FIRST_SECONDS, LOOK_SECONDS = 0.01, 0.2  # between two looks, the first ones sooner
+# What a shell catches it heeds only once the command that it waits for has ended, so that must be asked, too:
+# https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_11
+_SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "sh", "yash", "zsh"})
 KILL_SECONDS = 10.0  # only a process that hangs in the kernel, or is another user's, takes longer
 
 
@@ -74,9 +77,22 @@ class Family:
         _came(lambda: not any(processes.is_running(one.pid, one.began) for one in heeding), grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask all to end (SIGTERM), and kill what is left after `grace_seconds`."""
-        _send(signal.SIGTERM, self.living())  # once: what they start now is for their end
-        if not _came(lambda: not self.living(), grace_seconds):
+        """Ask all to end (SIGTERM), and kill what is left after `grace_seconds`.
+
+        What catches the signal may need its own workers until it has saved, or pass the signal on: they are asked once
+        it has ended."""
+        unasked = _above(self.living())  # what they start from now on is for their end
+
+        def are_gone() -> bool:
+            living = self.living()
+            left = {(one.pid, one.began) for one in living}
+            due = [one for one, above in unasked.items() if left.isdisjoint(above)]
+            for one in due:
+                del unasked[one]
+            _send(signal.SIGTERM, [one for one in due if (one.pid, one.began) in left], unasked)
+            return not living
+
+        if not _came(are_gone, grace_seconds):
             self.kill()
 
     def kill(self) -> None:
@@ -90,10 +106,25 @@ class Family:
         _came(are_gone, KILL_SECONDS)
 
 
-def _send(number: int, those: list[Process]) -> None:
-    """Send a signal to `those`; to groups at once, so that none of them escapes by forking."""
+def _above(those: list[Process]) -> dict[Process, set[tuple[int, int]]]:
+    """Map each of `those` to the ones above it that catch SIGTERM, as (PID, began)."""
+    by_pid = {one.pid: one for one in those}
+    above: dict[Process, set[tuple[int, int]]] = {}
+    for one in those:
+        found, at = set(), by_pid.get(one.parent)
+        while at:
+            if at.catches_stop and processes.program(at.pid) not in _SHELLS:
+                found.add((at.pid, at.began))
+            at = by_pid.get(at.parent)
+        above[one] = found
+    return above
+
+
+def _send(number: int, those: Collection[Process], spared: Collection[Process] = ()) -> None:
+    """Send a signal to `those`; to groups at once, so that none of them escapes by forking, but not with one that is
+    `spared`."""
     pids = {one.pid for one in those}
-    groups = {one.group for one in those if one.group in pids} - {os.getpgrp()}
+    groups = {one.group for one in those if one.group in pids} - {os.getpgrp(), *(one.group for one in spared)}
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)

@@ -83,11 +83,13 @@ class LocalJob:
         return True
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raise OSError if nobody reads it any more; on a terminal also if `data` is empty."""
+        """Write all of it. Raise OSError, even for no data, if it has ended or has a stdin that is not ours."""
         if self._process.poll() is not None:
             raise BrokenPipeError(errno.EPIPE, "it has ended")
         into = self._process.stdin.fileno() if self._process.stdin else self._screen
-        while data and into is not None:
+        if into is None:
+            raise OSError(errno.EBADF, "it reads its own stdin")
+        while data:
             data = data[os.write(into, data) :]
 
     def close_input(self) -> None:

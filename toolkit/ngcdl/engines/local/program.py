@@ -8,8 +8,10 @@ import os
 import pty
 import shutil
 import socket
+import stat
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +50,15 @@ def found(word: str, folder: str | None, path: str | None) -> str:
     return str(there)
 
 
+def is_fed() -> bool:
+    """Is this process's stdin a pipe, a socket or a file? A program of this host gets that itself."""
+    try:
+        mode = os.fstat(0).st_mode if sys.stdin else 0  # None: it was closed, and something else may be there now
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
+
+
 def started(command: Command, *, tty: bool, stdin: bool) -> tuple[subprocess.Popen[bytes], int | None]:
     """Start a program in a session of its own, and return it with our end of its terminal. Ctrl-C reaches ngcdl alone,
     which passes it on or asks it to stop; on a terminal of its own, where ngcdl only passes bytes on, it reaches the
@@ -74,7 +85,7 @@ def _with_pipes(command: Command, stdin: bool) -> subprocess.Popen[bytes]:
         executable=command.program,
         cwd=command.folder,
         env=command.environment,
-        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if not stdin else None if is_fed() else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -83,8 +94,10 @@ def _with_pipes(command: Command, stdin: bool) -> subprocess.Popen[bytes]:
 
 def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
+    with contextlib.suppress(termios.error):  # no terminal is ours
+        termios.tcsetwinsize(theirs, termios.tcgetwinsize(0))
     mine, its = socket.socketpair()
-    with contextlib.ExitStack() as left:  # what an error, or a signal, leaves behind
+    with contextlib.ExitStack() as left:  # what an error leaves behind
         left.callback(os.close, ours)
         with mine, its:
             try:
