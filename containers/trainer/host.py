@@ -108,13 +108,16 @@ class Container(object):
         return int(quota) / int(period) if quota.strip().isdigit() and period.strip().isdigit() else None
 
     def memory_bytes(self):
-        """Return the memory in use, without the file cache that the kernel evicts first (like `docker stats`)."""
-        used, unneeded = self.read("", "memory.current"), "inactive_file"
+        """Return the memory in use, without the file cache, which the kernel takes back when it needs it; shared memory
+        and tmpfs are in use."""
+        used, of_all = self.read("", "memory.current"), ""
         stat = self.read("", "memory.stat")
         if not used:
-            used, unneeded = self.read("memory", "memory.usage_in_bytes"), "total_inactive_file"
+            used, of_all = self.read("memory", "memory.usage_in_bytes"), "total_"
             stat = self.read("memory", "memory.stat")
-        return max(int(used) - fields(stat).get(unneeded, 0), 0) if used else None
+        told = fields(stat)
+        cache = [told.get(of_all + name) for name in ("inactive_file", "active_file")]
+        return max(int(used) - sum(cache), 0) if used and None not in cache else None
 
     def memory_limit_bytes(self):
         """Return the most that the container can get: its limit, or without one the machine's memory."""

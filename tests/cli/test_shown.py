@@ -60,6 +60,36 @@ def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.Cap
     assert "energy 0.40 J by the GPUs in 0.30 s (counter; 0.020 s without a reading left out)" in text
 
 
+def test_why_readings_are_lacking_is_said(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    def row(run_id: str, *gaps: object, **more: int) -> str:
+        run = Run(run_id, "finished", STARTED, STARTED + 3, summary=Summary(samples=9, **more))
+        folder = house.shelf.create(run)
+        (folder / "samples.jsonl").write_text("".join(json.dumps({"gap": gap}) + "\n" for gap in gaps))
+        shown.show_summary(house.shelf, run)
+        found = (" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
+        return " ".join(found).partition(" gaps ")[2].partition(" record ")[0]
+
+    missed, slow = "12 ticks before this one were missed", "GPUs: NVML gave no answer for {} s".format
+    lacking = "of 9 samples lack a reading or come after missed ones"
+    gaps = [
+        missed,
+        None,
+        f"{missed}; host CPU: it can't be read",
+        *(f"{missed}; {slow(n)}" for n in (1.5, 2.5)),
+        missed,
+    ]
+    assert row("x", *gaps, gaps=5) == f"5 {lacking}, most often: {slow(1.5)}"
+    assert row("y", missed, 7, gaps=1) == f"1 {lacking}"
+    assert row("z", missed, gaps=0) == ""
+
+
+def test_data_of_its_own_is_not_called_synthetic(house: House, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run("x", "finished", STARTED, STARTED + 3, summary=Summary(steps=1), dataset="imagenet", dataset_note="v2")
+    assert "\ndata imagenet: v2\n" in rows(house, run, capsys)
+    made_up = replace(run, id="y", dataset="made (SYNTHETIC)", dataset_note=None)
+    assert "\ndata SYNTHETIC, nothing real\n" in rows(house, made_up, capsys)
+
+
 def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_killed(
     house: House, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,13 +20,13 @@ V2 = {
     "m": "0::/\n",
     "g/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
     "g/memory.current": "1000\n",
-    "g/memory.stat": "anon 5\ninactive_file 300\n",
+    "g/memory.stat": "anon 5\ninactive_file 300\nactive_file 150\nshmem 90\n",
 }
 V1 = {
     "m": "4:cpu,cpuacct:/docker/ab\n3:memory:/docker/ab\n1:name=systemd:/docker/ab\n",
     "g/cpu,cpuacct/cpuacct.usage": "1500000000\n",
     "g/memory/memory.usage_in_bytes": "900\n",
-    "g/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 100\n",
+    "g/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 250\n",
 }
 TOPMOST = {"m": "0::/\n", "g/cpu.stat": "usage_usec 2500000\n"}
 OF_SLURM = {
@@ -34,17 +34,21 @@ OF_SLURM = {
     "g/cpu.stat": "usage_usec 9000000\n",
     "g/system.slice/job_1/cpu.stat": "usage_usec 1000000\n",
     "g/system.slice/job_1/memory.current": "50\n",
+    "g/system.slice/job_1/memory.stat": "inactive_file 0\nactive_file 0\n",
 }
 
 
 @pytest.mark.parametrize(
     ("files", "used"),
     [
-        pytest.param(V2, (2.5, 700), id="version 2: its own group is at the top"),
+        pytest.param(V2, (2.5, 550), id="version 2: its own group is at the top"),
         pytest.param(TOPMOST, (None, None), id="the topmost group of a machine is no container"),
-        pytest.param(V1, (1.5, 800), id="version 1: it reads a path that it does not see"),
+        pytest.param(V1, (1.5, 550), id="version 1: it reads a path that it does not see"),
         pytest.param(OF_SLURM, (1.0, 50), id="a job's own path lies below the machine's"),
         pytest.param({}, (None, None), id="what can't be read is unknown and not zero"),
+        pytest.param(
+            dict(V2, **{"g/memory.stat": "anon 5\n"}), (2.5, None), id="nor is memory known without its file cache"
+        ),
     ],
 )
 def test_a_container_s_processors_and_memory_are_read_where_they_are_told(tmp_path, files, used):

@@ -15,7 +15,7 @@ CARDS = ("GPU-1",)
 SPEC: dict[str, Any] = {"command": ["python", "train.py"], "tty": False, "workload": None}
 COMMAND = Run("x", "finished", 1.0, 301.0, gpus=CARDS, spec=SPEC, machine=Machine(cores=8, memory_bytes=1 << 34))
 ON_CPU = replace(COMMAND, gpus=())
-ENOUGH: dict[str, Any] = {"training_samples": 20, "samples": 20}
+ENOUGH: dict[str, Any] = {"training_samples": 300, "samples": 300}
 
 
 def reading(second: int, percent: float | None = 1, **more: Any) -> dict[str, Any]:
@@ -31,10 +31,20 @@ def test_a_command_that_left_its_gpu_idle_is_told_so() -> None:
     assert (run.summary.training_samples, [found.rule for found in others]) == (300, [])
 
 
-@pytest.mark.parametrize(("seconds", "count", "known"), [(29.9, 20, False), (30.0, 19, False), (30.0, 20, True)])
+@pytest.mark.parametrize(("seconds", "count", "known"), [(29.9, 29, False), (30.0, 26, False), (30.0, 27, True)])
 def test_a_command_too_short_or_hardly_sampled_is_not_judged(seconds: float, count: int, known: bool) -> None:
     run = filled(replace(COMMAND, finished=1.0 + seconds), [], [reading(second) for second in range(count)])
     assert bool(run.findings) is known
+
+
+def test_a_command_of_which_a_part_only_was_sampled_is_not_judged() -> None:
+    """By a full disk, a killed ngcdl, a detached terminal; Ctrl-Z leaves a hole."""
+    begun = [reading(second) for second in range(269)]
+    assert filled(COMMAND, [], begun).findings == ()
+    assert filled(COMMAND, [], [*begun, reading(299)]).findings
+    assert filled(COMMAND, [], [*begun[:100], *(reading(second) for second in range(200, 300))]).findings == ()
+    assert filled(replace(COMMAND, finished=None), [], begun).findings == (), "nobody knows how long it took"
+    assert filled(replace(COMMAND, finished=None, status="running"), [], begun).findings, "so far"
 
 
 def test_samples_that_lack_the_card_or_the_host_carry_no_judgement() -> None:

@@ -123,6 +123,27 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
     sampler.stop()
 
 
+def test_a_process_that_fails_leaves_its_last_words_in_the_gap(tmp_path: Path) -> None:
+    with_words = Apart(tmp_path / "s.jsonl", None, RUN, 0.1)
+    with_words._argument = "no JSON"
+    with with_words:
+        row = until(tmp_path / "s.jsonl", gaps)
+    why = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    assert gaps(row) == [f"GPUs: the sampling process ended by itself (exit code 1: {why})"]
+
+
+def test_a_process_that_writes_much_to_stderr_is_not_held_up_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nyes 'a line' | head -c 1000000 >&2\nprintf '\\nlast\\n\\n' >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+        row = until(tmp_path / "s.jsonl", gaps)
+    assert gaps(row) == ["GPUs: the sampling process ended by itself (exit code 3: last)"]
+
+
 def test_a_process_that_is_silent_is_ended_and_the_other_readings_go_on_here(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,10 +36,11 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
-    start = ["sh", "-c", "(sleep 60 >/dev/null & echo $!); read ended"]
+    start = ["sh", "-c", "(sleep 60 >/dev/null & echo $!); echo; read ended"]
     with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as first:
         assert first.stdout is not None
         worker = GpuProcess(int(first.stdout.readline()))
+        first.stdout.readline()  # its parent has ended
         assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
         assert cards.foreign((worker,), Run([], pid=first.pid)) == 0
         assert cards.foreign((worker,), Run([], pid=os.getpid())) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from ngcdl import console
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, size
 from ngcdl.folder import EVENTS, TRACE, lines
+from ngcdl.nodesamples import sample_files
 from ngcdl.record import Run, Summary
 from ngcdl.report import naming, raced, tuned
 from ngcdl.report.case import is_command
@@ -22,6 +24,8 @@ from ngcdl.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
+_GAP = re.compile(rb'"gap": ?"')
+_MISSED = " ticks before this one were missed"  # telemetry/sampler.py
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 
 
@@ -46,7 +50,7 @@ def _summary(shelf: Store, run: Run, stream: Any) -> str:
     run = kept.with_figures(shelf, run)
     start, told = _told(lines(shelf.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_stages(start, told), *_raced(told), *_why(run)]
+    rows += [*_figures(run), *_gaps(shelf, run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", str(shelf.folder(run.id))))
     if (trace := shelf.folder(run.id) / TRACE).exists():
@@ -124,7 +128,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     if text := tuned.told(start):
         rows.append(("chosen by trial", text))
     if run.dataset:
-        kind = {"cifar10": "CIFAR-10", "pictures": "real images"}.get(run.dataset, "SYNTHETIC, nothing real")
+        kind = {"cifar10": "CIFAR-10", "pictures": "real images"}.get(run.dataset, run.dataset)
+        kind = "SYNTHETIC, nothing real" if run.is_synthetic else kind
         rows.append(("data", f"{kind}: {run.dataset_note}" if run.dataset_note else kind))
     return rows
 
@@ -176,9 +181,23 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
     limit = f", of {told(figures, 'memory_limit_bytes')}" if figures.memory_limit_bytes is not None else ""
     rows.append(("memory", told(figures, "memory_bytes_max") + at_most + limit))
-    if figures.gaps:
-        rows.append(("gaps", f"{figures.gaps} of {figures.samples} samples lack a reading"))
     return rows
+
+
+def _gaps(shelf: Store, run: Run) -> list[tuple[str, str]]:
+    """Return how many samples lack a reading, and the reason that most of them give, but for what numbers are in it."""
+    if not run.summary.gaps:
+        return []
+    read = (sample.get("gap") for file in sample_files(shelf.folder(run.id)) for sample in lines(file, among=_GAP))
+    reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(_MISSED)]
+    count = Counter(map(_without_numbers, reasons))
+    most = max(reasons, key=lambda why: count[_without_numbers(why)], default=None)
+    text = f"{run.summary.gaps} of {run.summary.samples} samples lack a reading or come after missed ones"
+    return [("gaps", text if most is None else f"{text}, most often: {most}")]
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"[\d.]+", "", text)
 
 
 def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:

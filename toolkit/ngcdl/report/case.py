@@ -20,8 +20,9 @@ WAITED_SHARE = 0.3
 OTHERS_SHARE = 0.25
 # Of a command that reports no steps all samples count, with its start-up: in a shorter run, that may be most of it.
 COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
-# Samples that lack a reading may be those in which it mattered.
-COMMAND_SHARE = 0.9
+# Samples that lack a reading, and those that are lacking, may be those in which it mattered. There is one a second
+# (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is suspended.
+COMMAND_SHARE, SAMPLES_PER_SECOND = 0.9, 1.0
 # At a terminal these wait for somebody to type, unless they are given a file or a module. A name may end in a version.
 _SHELLS = frozenset({"bash", "dash", "fish", "ipython", "python", "sh", "tmux", "zsh"})
 # These always wait for somebody.
@@ -35,11 +36,14 @@ def is_command(run: Run) -> bool:
 
 def can_judge(run: Run) -> bool:
     """Return whether the samples of the whole run say something about a command: it reported no steps, and did not wait
-    for somebody to type."""
-    taken, all_taken = run.summary.training_samples or 0, run.summary.samples or 0
-    is_long = run.seconds is None or run.seconds >= COMMAND_SECONDS
-    is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * all_taken
-    return is_command(run) and run.summary.steps is None and is_whole and is_long and not _is_interactive(run)
+    for somebody to type. Of one that still runs, the samples so far."""
+    taken, due = run.summary.training_samples or 0, float(run.summary.samples or 0)
+    if run.status != "running":
+        if run.seconds is None or run.seconds < COMMAND_SECONDS:
+            return False
+        due = max(due, run.seconds * SAMPLES_PER_SECOND)
+    is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * due
+    return is_command(run) and run.summary.steps is None and is_whole and not _is_interactive(run)
 
 
 def _is_interactive(run: Run) -> bool:

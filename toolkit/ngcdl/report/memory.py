@@ -10,7 +10,7 @@ from ngcdl.report.case import Case, finding
 from ngcdl.report.lines import number
 from ngcdl.spec import kind_of
 
-# Clean file cache is not counted: the rest of the limit is all that the next batch can have.
+# File cache is not counted (but of a process the files that it maps): the rest is all that the next batch can have.
 FULL_MEMORY = 0.9
 # The share of the time lost waiting for memory, in percent.
 PRESSURE_PERCENT = 10.0

@@ -24,6 +24,7 @@ from ngcdl.telemetry.usage import Meter
 _TOOLKIT = Path(__file__).parents[2]
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
 _JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
+_MOST_BYTES, _LONGEST = 4096, 200  # kept of what the process wrote to stderr; characters of its last line, in each gap
 # Killed, but stuck in the kernel: kept alive here, or garbage collection would warn that they still run.
 _abandoned: list[subprocess.Popen[bytes]] = []
 
@@ -100,7 +101,7 @@ class Apart:
             [sys.executable, "-P", "-m", "ngcdl.telemetry.sampling", self._argument],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,  # Ctrl-C goes to ngcdl only, which ends this process
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
@@ -115,11 +116,19 @@ class Apart:
     def _watched(self, process: subprocess.Popen[bytes]) -> str:
         """Wait until the process exits, or kill it if it is silent; return how it ended."""
         assert process.stdout is not None
-        size, grown = -1, time.monotonic()
+        assert process.stderr is not None
+        size, grown, last = -1, time.monotonic(), b""
         while True:
-            if select.select([process.stdout], [], [], _LOOK_SECONDS)[0]:
+            pipes = [pipe for pipe in (process.stdout, process.stderr) if not pipe.closed]
+            ready = select.select(pipes, [], [], _LOOK_SECONDS)[0]
+            if process.stderr in ready:  # first: what it wrote before it ended is there when stdout ends
+                told = os.read(process.stderr.fileno(), 1 << 16)
+                last = (last + told)[-_MOST_BYTES:]
+                if not told:
+                    process.stderr.close()
+            elif process.stdout in ready:
                 if not (said := os.read(process.stdout.fileno(), 1 << 16)):
-                    return _how(process)
+                    return _how(process, last)
                 self._said = (said.decode(),)
             before, size = size, _size(self._path)
             now = time.monotonic()
@@ -139,14 +148,18 @@ class Apart:
         if self._thread is not None and process.stdout is not None:
             self._thread.join()  # it has seen the end
             process.stdout.close()
+            if process.stderr is not None:
+                process.stderr.close()
 
 
-def _how(process: subprocess.Popen[bytes]) -> str:
+def _how(process: subprocess.Popen[bytes], stderr: bytes) -> str:
     code = None
     with suppress(subprocess.TimeoutExpired):
         code = process.wait(timeout=_JOIN_SECONDS)
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return f"the sampling process ended by itself ({how})"
+    words = stderr.decode(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(words) if line.strip()), None)
+    return f"the sampling process ended by itself ({how}{f': {last[:_LONGEST]}' if last else ''})"
 
 
 def _size(path: Path) -> int:
