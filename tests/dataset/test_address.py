@@ -7,6 +7,7 @@ import pytest
 
 from ngcdl.dataset.address import Failure, addresses, answer, host
 from ngcdl.dataset.pace import Patience
+from ngcdl.errors import BadOption
 
 from . import small
 from .server import Reply, Server
@@ -48,18 +49,22 @@ def test_a_proxy_that_leads_nowhere_is_no_network(monkeypatch: pytest.MonkeyPatc
     assert not caught.value.answered
 
 
-def test_a_proxy_that_wants_a_password_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [403, 407, 502])
+def test_a_proxy_that_refuses_is_a_setting_to_mend(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     server = Server(Reply(b""))
     handler = server.RequestHandlerClass
 
     class Asking(handler):  # type: ignore[misc, valid-type]
         def do_CONNECT(self) -> None:  # noqa: N802
-            self.send_error(407, "Proxy Authentication Required")
+            self.send_error(code)
 
     server.RequestHandlerClass = Asking
     monkeypatch.setenv("HTTPS_PROXY", server.url.rsplit("/", 1)[0])
     try:
-        with pytest.raises(Failure, match="407") as caught, answer("https://a.example/x", {}, Patience()):
+        with (
+            pytest.raises(Failure, match=f"Tunnel connection failed: {code}") as caught,
+            answer("https://a.example/x", {}, Patience()),
+        ):
             pass
     finally:
         server.stop()
@@ -86,9 +91,40 @@ def test_an_address_in_brackets_is_one_to_resolve() -> None:
 def test_a_name_that_can_not_be_resolved_costs_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: over.wait() and [])  # as with a server that is gone
-    hasty = Patience(connect_seconds=0.1)
+    hasty = Patience(lookup_seconds=0.1)
     with pytest.raises(Failure, match="can't be resolved") as caught, answer("https://name.invalid/x", {}, hasty):
         pass
     assert not over.is_set()
     over.set()
     assert not caught.value.answered
+
+
+def test_a_dead_name_server_is_outlived(monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+    look, after = socket.getaddrinfo, threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words: after.wait(0.3) or look(*words))
+    with pytest.raises(Failure) as caught, answer(refused, {}, Patience(connect_seconds=0.1)):
+        pass
+    assert "resolved" not in caught.value.why
+    assert Patience().lookup_seconds > 2 * 5  # glibc waits 5 s for each
+
+
+@pytest.mark.parametrize("password", ["canary#x", "canary/x", "canary?x", "12/canary"])
+def test_a_password_that_makes_an_address_invalid_is_not_shown(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{password}@127.0.0.1:1")
+    with pytest.raises(Failure) as caught, answer("https://a.example/x", {}, Patience()):
+        pass
+    assert "canary" not in caught.value.why
+    assert ("HTTPS_PROXY is not a valid address" in caught.value.why) == password.startswith("canary")
+    mirror = f"https://me:{password}@mirror.example/x"
+    assert host(mirror) == "?"
+    if password.startswith("canary"):
+        with pytest.raises(BadOption, match="NGCDL_CIFAR10_URLS: "):
+            addresses(small.archive_of(small.PACKED), {"NGCDL_CIFAR10_URLS": mirror})
+
+
+def test_an_address_that_leads_to_no_valid_one_is_at_fault_itself() -> None:
+    with (
+        pytest.raises(Failure, match="that is not a valid address"),
+        answer("https://127.0.0.1:99999/x", {}, Patience()),
+    ):
+        pass

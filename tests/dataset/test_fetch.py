@@ -75,6 +75,25 @@ def test_a_server_without_ranges_begins_from_zero(host: Host, serve: Serve) -> N
     assert whole(host.prepare(archive=at(server)))
 
 
+@pytest.mark.parametrize("reply", [
+    Reply(PACKED[:1000]), Reply(PACKED, ranges=False, cut_after=5000), Reply(OTHER, ranges=False, cut_after=50_000),
+], ids=["short", "no-ranges", "no-ranges-and-other-bytes"])  # fmt: skip
+def test_a_server_that_brings_nothing_new_takes_nothing_away(host: Host, serve: Serve, reply: Reply) -> None:
+    host.cache.mkdir()
+    host.part.write_bytes(PACKED[:60_000])
+    with pytest.raises(DatasetUnavailable, match="What arrived is kept"):
+        host.prepare(archive=at(serve(reply)))
+    assert host.part.read_bytes() == PACKED[:60_000]
+
+
+def test_a_server_without_ranges_brings_what_is_missing(host: Host, serve: Serve) -> None:
+    host.cache.mkdir()
+    host.part.write_bytes(PACKED[:60_000])
+    server = serve(Reply(PACKED, ranges=False, cut_after=HALF), Reply(PACKED))
+    assert whole(host.prepare(archive=at(server)))
+    assert server.seen[1]["range"] == f"bytes={HALF}-"
+
+
 def test_a_part_that_is_too_long_is_dropped(host: Host, serve: Serve) -> None:
     host.cache.mkdir()
     host.part.write_bytes(PACKED + b"more")
@@ -234,7 +253,7 @@ def test_a_redirect_to_plain_http_is_refused(host: Host, serve: Serve, location:
 
 
 def test_a_redirect_to_nonsense_is_a_failure(host: Host, serve: Serve) -> None:
-    with pytest.raises(DatasetUnavailable, match="Invalid IPv6 URL"):
+    with pytest.raises(DatasetUnavailable, match="redirects to something that is no address"):
         host.prepare(archive=at(serve(Reply(b"", status=302, headers={"Location": "http://["}))))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ngc_server import KEY, SCHEMA_1, V2, Handler, digest, reset, status
+from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 
 from ngcdl import fetch
@@ -42,6 +42,18 @@ def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table
     assert table.engine.untagged == [relay]
     assert (table.left(), table.said) == ([], [])
     assert sorted(table.blobs()[1:]) == sorted(digest(layer) for layer in LAYERS)
+
+
+def test_of_an_image_for_several_platforms_each_document_is_fetched_once(table: Table) -> None:
+    ((name, (_, one)),) = table.ngc.manifests.items()
+    about = {"digest": name, "size": len(one), "platform": {"os": "linux", "architecture": "amd64"}}
+    index = json.dumps({"schemaVersion": 2, "manifests": [about]}).encode()
+    table.ngc.manifests[digest(index)] = (OCI_INDEX, index)
+    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(index)
+    table.pull()
+    assert table.engine.layers == LAYERS
+    asked = [Path(seen.path).name for seen in table.ngc.seen if "/manifests/" in seen.path and seen.authorization]
+    assert asked == ["18.01-py2", name]
 
 
 def test_the_key_is_not_sent_to_the_relay(table: Table) -> None:

@@ -13,7 +13,7 @@ from pulling_engine import Table
 
 from ngcdl import fetch
 from ngcdl.engines.base import ShowPull
-from ngcdl.errors import EngineRefused, UnknownTag
+from ngcdl.errors import EngineRefused, KeyRejected, UnknownTag
 from ngcdl.spec import ImageRef
 
 
@@ -100,3 +100,36 @@ def test_an_image_without_this_processor_is_left_to_the_engine_to_refuse(table: 
     refusal = EngineRefused("no matching manifest for linux/riscv64 in the manifest list entries")
     with pytest.raises(EngineRefused, match="no matching manifest for linux/riscv64"):
         pull(FakeEngine(FakeJob(), pulled=refusal), ImageRef(ngc.host, "nvidia/tensorflow", "arm"))
+
+
+@pytest.fixture
+def expired(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that the registry no longer accepts."""
+    monkeypatch.setenv("NGCDL_REGISTRY", table.ngc.host)
+    monkeypatch.setenv("NGC_API_KEY", "nvapi-CANARY-expired")
+
+
+@pytest.mark.usefixtures("expired")
+@pytest.mark.parametrize("way", ["relay", "engine"])
+def test_a_refused_key_does_not_keep_a_public_image_away(
+    table: Table, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("NGCDL_PULL", way)
+    engine = table.engine if way == "relay" else Forgetful(FakeJob())
+    said = pull(engine, table.image)
+    refused = f"{table.ngc.host} refused the key from the variable NGC_API_KEY (401)"
+    assert any(line.startswith(refused) and line.endswith("Trying without a key.") for line in said)
+    assert engine.auths[-1] is None
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_refused_key_is_the_reason_where_the_image_needs_one(table: Table) -> None:
+    table.ngc.gated = {"nvidia/tensorflow"}
+    with pytest.raises(KeyRejected, match="NGC_API_KEY"):
+        pull(table.engine, table.image)
+
+
+@pytest.mark.usefixtures("expired")
+def test_a_refused_key_does_not_hide_that_there_is_no_such_tag(table: Table) -> None:
+    with pytest.raises(UnknownTag):
+        pull(table.engine, ImageRef(table.ngc.host, "nvidia/tensorflow", "18.01"))

@@ -14,11 +14,11 @@ NAME = DIGEST.replace(":", "-")
 
 @dataclass
 class Line:
-    """A registry's side: sends `content`, in the n-th answer only up to `cuts[n]`; `status` 200: it ignores Range."""
+    """A registry's side: sends `content` from `start_of(requested byte)` on, in the n-th answer up to `cuts[n]`."""
 
     content: bytes = CONTENT
     cuts: list[int] = field(default_factory=list)
-    status: int = 206
+    start_of: Callable[[int], int] = lambda start: start
     starts: list[int] = field(default_factory=list)
     host: str = "nvcr.io"
     at_piece: Callable[[], None] = lambda: None
@@ -26,7 +26,8 @@ class Line:
     def open(self, start: int) -> Line:
         end = self.cuts[len(self.starts)] if len(self.starts) < len(self.cuts) else len(self.content)
         self.starts.append(start)
-        self._rest = self.content[start if self.status == 206 else 0 : end]
+        self.start = self.start_of(start)
+        self._rest = self.content[self.start : end]
         return self
 
     def read(self, limit_bytes: int) -> bytes:

@@ -99,5 +99,5 @@ def test_docker_reads_what_we_keep_and_we_read_what_docker_keeps(lab, registry_l
     found = credentials.find(host, home)
     assert found is not None
     assert found.secret == secret
-    assert credentials.forget(host, home)
+    assert credentials.forget(host, home)[0]
     assert json.loads((Path(home["HOME"]) / ".docker" / "config.json").read_text())["auths"] == {}

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -15,7 +15,7 @@ import pytest
 from blob_line import CONTENT, DIGEST, NAME, Line
 from house import until
 
-from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RateLimited, RegistryUnreachable
+from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RateLimited, RegistryAnswer, RegistryUnreachable
 from ngcdl.registry.blobs import TRIES, Blob, FolderTrouble, Stopped
 from ngcdl.registry.leftovers import STALE_SECONDS, here_bytes, sweep
 
@@ -65,12 +65,13 @@ class Busy:
     """A registry that refuses the first requests, and asks for `seconds` of patience."""
 
     seconds: float | None
+    error: Callable[[float | None], Exception]
     refusals: int = 2
 
     def open(self, start: int) -> Line:
         self.refusals -= 1
         if self.refusals >= 0:
-            raise RateLimited("nvcr.io", self.seconds)
+            raise self.error(self.seconds)
         return Line().open(start)
 
 
@@ -78,12 +79,19 @@ class Busy:
     (45.0, [45.0, 45.0], [45.0, 45.0]), (4000.0, [300.0, 300.0], [300.0, 300.0]),
     (1.5, [1.5, 2.0], [1.5]), (None, [1.0, 2.0], []),
 ])  # fmt: skip
+@pytest.mark.parametrize("error", [
+    lambda seconds: RateLimited("nvcr.io", seconds), lambda seconds: RegistryAnswer("nvcr.io", "503.", seconds),
+], ids=["429", "503"])  # fmt: skip
 def test_a_registry_that_asks_for_patience_gets_it_for_minutes(
-    tmp_path: Path, asked: float | None, waits: list[float], told: list[float]
+    tmp_path: Path,
+    asked: float | None,
+    waits: list[float],
+    told: list[float],
+    error: Callable[[float | None], Exception],
 ) -> None:
     heard, naps = list[float](), list[float]()
     blob = Blob(tmp_path, DIGEST, len(CONTENT), lambda _, seconds: heard.append(seconds))
-    blob.fill(Busy(asked).open, naps.append)
+    blob.fill(Busy(asked, error).open, naps.append)
     assert (naps, heard, blob.read()) == (waits, told, CONTENT)
     blob.close()
 
@@ -101,10 +109,19 @@ def test_what_no_other_try_can_mend_is_not_tried_again(blob: Blob, error: Except
     assert asked == [0]
 
 
-def test_a_registry_without_ranges_sends_all_and_the_beginning_is_passed_over(blob: Blob) -> None:
-    line = Line(cuts=[3_000_000], status=200)
+@pytest.mark.parametrize("start_of", [lambda _: 0, lambda start: start // 65536 * 65536], ids=["all", "aligned"])
+def test_what_is_sent_once_more_is_passed_over(blob: Blob, start_of: Callable[[int], int]) -> None:
+    line = Line(cuts=[3_000_000], start_of=start_of)
     blob.fill(line.open, lambda _: None)
     assert (line.starts, blob.read()) == ([0, 3_000_000], CONTENT)
+
+
+def test_a_part_from_a_later_byte_on_is_refused_and_what_came_is_kept(blob: Blob, tmp_path: Path) -> None:
+    line = Line(cuts=[3_000_000], start_of=lambda start: start and start + 1)
+    with pytest.raises(RegistryAnswer, match="byte 3000001 on where 3000000 was requested"):
+        blob.fill(line.open, lambda _: None)
+    blob.close()
+    assert here_bytes(tmp_path, DIGEST) == 3_000_000
 
 
 def test_wrong_bytes_are_refused_and_no_file_is_left(blob: Blob, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ NGC = 'Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/tensor
             Challenge("https://authn.nvidia.com/token", "registry"),
         ),
         (r'Bearer realm="https://r/t",service="a \"quoted\" one"', Challenge("https://r/t", 'a "quoted" one')),
-        ('Basic realm="x"', None),
+        ('Basic realm="x"', Challenge("")),
         ('Bearer realm=""', None),
         ("Bearer", None),
         ("realm=https://r/t", None),

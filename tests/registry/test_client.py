@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import requests
 from ngc_server import (
     OCI_INDEX,
     SCHEMA_1,
@@ -27,8 +28,9 @@ from ngcdl.errors import (
     WrongPlatform,
 )
 from ngcdl.fetch import explain
-from ngcdl.registry.client import LINUX_AMD64
+from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential
+from ngcdl.spec import ImageRef
 
 # What exists
 
@@ -275,3 +277,30 @@ def test_a_question_that_has_grown_old_is_heard_again_after_signing_in(ngc, regi
     ngc.fail("manifests", lambda h: h._challenge(f'realm="http://{ngc.host}/proxy_auth?new=1",scope=""'), times=2)
     assert registry.manifest(ref(ngc), LINUX_AMD64).compressed_bytes == 1230
     assert ngc.seen[-2].path == "/proxy_auth?new=1&scope=repository:nvidia/tensorflow:pull"
+
+
+@pytest.mark.parametrize(
+    ("host", "repository", "path"),
+    [
+        ("docker.io", "ubuntu", "registry-1.docker.io/v2/library/ubuntu"),
+        ("docker.io", "pytorch/pytorch", "registry-1.docker.io/v2/pytorch/pytorch"),
+        ("mirror.example", "ubuntu", "mirror.example/v2/ubuntu"),
+    ],
+)
+def test_docker_hub_s_images_of_one_word_are_in_its_library(monkeypatch, host, repository, path):
+    asked = []
+
+    def request(_session, _method, url, **_):
+        asked.append(url)
+        raise requests.exceptions.InvalidSchema
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    with Registry(host) as registry:
+        for ask in (
+            lambda: registry.tags(repository),
+            lambda: registry.document(ImageRef(host, repository, "22.04")),
+            lambda: registry.open(repository, "sha256:0"),
+        ):
+            with pytest.raises(NgcdlError):
+                ask()
+    assert [url.rsplit("/", 2)[0] for url in asked] == [f"https://{path}"] * 3

@@ -101,10 +101,10 @@ def test_a_helper_keeps_the_key_and_the_file_only_says_so(home, config, helper, 
     found = find(NVCR, home)
     assert found is not None
     assert found.secret.reveal() == KEY
-    assert forget(NVCR, home) == ("docker-credential-file",)
+    assert forget(NVCR, home) == (("docker-credential-file",), None)
     assert find(NVCR, home) is None
     assert "auths" in json.loads(path.read_text())
-    assert forget(NVCR, home) == ()
+    assert forget(NVCR, home) == ((), None)
 
 
 def _store_helper(store: Path) -> str:

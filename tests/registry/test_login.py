@@ -193,6 +193,25 @@ def test_logout_takes_the_copy_for_enroot_too(user, ngc):
     assert copy.read_text() == ""
 
 
+def test_logout_says_what_went_though_the_helper_fails(user, ngc, helper):
+    copy = Path(user["HOME"]) / ".config/enroot/.credentials"
+    copy.parent.mkdir(parents=True)
+    copy.write_text(f"machine {ngc.host} login $oauthtoken password {KEY}\n")
+    path = Path(user["HOME"]) / ".docker" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"credsStore": "locked", "auths": {ngc.host: {"auth": "eDp5"}}}))
+    helper("locked", "echo the store is locked; exit 1")
+    done = run(user, "logout")
+    assert done.returncode == 125
+    assert f"was removed from {path} and {copy}." in done.stdout
+    assert "docker-credential-locked failed: the store is locked" in done.stderr
+    assert "elsewhere" not in done.stderr
+    again = run(user, "logout")
+    assert (again.returncode, again.stdout) == (125, "")
+    kept = run(user, "stdin", KEY)
+    assert "Nothing was written elsewhere" in kept.stderr
+
+
 def test_the_key_is_on_no_command_line(user, ngc, helper, tmp_path):
     path = Path(user["HOME"]) / ".docker" / "config.json"
     path.parent.mkdir()

@@ -53,6 +53,20 @@ def half_and_silence(handler: Handler) -> None:
     handler.ngc.stopping.wait(60)
 
 
+def test_an_answer_that_begins_earlier_than_asked_is_put_where_it_belongs(ngc: NgcServer, blob: Blob) -> None:
+    def aligned(handler: Handler) -> None:
+        start = int(handler.headers["Range"].removeprefix("bytes=").rstrip("-")) // 65536 * 65536
+        handler.send(206, CONTENT[start:], Content_Range=f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
+
+    ngc.challenges = False
+    ngc.fail("/blobs/", half, times=1)
+    ngc.fail("/blobs/", aligned, times=1)
+    with Registry(ngc.host, timeout_seconds=(20, 20)) as registry:
+        fill(blob, registry)
+    assert blob.read() == CONTENT
+    assert len(ngc.seen) == 2
+
+
 @pytest.mark.parametrize("fault", [half, half_and_silence], ids=["cut", "silent"])
 def test_a_line_that_dies_is_left_and_the_rest_asked_for(ngc: NgcServer, blob: Blob, fault: object) -> None:
     ngc.challenges = False

@@ -111,6 +111,11 @@ def test_retry_after_is_honoured_up_to_thirty_seconds(ngc, registry, naps):
     with pytest.raises(RateLimited, match="wait 31 s"):
         registry.manifest(ref(ngc), LINUX_AMD64)
     assert len(naps) == 1
+    ngc.faults.clear()
+    ngc.fail("manifests", status(503, Retry_After="60"))
+    with pytest.raises(RegistryAnswer, match="503") as caught:
+        registry.manifest(ref(ngc), LINUX_AMD64)
+    assert caught.value.seconds == 60
 
 
 @pytest.mark.parametrize("text", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "", "-5", "1e9", "²"])
@@ -257,6 +262,17 @@ def test_a_proxy_that_fails_is_named_as_the_cause(naps, monkeypatch, variable, v
     with Registry("nosuch.invalid", sleep=naps.append) as registry, pytest.raises(RegistryUnreachable, match="proxy"):
         registry.ping()
     assert naps == []
+
+
+def test_a_proxy_that_is_no_address_is_named_without_its_password(naps, monkeypatch):
+    for name in ("HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("ALL_PROXY", "http://me:canary#x@proxy:3128")
+    registry = Registry("nosuch.invalid", sleep=naps.append)
+    with registry, pytest.raises(RegistryUnreachable, match="ALL_PROXY is not a valid address") as caught:
+        registry.ping()
+    assert "canary" not in f"{caught.value} {caught.value.hint}"
 
 
 def test_a_server_that_drips_does_not_hold_the_rest_back(ngc):

@@ -162,10 +162,7 @@ class Feed:
 
     def _look(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
         try:
-            document = registry.document(self.ref)
-            image = registry.manifest(self.ref, store.platform, document=document)
-            if document.is_index:
-                document = registry.document(self._pinned(image))
+            image, document = registry.described(self.ref, store.platform)
         except _UNHEARD as error:
             raise _unheard(error) from error
         if image.is_schema_1:
@@ -319,7 +316,7 @@ class Feed:
             self.say("What arrived is kept: the next pull continues from there.")
         raise failure
 
-    def patient(self, error: RateLimited, seconds: float) -> None:
+    def patient(self, error: NgcdlError, seconds: float) -> None:
         """Say that the registry asked for a wait: once, although all connections meet the same."""
         with self._lock:
             if time.monotonic() < self._told_until:

@@ -37,25 +37,40 @@ _UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited, UsageError)
 
 
 def image(engine: Engine, ref: ImageRef, show: ShowPull, say: Callable[[str], None]) -> str:
-    """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError."""
-    from ngcdl.feed import Feed
+    """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError.
+
+    A public image needs no key, so a key that is broken or refused ends nothing if the image can be had without one.
+    """
     from ngcdl.registry import credentials
 
     credential, trouble = credentials.find_or_none(ref.registry)
+    if credential:
+        try:
+            return _pulled(engine, ref, credential, show, say)
+        except KeyRejected as error:
+            trouble = error
     if trouble:
         say(f"{trouble.message} Trying without a key.")
-    who = f"with the key of {credential.source}" if credential else "without a key"
-    say(f"Pulling {ref} {who}")
     try:
-        with Feed(engine, ref, credential, settings.load().cache / "blobs", show, say) as feed:
-            feed.bring()
-            digest = _by_engine(engine, ref, credential, show, say)
-            feed.tidy()
-            return digest
-    except FINAL as error:
+        return _pulled(engine, ref, None, show, say)
+    except (LoginNeeded, UnknownRepository) as error:
         if trouble:
             raise trouble from error
         raise
+
+
+def _pulled(
+    engine: Engine, ref: ImageRef, credential: Credential | None, show: ShowPull, say: Callable[[str], None]
+) -> str:
+    from ngcdl.feed import Feed
+
+    who = f"with the key of {credential.source}" if credential else "without a key"
+    say(f"Pulling {ref} {who}")
+    with Feed(engine, ref, credential, settings.load().cache / "blobs", show, say) as feed:
+        feed.bring()
+        digest = _by_engine(engine, ref, credential, show, say)
+        feed.tidy()
+        return digest
 
 
 def _by_engine(

@@ -114,14 +114,17 @@ def logout(registry: str | None = None) -> None:
     from ngcdl.registry import enroot
 
     host = _host(registry)
-    copy = enroot.forget(host)  # first: a helper that fails ends this
-    places = (*credentials.forget(host), *([str(copy)] if copy else []))
+    copy = enroot.forget(host)
+    kept, failure = credentials.forget(host)
+    places = (*kept, *([str(copy)] if copy else []))
     if places:
         console.result(f"The key for {host} was removed from {' and '.join(places)}.")
-    else:
+    elif failure is None:
         console.result(f"Docker's configuration keeps no key for {host}.")
     for name in credentials.key_variables(host):
         console.say(f"{name} is still set, and takes precedence over any other key: unset {name}")
+    if failure is not None:
+        raise failure
     left, _trouble = credentials.find_or_none(host, settings.without_keys(os.environ))
     if left is not None:
         console.say(f"A key for {host} is still found in {left.source}.")

@@ -84,7 +84,7 @@ def prepare(
 
     `say` gets one line at a time; `progress` the bytes so far, the total, and bytes/s (None while unknown).
     Raise DatasetWrong if a named folder is not CIFAR-10, DiskFull, and BadOption for an invalid variable.
-    On any failure the partial download is kept, and nothing else is left behind.
+    On any failure the partial download is kept, an archive with a wrong hash as .bad, and nothing else is left behind.
     """
     if choice == "auto":
         choice = environ.get(FOLDER, "").strip() or "auto"

@@ -50,6 +50,8 @@ def host(url: str) -> str:
     """Return an address for a message: without password, path or query."""
     try:
         parts = urlsplit(url)
+        if "@" in f"{parts.path}?{parts.query}#{parts.fragment}":
+            return "?"  # what seems to be its port may be the beginning of a password with /, ? or # in it
         name = parts.hostname or "?"
         return (f"[{name}]" if ":" in name else name) + (f":{parts.port}" if parts.port else "")
     except ValueError:
@@ -60,7 +62,7 @@ def _allowed(url: str, before: str | None = None) -> bool:
     """May this address be used? Plain http only on this machine, and never after https."""
     try:
         parts = urlsplit(url)
-        name = parts.hostname
+        name, _ = parts.hostname, parts.port
     except ValueError:
         return False
     if not name:
@@ -97,8 +99,11 @@ def answer(
 
 def _get(session: requests.Session, url: str, headers: Mapping[str, str], patience: Patience) -> requests.Response:
     import requests
+    import urllib3
 
-    if not requests.utils.get_environ_proxies(url) and not _resolves(urlsplit(url).hostname, patience.connect_seconds):
+    from ngcdl.registry.line_trouble import unusable
+
+    if not requests.utils.get_environ_proxies(url) and not _resolves(urlsplit(url).hostname, patience.lookup_seconds):
         raise Failure("its name can't be resolved", answered=False)
     timeout = (patience.connect_seconds, patience.stall_seconds)
     try:
@@ -111,8 +116,9 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
             raise Failure(f"its certificate is not trusted ({below.verify_message})", is_untrusted=True) from error
         raise Failure(f"TLS failed: {_words(error)}") from error
     except requests.exceptions.ProxyError as error:
-        # A proxy that wants a password is a setting to fix; one that leads nowhere means no network.
-        raise Failure(f"the proxy does not lead there: {_words(error)}", answered="407" in str(error)) from error
+        # One that answers, as with 403 or 407, is a setting to fix; one that leads nowhere means no network.
+        answered = "Tunnel connection failed: " in str(error)
+        raise Failure(f"the proxy does not lead there: {_words(error)}", answered=answered) from error
     except requests.exceptions.ConnectTimeout as error:
         raise Failure(f"no connection within {patience.connect_seconds:g} s", answered=False) from error
     except requests.exceptions.ReadTimeout as error:
@@ -120,8 +126,12 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     except requests.exceptions.ConnectionError as error:
         connected = "NewConnectionError" not in repr(error) and "NameResolutionError" not in repr(error)
         raise Failure(_words(error), answered=connected, again=True) from error
-    except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: it redirects to no address
+    except (requests.exceptions.InvalidURL, urllib3.exceptions.LocationParseError) as error:
+        raise Failure(unusable(url)) from error
+    except requests.exceptions.RequestException as error:
         raise Failure(_words(error)) from error
+    except ValueError as error:
+        raise Failure("it redirects to something that is no address") from error
 
 
 def _own(url: str) -> requests.auth.AuthBase:

@@ -109,32 +109,32 @@ class Fetch:
             headers["Range"] = f"bytes={have}-"  # no If-Range: only the official bytes are accepted, wherever from
         with address.answer(url, headers, self.patience, self.environ) as response:
             if response.status_code == 416:
-                self.part.forget()
-                raise Failure("it has fewer bytes than are already here", again=True)
+                raise Failure("it has no more bytes than are already here")
             at = _begins_at(response, have, self.archive)
             self._store(url, response, at, pace)
 
-    def _store(self, url: str, response: requests.Response, have: int, pace: Pace) -> None:
-        """Append the body. An answer from byte 0 replaces what was there, but only once its first bytes are good."""
+    def _store(self, url: str, response: requests.Response, at: int, pace: Pace) -> None:
+        """Append the body, which begins at byte `at` of the archive; pass over what is here already."""
         chunk = _read(response, self.patience)
         if not chunk:
             raise Failure("its answer is empty", again=True)
-        if have == 0 and not chunk.startswith(_GZIP[: len(chunk)]):
+        if at == 0 and not chunk.startswith(_GZIP[: len(chunk)]):
             raise Failure("what it sends is not the archive")
         if not pace.begun:
-            megabytes, done = self.archive.bytes / 1e6, f", {have / self.archive.bytes:.0%} are here" if have else ""
+            megabytes, done = self.archive.bytes / 1e6, f", {at / self.archive.bytes:.0%} are here" if at else ""
             self.say(f"Downloading CIFAR-10 ({megabytes:.0f} MB{done}) from {address.host(url)} to {self.path.parent}.")
-        with disk.written(self.path.parent), self.part.path.open("ab" if have else "wb") as file:
+        have = self.part.bytes
+        with disk.written(self.path.parent), self.part.path.open("ab") as file:
             while chunk:
-                have += len(chunk)
-                if have > self.archive.bytes:
+                begin, at = at, at + len(chunk)
+                if at > self.archive.bytes:
                     raise Failure(f"what it sends is not the archive: more than {self.archive.bytes} bytes")
-                file.write(chunk)
-                if pace.too_slow(have):
-                    raise Failure(_slow(pace, have, self.patience))
-                chunk = _read(response, self.patience) if have < self.archive.bytes else b""
-        if have < self.archive.bytes:
-            raise Failure(f"the connection was cut after {have} of {self.archive.bytes} bytes", again=True)
+                file.write(chunk[max(0, have - begin) :])
+                if pace.too_slow(at):
+                    raise Failure(_slow(pace, at, self.patience))
+                chunk = _read(response, self.patience) if at < self.archive.bytes else b""
+        if at < self.archive.bytes:
+            raise Failure(f"the connection was cut after {at} of {self.archive.bytes} bytes", again=True)
 
     def _accept(self) -> bool:
         """Give the archive its final name if its hash is right; otherwise set it aside as .bad."""

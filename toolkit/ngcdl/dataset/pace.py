@@ -25,6 +25,8 @@ class Patience:
     """
 
     connect_seconds: float = 5
+    # Two dead name servers cost 5 s each: https://man7.org/linux/man-pages/man5/resolv.conf.5.html
+    lookup_seconds: float = 12
     stall_seconds: float = 20  # without a single byte
     probation_seconds: float = 15  # the remaining time is estimated at this interval
     limit_seconds: float = 600  # the most that this estimate may be

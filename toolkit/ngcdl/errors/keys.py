@@ -59,11 +59,10 @@ class HelperMissing(CredentialsError):
 
 
 class HelperFailed(CredentialsError):
-    def __init__(self, helper: str, what: str) -> None:
-        super().__init__(
-            f"{helper} failed: {what}",
-            f"Unlock or set up the store behind {helper} and try again. Nothing was written elsewhere.",
-        )
+    def __init__(self, helper: str, what: str, *, is_store: bool = False) -> None:
+        """`is_store`: it was to keep a key."""
+        kept = " Nothing was written elsewhere." if is_store else ""
+        super().__init__(f"{helper} failed: {what}", f"Unlock or set up the store behind {helper} and try again.{kept}")
 
 
 class HelperHung(CredentialsError):

@@ -40,11 +40,13 @@ class RegistryUnreachable(RegistryError):
 
 
 class RegistryAnswer(RegistryError):
-    def __init__(self, host: str, what: str) -> None:
+    def __init__(self, host: str, what: str, seconds: float | None = None) -> None:
+        """`seconds`: how long it asks to wait; None if it does not say."""
         super().__init__(
             f"{host} did not answer like a registry: {what}",
             "A proxy or a login page may be in between, or the registry has trouble: try again in a few minutes.",
         )
+        self.seconds = seconds
 
 
 class RealmRefused(RegistryError):

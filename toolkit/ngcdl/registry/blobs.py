@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ngcdl.errors import DigestMismatch, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.errors import DigestMismatch, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
 
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 PROGRESS_BYTES = 1 << 20  # this much between two faults restarts the count of tries
@@ -32,14 +32,14 @@ LOOK_SECONDS = 0.1  # between two looks at a file that another process fetches
 _PASSING = (RegistryUnreachable, RegistryAnswer, RateLimited)
 
 Sleep = Callable[[float], object]
-Patient = Callable[[RateLimited, float], object]
+Patient = Callable[[NgcdlError, float], object]
 
 
 class Body(Protocol):
-    """A response body; `status` is 206 if it begins at the requested byte, 200 if at the first."""
+    """A response body; `start` is the offset of its first byte, which need not be the requested one."""
 
     @property
-    def status(self) -> int: ...
+    def start(self) -> int: ...
 
     @property
     def host(self) -> str: ...
@@ -226,10 +226,10 @@ class Blob:
                     raise
                 sleep(self._pause(error, 2.0 ** (tries - 1)))
 
-    def _pause(self, error: Exception, usual_seconds: float) -> float:
+    def _pause(self, error: RegistryUnreachable | RegistryAnswer | RateLimited, usual_seconds: float) -> float:
         """Return the seconds until the next try: as many as the registry asks for, within PATIENCE_SECONDS."""
-        asked = error.seconds if isinstance(error, RateLimited) else None
-        if not isinstance(error, RateLimited) or asked is None or asked <= usual_seconds:
+        asked = None if isinstance(error, RegistryUnreachable) else error.seconds
+        if asked is None or asked <= usual_seconds:
             return usual_seconds
         seconds = min(asked, PATIENCE_SECONDS)
         self._patient(error, seconds)
@@ -238,7 +238,9 @@ class Blob:
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
         """Send one request, and keep what arrives. Content named by its checksum needs no If-Range."""
         with contextlib.closing(open_at(self._have)) as body:
-            skip = self._have if body.status == 200 else 0  # no Range support: what is here arrives once more
+            skip = self._have - body.start  # what is here arrives once more
+            if skip < 0:
+                raise RegistryAnswer(body.host, f"it sends byte {body.start} on where {self._have} was requested.")
             while self._have < self.size_bytes:
                 piece = body.read(CHUNK_BYTES)
                 if not piece:

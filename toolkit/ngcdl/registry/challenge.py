@@ -28,11 +28,16 @@ _URL = re.compile(
 
 @dataclass(frozen=True)
 class Challenge:
-    """A Bearer challenge. `service` and `scope` are None if absent or empty."""
+    """A Bearer or a Basic challenge. `service` and `scope` are None if absent or empty."""
 
-    realm: str
+    realm: str  # where tokens are; "" with Basic
     service: str | None = None
     scope: str | None = None
+
+    @property
+    def is_basic(self) -> bool:
+        """Is it the key itself that the registry wants with each request? Nexus and registry:2 with htpasswd do."""
+        return not self.realm
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,16 @@ class Address:
 
 
 def parse(header: str) -> Challenge | None:
-    """Return the first Bearer challenge with a realm, None without any. requests joins several headers with commas."""
-    for scheme, parameters in challenges(header):
+    """Return the first Bearer challenge with a realm, else a Basic one, else None.
+
+    requests joins several headers with commas.
+    """
+    found = challenges(header)
+    for scheme, parameters in found:
         realm = parameters.get("realm")
         if scheme == "bearer" and realm:
             return Challenge(realm, parameters.get("service"), parameters.get("scope"))
-    return None
+    return Challenge("") if any(scheme == "basic" for scheme, _ in found) else None
 
 
 def challenges(header: str) -> list[tuple[str, dict[str, str]]]:

@@ -26,6 +26,7 @@ from ngcdl.errors import (
 )
 from ngcdl.registry import challenge, manifest
 from ngcdl.registry.credentials import sign_in
+from ngcdl.registry.docker_config import HUB_HOSTS
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Manifest
 from ngcdl.registry.nearest import nearest
@@ -71,7 +72,7 @@ class Registry:
 
     @property
     def asked_bytes(self) -> int:
-        """The number of bytes received so far, without headers."""
+        """The number of bytes received so far, without headers and without the blobs that were opened."""
         return self._wire.asked_bytes
 
     def give(self, seconds: float) -> None:
@@ -103,11 +104,15 @@ class Registry:
         Raise KeyRejected if the registry refuses it. A key without rights to one repository is still a good key.
         """
         # nvcr.io's challenge at /v2/ has an empty scope, for which anybody gets a token: so always name one.
-        asked = self._challenge("/v2/") or self._challenge(f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1")
+        path = f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1"
+        asked = self._challenge("/v2/") or self._challenge(path)
         if asked is None:
             return False
+        tokens = Tokens(self.host, credential, self._wire, self._clock)
         with contextlib.suppress(KeyWithoutRights):
-            Tokens(self.host, credential, self._wire, self._clock).fetch(asked, PUBLIC_REPOSITORY)
+            token = tokens.fetch(asked, PUBLIC_REPOSITORY)
+            if asked.is_basic and self._wire.ask(Question(self._base + path, authorization=token)).status == 401:
+                raise tokens.rejected(asked)
         return True
 
     def _challenge(self, path: str) -> challenge.Challenge | None:
@@ -122,7 +127,7 @@ class Registry:
 
     def tags(self, repository: str) -> list[str]:
         """List every tag in the registry's own order, [] if it has none. Raise RegistryError."""
-        url = f"{self._base}/v2/{repository}/tags/list?n={_PAGE}"
+        url = f"{self._within(repository)}/tags/list?n={_PAGE}"
         tags: list[str] = []
         for _page in range(_PAGES):
             answer = self._get(url, repository)
@@ -162,9 +167,20 @@ class Registry:
         already fetched. Raise RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded,
         KeyWithoutRights, ...
         """
+        return self.described(ref, platform, any_platform=any_platform, document=document)[0]
+
+    def described(
+        self,
+        ref: ImageRef,
+        platform: tuple[str, str],
+        *,
+        any_platform: bool = False,
+        document: Document | None = None,
+    ) -> tuple[Manifest, Document]:
+        """Like `manifest`, with the document that it was read from."""
         top = document or self.document(ref)
         if not top.is_index:
-            return self._shape(manifest.image, top.tree, top.kind, top.digest)
+            return self._shape(manifest.image, top.tree, top.kind, top.digest), top
         offered = self._shape(manifest.offered, top.tree)
         wanted = "/".join(platform)
         if wanted not in offered and not (any_platform and offered):
@@ -174,7 +190,7 @@ class Registry:
         if one.is_index:
             raise RegistryAnswer(self.host, f"{ref} is an index inside an index.")
         image = self._shape(manifest.image, one.tree, one.kind, one.digest)
-        return replace(image, platform=chosen, platforms=tuple(offered))
+        return replace(image, platform=chosen, platforms=tuple(offered)), one
 
     def document(self, ref: ImageRef) -> Document:
         """Return the index or manifest that an ImageRef's tag or digest names. Raise RegistryError."""
@@ -182,7 +198,7 @@ class Registry:
 
     def _document(self, ref: ImageRef, name: str, promised: str | None) -> Document:
         """Fetch one manifest by tag or digest; `promised` is what its bytes must hash to."""
-        answer = self._get(f"{self._base}/v2/{ref.repository}/manifests/{name}", ref.repository, manifest.ACCEPT)
+        answer = self._get(f"{self._within(ref.repository)}/manifests/{name}", ref.repository, manifest.ACCEPT)
         if answer.status != 200:
             raise self._missing(answer, ref)
         tree = self._json(answer)
@@ -204,7 +220,7 @@ class Registry:
         """Return an image's configuration: `config.Env`, `config.Labels`, `architecture`, ... Raise DigestMismatch."""
         if image.config_digest is None:
             return self._shape(manifest.parse, (image.inline_config or "{}").encode())
-        url = f"{self._base}/v2/{ref.repository}/blobs/{image.config_digest}"
+        url = f"{self._within(ref.repository)}/blobs/{image.config_digest}"
         answer = self._get(url, ref.repository)
         if answer.status != 200:
             raise self._refusal(answer, ref.repository)
@@ -215,7 +231,7 @@ class Registry:
 
     def open(self, repository: str, digest: str, start: int = 0) -> Stream:
         """Open a blob, from byte `start` on if the registry supports that (status 206). Raise RegistryError."""
-        url = f"{self._base}/v2/{repository}/blobs/{digest}"
+        url = f"{self._within(repository)}/blobs/{digest}"
         answer = self._with_token(
             Question(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
         )
@@ -224,6 +240,11 @@ class Registry:
         if answer.status == 404:
             raise BlobMissing(self.host, digest)
         raise self._refusal(answer, repository)
+
+    def _within(self, repository: str) -> str:
+        """Return the URL that everything of `repository` is under; of one word, Docker Hub's are in library/."""
+        is_library = self.host in HUB_HOSTS and "/" not in repository
+        return f"{self._base}/v2/{'library/' if is_library else ''}{repository}"
 
     def _get(self, url: str, repository: str, accept: str = "*/*") -> Answer:
         return self._with_token(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
@@ -243,9 +264,12 @@ class Registry:
             answer = ask(plain)
         if isinstance(answer, Stream) or answer.status != 401:
             return answer
-        self._heard[repository] = self._asked(answer)
-        token = self._tokens.fetch(self._heard[repository], repository)
-        return ask(replace(plain, authorization=token))
+        asked = self._heard[repository] = self._asked(answer)
+        token = self._tokens.fetch(asked, repository)
+        answer = ask(replace(plain, authorization=token))
+        if asked.is_basic and isinstance(answer, Answer) and answer.status == 401 and self._is_own(answer):
+            raise self._tokens.rejected(asked)
+        return answer
 
     def _is_own(self, answer: Answer) -> bool:
         """Is it the registry's answer? Another host, to which it redirects, knows nothing of keys and rights."""
@@ -257,7 +281,7 @@ class Registry:
             raise RegistryAnswer(answer.host, answer.told)
         asked = challenge.parse(answer.headers.get("Www-Authenticate", ""))
         if asked is None:
-            raise RegistryAnswer(self.host, f"it requires a sign-in, but not with a token. {answer.told}")
+            raise RegistryAnswer(self.host, f"it requires a sign-in, but in no way that ngcdl knows. {answer.told}")
         return asked
 
     def _missing(self, answer: Answer, ref: ImageRef) -> RegistryError:

@@ -29,9 +29,6 @@ class Kept:
     where: str
     in_clear: bool
 
-    def __str__(self) -> str:
-        return f"{self.where}, unencrypted" if self.in_clear else self.where
-
 
 def find(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
@@ -139,14 +136,14 @@ def save(
         return Kept(helper.program, in_clear=False)
 
 
-def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Remove the key for `host` from helper and file, and name the places that had it, () for none.
+def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[str, ...], NgcdlError | None]:
+    """Remove the key for `host` from helper and file; return the places that had it, and the helper's error.
 
-    If the helper fails, the file is still cleaned, and the helper's error raised afterwards.
+    If the helper fails, the file is still cleaned.
     """
     file = docker_config.path(environ)
     if not docker_config.read(file).tree:
-        return ()
+        return (), None
     with docker_config.locked(file) as real:
         config = docker_config.read(real)
         places, failure = [], None
@@ -161,9 +158,7 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...
             held = any((config.tree["auths"][key] or {}) for key in docker_config.matching(config.tree["auths"], host))
             docker_config.write(real, tree)
             places += [str(file)] if held else []
-    if failure is not None:
-        raise failure
-    return tuple(places)
+    return tuple(places), failure
 
 
 def exposure(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -64,7 +64,8 @@ class Helper:
         entry = {"ServerURL": host, "Username": username, "Secret": secret.reveal()}
         status, out, err = self._call("store", json.dumps(entry))
         if status != 0:
-            raise HelperFailed(self.program, excerpt(out or err, hide=secret.reveal()) or f"exit status {status}.")
+            what = excerpt(out or err, hide=secret.reveal()) or f"exit status {status}."
+            raise HelperFailed(self.program, what, is_store=True)
 
     def erase(self, host: str) -> bool:
         """Remove the entry; return False if there was none."""
@@ -96,7 +97,8 @@ class Helper:
                 start_new_session=True,
             )
         except OSError as error:
-            raise HelperFailed(self.program, f"it can't be started: {error.strerror}.") from error
+            what = f"it can't be started: {error.strerror}."
+            raise HelperFailed(self.program, what, is_store=action == "store") from error
         try:
             return self._converse(process, request.encode())
         finally:

@@ -44,8 +44,16 @@ def translated(
         if isinstance(cause, OSError) and cause.errno and cause.strerror:
             return RegistryUnreachable(host, os.strerror(cause.errno).lower()), cause.errno != errno.EACCES
     if isinstance(error, ValueError):  # requests' InvalidURL is one
-        return RegistryUnreachable(host, "that is not a valid address"), False
+        return RegistryUnreachable(host, unusable(f"https://{host}")), False
     return RegistryUnreachable(host, "the connection was cut"), True
+
+
+def unusable(url: str) -> str:
+    """Say that `url` or its proxy is no address, without the foreign error: it may quote a part of a password."""
+    if not requests.utils.get_environ_proxies(url):
+        return "that is not a valid address"
+    names = (name for word in ("https_proxy", "all_proxy") for name in (word, word.upper()) if os.environ.get(name))
+    return f"{next(names, 'the proxy')} is not a valid address (in a password, # is %23, / is %2F and ? is %3F)"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -48,10 +49,20 @@ class Tokens:
         self._held.pop(repository, None)
 
     def fetch(self, asked: Challenge, repository: str) -> Secret:
-        """Get a token as `asked`. Raise KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused or RegistryAnswer."""
+        """Get a token as `asked`. Raise KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused or RegistryAnswer.
+
+        Basic's is the key itself, for the registry's own host: its caller answers no other host's challenge.
+        """
+        if asked.is_basic:
+            if self.credential is None:
+                raise LoginNeeded(self.host, repository, self._sign_in(asked))
+            if self.credential.username == TOKEN_USERNAME:
+                raise self.rejected(asked)
+            self._held[repository] = self._basic(self.credential), math.inf
+            return self._held[repository][0]
         answer = self.wire.ask(self._question(asked, repository))
         if answer.status != 200:
-            self._refuse(answer, repository)
+            self._refuse(answer, asked, repository)
         token, seconds = self._read(answer)
         self._held[repository] = token, self.clock() + max(seconds - _MARGIN_SECONDS, seconds / 2)
         return token
@@ -70,9 +81,19 @@ class Tokens:
             raise RealmRefused(self.host, realm.host, why, repository)
         if self.credential.username == TOKEN_USERNAME:
             return self._refresh(asked, scope)
-        pair = f"{self.credential.username}:{self.credential.secret.reveal()}".encode()
-        basic = Secret(f"Basic {base64.b64encode(pair).decode()}")
-        return Question(challenge.token_url(asked, scope), authorization=basic, follow=False)
+        return Question(challenge.token_url(asked, scope), authorization=self._basic(self.credential), follow=False)
+
+    @staticmethod
+    def _basic(credential: Credential) -> Secret:
+        pair = f"{credential.username}:{credential.secret.reveal()}".encode()
+        return Secret(f"Basic {base64.b64encode(pair).decode()}")
+
+    def _sign_in(self, asked: Challenge) -> str:
+        return f"docker login {self.host}" if asked.is_basic else sign_in(self.host)
+
+    def rejected(self, asked: Challenge) -> KeyRejected:
+        """Return the error for a key that the registry, or its token server, does not accept."""
+        return KeyRejected(self.host, self.credential.source if self.credential else "", self._sign_in(asked))
 
     def _refresh(self, asked: Challenge, scope: str) -> Question:
         # Identity tokens use OAuth2: https://distribution.github.io/distribution/spec/auth/oauth/
@@ -110,13 +131,13 @@ class Tokens:
             return None if is_usual else f"its key goes only to hosts of {' and '.join(domains)}"
         return "that is an address inside a network" if challenge.is_inside(realm.host) else None
 
-    def _refuse(self, answer: Answer, repository: str) -> None:
+    def _refuse(self, answer: Answer, asked: Challenge, repository: str) -> None:
         key = self.credential
         if key is None and answer.status in (401, 402, 403):
             raise LoginNeeded(self.host, repository, sign_in(self.host))
         # OAuth2's invalid_grant is a 400
         if key and (answer.status == 401 or (answer.status == 400 and key.username == TOKEN_USERNAME)):
-            raise KeyRejected(self.host, key.source, sign_in(self.host))
+            raise self.rejected(asked)
         if key and answer.status in (402, 403):
             raise KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
         raise RegistryAnswer(self.host, f"asked for a token, it answered {answer.told}")

@@ -6,6 +6,7 @@ import email.utils
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ BODY_SECONDS = 120.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HOPS = 5
+_START = re.compile(r"\s*bytes\s+(\d{1,18})-", re.ASCII | re.IGNORECASE)  # of Content-Range
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,12 @@ class Answer:
 
 
 class Stream:
-    """A body still to be read: a layer may be too big for memory. Close it."""
+    """A body still to be read: a layer may be too big for memory. Close it. `start` is its first byte's offset."""
 
-    def __init__(self, response: requests.Response, host: str, timeout_seconds: tuple[float, float]) -> None:
-        self.status, self.host = response.status_code, host
+    def __init__(self, response: requests.Response, question: Question, timeout_seconds: tuple[float, float]) -> None:
+        self.status, self.host = response.status_code, urlsplit(question.url).netloc
+        found = _START.match(response.headers.get("Content-Range", ""))
+        self.start = 0 if self.status != 206 else int(found[1]) if found else question.start
         self._response, self._timeout_seconds = response, timeout_seconds
         self._read = _reader(response)
 
@@ -101,7 +105,7 @@ class OwnAuth(AuthBase):
 class Wire:
     """A pool of connections. Errors name the host of the request, which may be the token server.
 
-    `asked_requests` counts the requests sent, `asked_bytes` the bytes of the bodies received.
+    `asked_requests` counts the requests sent, `asked_bytes` the bytes of the bodies received, but not those of streams.
     """
 
     def __init__(
@@ -186,7 +190,7 @@ class Wire:
     def _opened(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer | Stream:
         response = self._send(question, timeout_seconds)
         if response.status_code in (200, 206):
-            return Stream(response, urlsplit(question.url).netloc, timeout_seconds)
+            return Stream(response, question, timeout_seconds)
         with response:
             return self._answer(response, question)
 
@@ -270,4 +274,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _tired(host: str, answer: Answer, asked_seconds: float | None) -> NgcdlError:
-    return RateLimited(host, asked_seconds) if answer.status == 429 else RegistryAnswer(host, answer.told)
+    if answer.status == 429:
+        return RateLimited(host, asked_seconds)
+    return RegistryAnswer(host, answer.told, asked_seconds)
