@@ -89,6 +89,8 @@ def test_all_that_was_typed_beside_the_plan_is_asked_for_once_more(config: setti
         ports=["8888:8888"],
         shm_bytes=1 << 31,
         ulimits={"stack": 5},
+        cpu_limit=0.5,
+        memory_bytes=1 << 32,
     )
     extra = again(run, config).asked.extra
     assert extra
@@ -97,6 +99,10 @@ def test_all_that_was_typed_beside_the_plan_is_asked_for_once_more(config: setti
     assert ([str(port) for port in extra.ports], extra.shm_bytes, extra.ulimits) == (
         ["8888:8888"], 1 << 31, (("stack", 5),),
     )  # fmt: skip
+    assert (extra.cpu_limit, extra.memory_bytes) == (0.5, 1 << 32)
+    own = again(with_spec(run, workload=None, command=["ls"]), config).asked.own
+    assert own
+    assert (own.cpu_limit, own.memory_bytes) == (0.5, 1 << 32)
 
 
 def test_a_command_of_ones_own_keeps_its_words_and_its_folder(config: settings.Settings) -> None:

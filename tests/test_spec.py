@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.errors import BadGpuRequest, BadOption, BadReference, UsageError
-from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, parse_bytes, parse_environment
+from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, parse_bytes, parse_cpus, parse_environment, whole_cpus
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 JETSON = "54d0709b-558d-5a59-9c65-0c5fc14a21a4"  # the UUID of its GPU, as the driver has it
@@ -158,7 +160,7 @@ def test_any_text_is_a_gpu_request_that_reads_back_or_a_usage_error(text: str) -
     assert GpuRequest.parse(str(asked)) == asked
 
 
-@pytest.mark.parametrize("parse", [GpuRequest.parse, Port.parse, parse_bytes])
+@pytest.mark.parametrize("parse", [GpuRequest.parse, Port.parse, parse_bytes, parse_cpus])
 def test_a_number_of_thousands_of_digits_is_a_usage_error(parse: object) -> None:
     with pytest.raises(UsageError):
         parse("9" * 5000)  # type: ignore[operator]  # each of them takes a str
@@ -251,6 +253,26 @@ def test_sizes_are_docker_s_powers_of_1024() -> None:
 def test_other_sizes_are_refused(text: str) -> None:
     with pytest.raises(BadOption, match="not a size"):
         parse_bytes(text)
+
+
+def test_cpus_are_a_number_that_may_have_decimals() -> None:
+    assert [parse_cpus(text) for text in ("8", "8.0", "0.5", ".5", "1.125", "128")] == [8, 8, 0.5, 0.5, 1.125, 128]
+    assert str(parse_cpus("8.0")) == "8", "as it is typed, and recorded"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.0", "-1", "x", "1e3", "inf", "nan", "2.", ".", "0.0001", "1,5", "٣", "1g"]
+)
+def test_other_numbers_of_cpus_are_refused(text: str) -> None:
+    with pytest.raises(BadOption, match=f"--cpus {re.escape(text)}: must be a number above 0"):
+        parse_cpus(text)
+
+
+def test_half_a_cpu_is_refused_where_there_are_whole_ones_only() -> None:
+    assert [whole_cpus(cpus) for cpus in (8, 8.0)] == [8, 8]
+    with pytest.raises(BadOption, match="Slurm divides no CPU") as refused:
+        whole_cpus(1.5)
+    assert refused.value.hint == "    ngcdl run ... --cpus 2"
 
 
 @given(JUNK)

@@ -211,6 +211,8 @@ FULL = RunSpec(
     ports=(Port(53, 53, protocol="udp"), Port(None, 80, "::1")),
     shm_bytes=5,
     ulimits=(("nofile", 9),),
+    cpu_limit=0.5,
+    memory_bytes=6,
     user="1:2",
     workdir="/w",
     tty=True,
@@ -233,6 +235,11 @@ def test_without_an_image_there_is_no_limit_of_a_container() -> None:
     assert (PLAIN.as_json()["shm_bytes"], PLAIN.as_json()["ulimits"]) == (None, {})
     older = HERE.as_json(secrets=True) | {"shm_bytes": 1 << 30, "ulimits": {"memlock": -1, "stack": 67108864}}
     assert RunSpec.from_json(older) == HERE, "an older record had those of a container"
+
+
+def test_a_record_from_before_cpus_and_memory_could_be_asked_for_has_no_limit_of_them() -> None:
+    old = {name: value for name, value in FULL.as_json().items() if name not in ("cpu_limit", "memory_bytes")}
+    assert (RunSpec.from_json(old).cpu_limit, RunSpec.from_json(old).memory_bytes) == (None, None)
 
 
 def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
@@ -279,6 +286,10 @@ def test_a_placement_that_can_t_be_meant_is_refused(placement: Placement, engine
         {"ulimits": {"memlock": "1; touch /tmp/y"}},
         {"ulimits": {"memlock=1 -v /": 1}},
         {"shm_bytes": "1; touch /tmp/y"},
+        {"cpu_limit": "1; touch /tmp/y"},
+        {"cpu_limit": 0},
+        {"memory_bytes": "1; touch /tmp/y"},
+        {"memory_bytes": 0},
         {"user": "$(id)"},
         {"workdir": 5},
         {"command": [5]},

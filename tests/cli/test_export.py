@@ -53,6 +53,23 @@ def test_a_command_of_this_machine_becomes_a_manifest_without_the_folder_it_was_
     assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
 
 
+def test_cpus_and_memory_of_a_run_are_asked_of_the_cluster_too_and_a_part_of_a_cpu_not_of_slurm(house: House) -> None:
+    spec = {
+        "image": "nvcr.io/nvidia/tensorflow:18.01-py2", "command": ["true"], "gpus": "none", "mounts": [],
+        "cpu_limit": 1.5, "memory_bytes": 4 << 30,
+    }  # fmt: skip
+    Made("cpu").keep(house.shelf, CPU, spec=spec)
+    *_, job = yaml.safe_load_all(house.run("export", "k8s", CPU).stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "1.5", "memory": str(4 << 30)}
+    refused = house.run("export", "slurm", CPU)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--cpus 1.5: Slurm divides no CPU" in refused.stderr
+    Made("cpu").keep(house.shelf, GPU, spec={**spec, "cpu_limit": 2})
+    script = house.run("export", "slurm", GPU).stdout
+    assert "#SBATCH --cpus-per-task=2\n#SBATCH --mem=4096M\n" in script
+
+
 def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: House) -> None:
     done = kept.run("export", "nomad", GPU)
     assert done.returncode == 2

@@ -34,6 +34,8 @@ COMMAND = RunSpec(
     GpuRequest("none"),
     mounts=(Mount("/home/me/code", "/work", writable=True), Mount("/data", "/data")),
     environment=(("HF_TOKEN", "hush"),),
+    cpu_limit=4,
+    memory_bytes=(16 << 30) + 1,
     user="1000:1000",
     workdir="/work",
     placement=Placement(container="docker", options=("--exclusive", "--mail-type=END")),

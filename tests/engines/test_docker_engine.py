@@ -1,9 +1,7 @@
-"""Which engine is used, and its properties as the daemon reports them."""
+"""What the engine is asked to do, and its properties as the daemon reports them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 from dataclasses import dataclass, field, replace
@@ -16,11 +14,10 @@ import pytest
 import requests.exceptions
 
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Order
-from ngcdl.engines.docker import context, passwd
-from ngcdl.engines.docker.client import client
-from ngcdl.engines.docker.engine import DockerEngine, address, connect, is_socket
+from ngcdl.engines.docker import passwd
+from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
-from ngcdl.errors import DiskFull, EngineAbsent, EngineElsewhere, EngineHangs, EngineRefused
+from ngcdl.errors import DiskFull, EngineHangs, EngineRefused
 from ngcdl.interrupt import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 
@@ -43,11 +40,12 @@ class Maker(Daemon):
     timeout: float | None = 60
     asked: list[tuple[str, float | None]] = field(default_factory=list)
     body: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] | None = None
 
     def create_container_from_config(self, body: dict[str, Any], name: str) -> dict[str, Any]:
         self.asked.append((name, self.timeout))
         self.body = body
-        return {"Id": "c0ffee"}
+        return {"Id": "c0ffee", "Warnings": self.warnings}
 
     def get_archive(self, identity: str, path: str) -> None:
         raise docker.errors.NotFound(path)
@@ -69,6 +67,15 @@ def _engine(**said: Any) -> DockerEngine:
 def _order(user: str | None) -> Order:
     spec = RunSpec(ImageRef.parse("tensorflow:18.01-py2"), ("true",), GpuRequest.parse("none"), user=user)
     return Order(spec, "id", Path("/runs/id"), "image", "none")
+
+
+def test_a_limit_that_docker_does_not_keep_is_said() -> None:
+    """By a rootless engine, and by a kernel without memory control."""
+    lost = "Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded."
+    swap = "Your kernel does not support swap limit capabilities or the cgroup is not mounted. Memory limited without "
+    started = DockerEngine(Maker(warnings=[f"{swap}swap.", lost])).start(_order(None)).started
+    assert started.notes == started.news == (f"Docker said: {lost}",)
+    assert DockerEngine(Maker()).start(_order(None)).started.notes == ()
 
 
 OURS = f"{os.getuid()}:{os.getgid()}"
@@ -244,28 +251,12 @@ def test_a_container_whose_start_hangs_is_found_and_its_removal_not_waited_for()
     assert (patient.removed, patient.timeout) == ([], 60)
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An unconfigured docker command."""
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def _keep_context(home: Path, name: str, meta: str) -> None:
-    folder = home / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
-    folder.mkdir(parents=True)
-    (folder / "meta.json").write_text(meta)
-
-
-def _context_of(name: str, host: str) -> str:
-    return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host}}})
-
-
-def test_a_container_has_docker_s_proxies_and_no_password_of_theirs_is_shown(home: Path) -> None:
+def test_a_container_has_docker_s_proxies_and_no_password_of_theirs_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = "http://me:hush@proxy:3128"
-    (home / "config.json").write_text(json.dumps({"proxies": {"default": {"httpProxy": proxy, "noProxy": ".lan"}}}))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"proxies": {"default": {"httpProxy": proxy, "noProxy": ".lan"}}}))
     client = Maker()
     engine = DockerEngine(client)
     engine.start(_order(OURS))
@@ -274,72 +265,6 @@ def test_a_container_has_docker_s_proxies_and_no_password_of_theirs_is_shown(hom
     shown = engine.request(_order(OURS))["Env"]
     assert {variable for variable in shown if "proxy=" in variable} == {"http_proxy=***", "no_proxy=.lan"}
     assert "proxy" not in engine.command_line(_order(OURS))
-
-
-@pytest.mark.parametrize(
-    ("variable", "current", "leave"),
-    [("rootles", "rootless", "unset DOCKER_CONTEXT"), (None, "rootles", "docker context use default")],
-)
-def test_a_context_that_is_gone_is_refused_and_no_other_engine_is_taken(
-    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, current: str, leave: str
-) -> None:
-    _keep_context(home, "rootless", _context_of("rootless", "unix:///run/user/1000/docker.sock"))
-    (home / "config.json").write_text(json.dumps({"currentContext": current}))
-    if variable:
-        monkeypatch.setenv("DOCKER_CONTEXT", variable)
-    with pytest.raises(EngineAbsent) as refused:
-        connect()
-    assert "the context rootles: no context of that name" in refused.value.message
-    assert f"    docker context ls\n    {leave}\n" in refused.value.hint
-
-
-@pytest.mark.parametrize(
-    "meta", ["{", "{}", json.dumps({"Name": "x", "Metadata": {}, "Endpoints": {"kubernetes": {}}})]
-)
-def test_a_context_that_names_no_docker_engine_is_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch, meta: str
-) -> None:
-    _keep_context(home, "x", meta)
-    monkeypatch.setenv("DOCKER_CONTEXT", "x")
-    with pytest.raises(EngineAbsent, match="at the context x: "):
-        connect()
-    assert address() == "the default socket", "for what is only said"
-
-
-KEY = base64.b64encode(b"CANARY-without-a-colon").decode()
-
-
-@pytest.mark.parametrize("config", [
-    {"auths": {"ghcr.io": {"auth": "CANARY-x"}}}, {"auths": {"ghcr.io": {"auth": KEY}}},
-    {"auths": {"ghcr.io": {"auth": ""}}}, {"auths": {"ghcr.io": {"auth": None}}}, {"auths": {"ghcr.io": "CANARY"}},
-    {"auths": {"ghcr.io": None}}, {"auths": [1]}, {"auths": "CANARY"}, {"ghcr.io": {"auth": "CANARY-x"}}, [1], [], "x",
-    {"proxies": [1]}, {"proxies": {"default": "x"}}, {"HttpHeaders": {"auth": "CANARY"}}, {"HttpHeaders": [1]},
-    {"credsStore": 7}, {"credHelpers": [1]},
-])  # fmt: skip
-def test_what_is_broken_in_docker_s_config_is_in_no_engine_s_way(home: Path, config: Any) -> None:
-    (home / "config.json").write_text(json.dumps(config))
-    made = client(version="1.41", timeout=1)
-    assert made.base_url == "http+docker://localhost"
-    assert "CANARY" not in str(made._auth_configs)
-
-
-def test_the_client_takes_headers_and_detach_keys_of_docker_s_config_and_no_key(home: Path) -> None:
-    headers = {"X-Meta": "1"}
-    auths = {"nvcr.io": {"auth": base64.b64encode(b"$oauthtoken:CANARY").decode()}}
-    (home / "config.json").write_text(json.dumps({"auths": auths, "HttpHeaders": headers, "detachKeys": "ctrl-@"}))
-    made = client(version="1.41", timeout=1)
-    assert made._general_configs == {"detachKeys": "ctrl-@", "HttpHeaders": headers}
-    assert "CANARY" not in str(made._auth_configs)
-
-
-def test_the_sdk_keeps_what_it_read_of_docker_s_config_under_the_name_that_client_py_takes_over() -> None:
-    assert "_general_configs" in docker.APIClient.__attrs__, f"docker {docker.__version__} has another private name"
-
-
-def test_the_client_goes_where_docker_s_context_says(home: Path) -> None:
-    _keep_context(home, "far", _context_of("far", "tcp://far:2375"))
-    (home / "config.json").write_text('{"currentContext": "far"}')
-    assert client(version="1.41", timeout=1).base_url == "http://far:2375"
 
 
 @dataclass
@@ -373,35 +298,3 @@ def test_a_disk_that_is_full_is_named_by_the_engine_s_folder(info: dict[str, Any
     for error in (started.value, pulled.value):
         assert f"\n    df -h {folder}\n" in error.hint
         assert "/data/x: " in error.message
-
-
-@pytest.mark.parametrize("current", ["", "default", None])
-def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
-    (home / "config.json").write_text(json.dumps({"currentContext": current}))
-    assert (context.named(), address()) == ("unix:///var/run/docker.sock", "the default socket")
-
-
-@pytest.mark.parametrize(
-    ("host", "line"),
-    [
-        ("ssh://far", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock far &"),
-        ("ssh://me:hush@far:2222", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock -p 2222 me@far &"),
-        ("ssh://far/run/user/7/x.sock", "$XDG_RUNTIME_DIR/docker-far.sock:/run/user/7/x.sock far &"),
-    ],
-)
-@pytest.mark.parametrize("is_context", [False, True])
-def test_an_engine_over_ssh_is_refused_with_a_socket_that_ssh_brings(
-    home: Path, monkeypatch: pytest.MonkeyPatch, host: str, line: str, is_context: bool
-) -> None:
-    if is_context:
-        _keep_context(home, "far", _context_of("far", host))
-        (home / "config.json").write_text('{"currentContext": "far"}')
-    else:
-        monkeypatch.setenv("DOCKER_HOST", host)
-    with pytest.raises(EngineElsewhere, match="ngcdl does not support ssh:// addresses") as refused:
-        connect()
-    hint = refused.value.hint
-    assert f"    ssh -nNT -L {line}\n    export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker-far.sock\n" in hint
-    assert hint.endswith("    docker context use default" if is_context else "    unset DOCKER_HOST DOCKER_CONTEXT")
-    assert "hush" not in hint + refused.value.message
-    assert not is_socket(address())

@@ -56,6 +56,8 @@ COMMAND = RunSpec(
     mounts=(Mount("models", "/models", writable=True),),
     environment=(("HF_TOKEN", "hush"), ("GREETING", "it's $(me)")),
     shm_bytes=64 << 20,
+    cpu_limit=0.5,
+    memory_bytes=2 << 30,
     placement=Placement(namespace="default"),
 )
 SPECS = {"training-two-nodes": TRAINING, "command-no-gpu": COMMAND}
@@ -111,9 +113,9 @@ def test_what_a_real_server_refuses_and_the_schemas_do_not_is_kept(which: str) -
     assert inside["restartPolicy"] == "Never", "a Job takes Never or OnFailure, podFailurePolicy only Never"
     assert made["completions"] == made["parallelism"]
     assert made["completionMode"] == "Indexed"
-    limits = container.get("resources", {}).get("limits", {})
-    assert all(re.fullmatch(r"[1-9]\d*", count) for count in limits.values()), "whole cards"
-    assert "requests" not in container.get("resources", {}), "limits alone: what can't be shared must be equal in both"
+    limits = dict(container.get("resources", {}).get("limits", {}))
+    assert re.fullmatch(r"[1-9]\d*", limits.pop("nvidia.com/gpu", "1")), "whole cards"
+    assert container.get("resources", {}).get("requests", {}) == limits, "cards by their limit alone, the rest equally"
     volumes = {volume["name"] for volume in inside["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes
     claims = [one["persistentVolumeClaim"]["claimName"] for one in inside["volumes"] if "persistentVolumeClaim" in one]
@@ -136,6 +138,16 @@ def test_each_node_has_its_gpus_by_limits_and_pods_stand_apart_and_find_the_firs
     assert service["spec"]["selector"].items() <= labels.items()
     (apart,) = inside["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_cpus_and_memory_are_requested_beside_the_cards_and_no_pod_gets_more_than_it_requests() -> None:
+    (container,) = pod(replace(TRAINING, cpu_limit=8, memory_bytes=32 << 30))["containers"]
+    own = {"cpu": "8", "memory": str(32 << 30)}
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": "8", **own}, "requests": own}
+    (container,) = pod(replace(TRAINING, cpu_limit=0.5))["containers"]
+    assert container["resources"]["requests"] == {"cpu": "0.5"}
+    (container,) = pod(replace(COMMAND, cpu_limit=None, memory_bytes=None))["containers"]
+    assert "resources" not in container, "a namespace's own defaults (LimitRange) count"
 
 
 def test_one_node_alone_has_no_service_and_no_second_try() -> None:

@@ -126,6 +126,16 @@ def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> N
     assert "kubectl get nodes" in state.waits_for
 
 
+@pytest.mark.parametrize("what", ["cpu", "memory"])
+def test_what_waits_for_cpus_or_memory_says_how_to_request_less(what: str) -> None:
+    said = f"0/3 nodes are available: 3 Insufficient {what}."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    waits_for = State.read([JOB, pod(phase="Pending", conditions=[condition])]).waits_for
+    assert (
+        waits_for == f"{said}\nIt starts when that becomes free. If no node has as much, request less: --cpus, --memory"
+    )
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "is_final"),
     [
@@ -231,6 +241,7 @@ def test_why_some_nodes_have_no_pod_is_said_beside_those_that_have(
     ("said", "step"),
     [
         ("failed quota: compute: must specify limits.cpu for: run; limits.memory for: run", "kubectl describe quota"),
+        ("failed quota: compute: must specify limits.cpu for: run", "    ngcdl run ... --cpus 8 --memory 32g\n"),
         ('violates PodSecurity "restricted:latest": runAsNonRoot != true', "leave --root out"),
         ("unable to validate against any security context constraint: [provider restricted-v2: x]", "nonroot-v2"),
         ("exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", "kubectl describe quota"),

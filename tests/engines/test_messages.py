@@ -110,6 +110,18 @@ def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available", "    ngcdl run ... --cpus 2"),
+        ("Minimum memory limit allowed is 6MB", "    ngcdl run ... --memory 1g"),
+    ],
+)
+def test_a_limit_that_docker_can_t_give_is_refused_with_one_that_it_can(text: str, hint: str) -> None:
+    error = meaning(text)
+    assert (type(error), error.hint) == (EngineRefused, hint)
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ("error setting rlimit type 3: operation not permitted", "stack"),
@@ -155,6 +167,11 @@ def test_unknown_words_are_kept() -> None:
         ("error parsing HTTP 429 response body: invalid character '<' looking for beginning of value", RateLimited),
         ("received unexpected HTTP status: 429 Too Many Requests", RateLimited),
         ("no space left on device", DiskFull),
+        (
+            "failed to register layer: write /usr/share/ca-certificates/mozilla/x.crt: no space left on device",
+            DiskFull,
+        ),
+        ("write /tests/lookup.py: Disk quota exceeded", DiskFull),
     ],
 )
 def test_a_text_of_a_pull_is_the_error_it_means(text: str, kind: type[NgcdlError]) -> None:

@@ -39,6 +39,8 @@ SHELL = RunSpec(
     ports=(Port(8888, 8888), Port(None, 6006, "::1"), Port(53, 53, protocol="udp")),
     shm_bytes=64 << 20,
     ulimits=(("stack", 1),),
+    cpu_limit=1.5,
+    memory_bytes=8 << 30,
     workdir="/work dir",
     tty=True,
     stdin=True,
@@ -76,6 +78,13 @@ def test_the_docker_line_is_the_golden_one_without_secrets(name: str) -> None:
     text = command_line(order(*ORDERS[name]))
     assert "hush" not in text
     held(f"docker-run-{name}.txt", text + "\n")
+
+
+def test_a_share_of_a_cpu_is_asked_for_in_docker_s_billionths() -> None:
+    host = create_body(order(SHELL, "none"))["HostConfig"]
+    assert (host["NanoCpus"], host["Memory"]) == (1_500_000_000, 8 << 30)
+    unlimited = create_body(order(TRAINING, "none"))["HostConfig"]
+    assert not {"NanoCpus", "Memory"} & unlimited.keys(), "0 would do, but the record of what was asked is shorter"
 
 
 @pytest.mark.parametrize("name", ORDERS)

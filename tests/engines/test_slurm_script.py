@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurm_orders import COMMAND, DIGEST, FOLDER, ORDERS, ordered, program
+from slurm_orders import COMMAND, DIGEST, FOLDER, ORDERS, TRAINING, ordered, program
 
 from ngcdl.engines.slurm.engine import SlurmEngine
 from ngcdl.engines.slurm.runners import READ_OUTSIDE, of_enroot
 from ngcdl.engines.slurm.script import script
 from ngcdl.errors import BadOption, PathUnfit
-from ngcdl.spec import Mount
+from ngcdl.spec import Mount, Placement
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 WHOLE = "training-docker"  # the other texts end where the part begins that is the same in all
@@ -103,6 +103,27 @@ def test_a_path_that_an_option_would_split_is_refused(mount: Mount) -> None:
 )
 def test_an_image_is_named_as_enroot_reads_it(image: str, enroot: str) -> None:
     assert of_enroot(image) == enroot
+
+
+def test_cpus_that_were_asked_for_are_those_of_a_node_and_not_of_each_card() -> None:
+    assert "#SBATCH --cpus-per-task=112\n" in script(ordered(TRAINING)), "14 for each of 8 cards"
+    text = script(ordered(replace(TRAINING, cpu_limit=16, memory_bytes=1 << 40)))
+    assert re.findall("^#SBATCH --cpus.*", text, re.MULTILINE) == ["#SBATCH --cpus-per-task=16"]
+    assert "#SBATCH --mem=1048576M\n" in text
+    with pytest.raises(BadOption, match="Slurm divides no CPU"):
+        script(ordered(replace(TRAINING, cpu_limit=0.5)))
+
+
+@pytest.mark.parametrize(("runner", "limits"), [
+    ("docker", ["--memory=17179869185", "--cpus=4"]), ("podman", ["--memory=17179869185"]), ("pyxis", []),
+    ("apptainer", []),
+])  # fmt: skip
+def test_a_container_that_a_daemon_starts_is_limited_like_its_job(runner: str, limits: list[str]) -> None:
+    text = script(ordered(replace(COMMAND, placement=Placement(container=runner))))
+    assert re.findall(r" (--(?:memory|cpus)=\S+)", text) == limits
+    assert re.findall("^#SBATCH --(?:mem|cpus).*", text, re.MULTILINE) == [
+        "#SBATCH --cpus-per-task=4", "#SBATCH --mem=16385M",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["A.B", "A-B", "1A", "", "A B", "Ä", "A\n", "X;touch /tmp/y;A"])

@@ -2,6 +2,8 @@
 #SBATCH --job-name=ngcdl-20180216-182126-cifar10-beef
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=16385M
 #SBATCH --output=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef/log.txt
 #SBATCH --open-mode=append
 #SBATCH --requeue
@@ -59,6 +61,8 @@ begin() {
     docker rm -f "$name" >/dev/null 2>&1 # left by an earlier attempt, on a node that was lost
     { trap : TERM; docker run --rm --init --name "$name" --network=host \
         --shm-size=1073741824 \
+        --memory=17179869185 \
+        --cpus=4 \
         "${memlock[@]}" \
         --ulimit stack=67108864 \
         --log-driver=none \

@@ -36,6 +36,8 @@ def beside(**more: Any) -> list[Story]:
     ("mounts", {"mounts": ["/data:/data:ro"]}, ("none", "/data:/data:ro")),
     ("ulimits", {"ulimits": {"stack": 2}}, ("stack=1", "stack=2")),
     ("shm bytes", {"shm_bytes": 64}, ("n/a", "64")),
+    ("cpu limit", {"cpu_limit": 0.5}, ("n/a", "0.5")),
+    ("memory bytes", {"memory_bytes": 64}, ("n/a", "64")),
     ("nodes", {"placement": {"nodes": 2, "partition": "main"}}, ("1", "2")),
     ("partition", {"placement": {"nodes": 1, "partition": "old"}}, ("main", "old")),
     ("GPUs of each node", {"gpus": "2"}, ("1", "2")),
@@ -61,6 +63,13 @@ def test_another_command_is_another_run_and_another_folder_is_not() -> None:
         *(_fast(story) for story in beside(spec={**SPEC, "command": ["python", "mlp.py"]}))
     )
     assert likeness.refused(*(_fast(story) for story in beside(spec={**SPEC, "workdir": "/b"}))) == []
+
+
+def test_another_number_of_cpus_is_another_run_and_another_limit_of_memory_is_not() -> None:
+    limited = beside(spec={**SPEC, "cpu_limit": 0.5})
+    assert likeness.refused(*map(_fast, limited)) == ["different cpu limit (n/a / 0.5)"]
+    assert likeness.refused(*map(_fast, beside(spec={**SPEC, "memory_bytes": 64}))) == []
+    assert likeness.refused(*map(_fast, beside(spec={**SPEC, "cpu_limit": None}))) == [], "as in an older record"
 
 
 def _fast(story: Story) -> Story:

@@ -13,6 +13,8 @@ from ngcdl.report import compared
 from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
 from ngcdl.report.unlike import BECAUSE_OF, Measured
 
+SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "environment": {}}
+
 
 @pytest.mark.parametrize(("field", "change"), [
     ("digest", {"image": Image("t:1", "sha256:2")}),
@@ -24,7 +26,9 @@ from ngcdl.report.unlike import BECAUSE_OF, Measured
     ("steps", {"workload": {"steps": 7}}),
     ("workload", {"workload": {"name": "cifar10-keras"}}),
     ("amp", {"workload": {"amp": True}}),
-    ("mounts", {"spec": {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/c:/b:ro"], "environment": {}}}),
+    ("mounts", {"spec": {**SPEC, "mounts": ["/c:/b:ro"]}}),
+    ("cpu_limit", {"spec": {**SPEC, "cpu_limit": 2}}),
+    ("memory_bytes", {"spec": {**SPEC, "memory_bytes": 2}}),
     ("gpus", {"gpus": ("GPU-2",)}),
     ("engine", {"engine": "local"}),
     ("gpu_way", {"gpu_way": "cdi"}),

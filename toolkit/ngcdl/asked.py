@@ -85,6 +85,8 @@ def of_a_container(asked: Asked) -> list[str]:
         "-p": typed.ports != plain.ports,
         "--shm-size": typed.shm_bytes != plain.shm_bytes,
         "--ulimit": typed.ulimits != plain.ulimits,
+        "--cpus": typed.cpu_limit is not None,
+        "--memory": typed.memory_bytes is not None,
         "-w": typed.workdir != plain.workdir,
         "-i": asked.workload is not None and typed.stdin != plain.stdin,
         "--root": asked.root,

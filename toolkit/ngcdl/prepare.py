@@ -291,6 +291,8 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
         ports=extra.ports,
         shm_bytes=extra.shm_bytes,
         ulimits=extra.ulimits,
+        cpu_limit=extra.cpu_limit,
+        memory_bytes=extra.memory_bytes,
         workdir=extra.workdir or spec.workdir,
     )
 

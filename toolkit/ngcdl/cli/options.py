@@ -116,6 +116,8 @@ Limits = Annotated[
         help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset.",
     ),
 ]
+Cpus = Annotated[str | None, container(metavar="N", help="CPUs for the run, on each node: 8, or 0.5 (not on Slurm).")]
+Memory = Annotated[str | None, container(metavar="SIZE", help="Memory for the run, on each node: 32g.")]
 Workdir = Annotated[str | None, container("-w", "--workdir", metavar="DIR", help="Working directory in the container.")]
 AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
 Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]

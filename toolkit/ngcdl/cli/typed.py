@@ -31,9 +31,11 @@ from ngcdl.spec import (
     Workload,
     kind_of,
     parse_bytes,
+    parse_cpus,
     parse_environment,
     redacted,
     redacted_words,
+    whole_cpus,
 )
 from ngcdl.store import Store
 
@@ -74,6 +76,8 @@ class Typed:
     ports: tuple[str, ...] = ()
     shm_size: str = "1g"
     ulimits: tuple[str, ...] = ()
+    cpus: str | None = None
+    memory: str | None = None
     workdir: str | None = None
     interactive: bool = False
     root: bool = False
@@ -325,6 +329,9 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
             limits.pop(match[1], None)
         else:
             limits[match[1]] = int(match[2])
+    cpus = None if typed.cpus is None else parse_cpus(typed.cpus)
+    if cpus is not None and kind_of(typed.engine).has_whole_cpus:
+        cpus = whole_cpus(cpus)
     mounts = _mounts(typed)
     taken = {mount.container for mount in own.mounts} if own else set()
     for mount in mounts:
@@ -339,6 +346,8 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         ports=tuple(Port.parse(text) for text in typed.ports),
         shm_bytes=parse_bytes(typed.shm_size),
         ulimits=tuple(limits.items()),
+        cpu_limit=cpus,
+        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory),
         workdir=typed.workdir,
         stdin=typed.interactive,
     )

@@ -16,12 +16,13 @@ from ngcdl.report.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
 # step is, so it is only listed beside the figures (_LOOKED_AT).
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
-    "workdir", "shm_bytes", "ulimits", "machine", "driver", "engine", "ngcdl",
+    "workdir", "shm_bytes", "ulimits", "memory_bytes", "machine", "driver", "engine", "ngcdl",
 })  # fmt: skip
 _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip")
 # Parts of the spec and of the placement.
 _ASKED = (
-    "environment", "mounts", "ports", "shm_bytes", "ulimits", "nodes", "partition", "container", "cpus", "options",
+    "environment", "mounts", "ports", "shm_bytes", "ulimits", "cpu_limit", "memory_bytes", "nodes", "partition",
+    "container", "cpus", "options",
 )  # fmt: skip
 
 

@@ -222,6 +222,8 @@ def _container(spec: Mapping[str, Any]) -> list[str]:
     words += [
         word for name, limit in limits.items() if usual.get(name) != limit for word in ("--ulimit", f"{name}={limit}")
     ]
+    limited = {"--cpus": spec.get("cpu_limit"), "--memory": spec.get("memory_bytes")}
+    words += [word for name, limit in limited.items() if limit is not None for word in (name, str(limit))]
     words += ["-w", str(spec["workdir"])] if spec.get("workdir") not in _FOLDERS else []
     words += ["-i"] if spec.get("stdin") and not spec.get("tty") else []
     return words + (["--root"] if spec.get("user", "") is None else [])

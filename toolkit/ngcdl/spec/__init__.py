@@ -5,7 +5,7 @@ Plain frozen values, no I/O. `parse` raises UsageError with the expected form. E
 every record (REDACTED).
 """
 
-from ngcdl.spec.container import Mount, Port, parse_bytes, parse_environment
+from ngcdl.spec.container import Mount, Port, parse_bytes, parse_cpus, parse_environment, whole_cpus
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import NVCR, ImageRef
 from ngcdl.spec.kinds import KINDS, USUAL, Kind, kind_of
@@ -33,7 +33,9 @@ __all__ = [
     "Workload",
     "kind_of",
     "parse_bytes",
+    "parse_cpus",
     "parse_environment",
     "redacted",
     "redacted_words",
+    "whole_cpus",
 ]

@@ -1,8 +1,9 @@
-"""What a container gets besides its image: mounts, ports, sizes, variables."""
+"""What a container gets besides its image: mounts, ports, sizes, CPUs, variables."""
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,6 +104,25 @@ def parse_bytes(text: str) -> int:
     if number < 1:
         raise BadOption(f"{text!r} is not a size: must be 1g, 512m or a number of bytes.")
     return number
+
+
+def parse_cpus(text: str) -> float:
+    """Parse a number of CPUs, 8 or 0.5, in thousandths at most, Kubernetes' finest share. Raise BadOption."""
+    match = re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?|\.[0-9]{1,3}", text)
+    number = float(text) if match else 0.0
+    if not number:
+        raise BadOption(f"--cpus {text}: must be a number above 0, such as 8 or 0.5, with at most 3 decimals.")
+    return int(number) if number.is_integer() else number
+
+
+def whole_cpus(cpus: float) -> int:
+    """Return `cpus` for an engine that divides none. Raise BadOption."""
+    if not float(cpus).is_integer():
+        raise BadOption(
+            f"--cpus {cpus}: Slurm divides no CPU, so it must be a whole number.",
+            f"    ngcdl run ... --cpus {math.ceil(cpus)}",
+        )
+    return int(cpus)
 
 
 def parse_environment(text: str, environ: Mapping[str, str]) -> tuple[str, str]:

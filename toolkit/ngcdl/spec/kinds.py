@@ -14,6 +14,7 @@ class Kind:
     `is_cluster`: it puts runs on machines of its own choice. Their record has no owner: the run goes on without us,
     and nothing can be inspected, measured or fetched from here.
     `has_queue`: a run can wait there until others have ended.
+    `has_whole_cpus`: it gives a run whole processors only.
     `shares_files`: a run sees folders of this host, and what it writes appears here at once.
     `takes`: the fields of Placement that mean something to it.
     `short`: an alternative name that people type.
@@ -23,6 +24,7 @@ class Kind:
     has_containers: bool = True
     is_cluster: bool = False
     has_queue: bool = False
+    has_whole_cpus: bool = False
     shares_files: bool = True
     takes: tuple[str, ...] = ()
     short: str | None = None
@@ -36,6 +38,7 @@ KINDS = {
     "slurm": Kind(
         is_cluster=True,
         has_queue=True,
+        has_whole_cpus=True,
         takes=(
             *("nodes", "partition", "account", "qos", "time_limit", "container", "cpus", "images", "options"),
             *("gpu_type", "avoid"),

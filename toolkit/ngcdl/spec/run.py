@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from ngcdl.errors import BadOption
-from ngcdl.spec.container import Mount, Port, parse_environment
+from ngcdl.spec.container import Mount, Port, parse_bytes, parse_cpus, parse_environment
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import ImageRef
 from ngcdl.spec.placement import Placement
@@ -23,7 +23,8 @@ class RunSpec:
 
     `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
     `ulimits` are (name, number), for both the soft and the hard limit. They and `shm_bytes` mean nothing without an
-    image. `environment` holds only what was asked for, never a key. `placement` None: one machine, this one or its
+    image. `cpu_limit` and `memory_bytes` are what it gets on each node, None: as much as the engine gives by itself.
+    `environment` holds only what was asked for, never a key. `placement` None: one machine, this one or its
     engine's; otherwise `gpus` are those of each node.
     """
 
@@ -36,6 +37,8 @@ class RunSpec:
     # NVIDIA's documented flags: https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html
     shm_bytes: int = 1 << 30
     ulimits: tuple[tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
+    cpu_limit: float | None = None
+    memory_bytes: int | None = None
     user: str | None = None
     workdir: str | None = None
     tty: bool = False
@@ -59,6 +62,8 @@ class RunSpec:
             "ports": [str(port) for port in self.ports],
             "shm_bytes": self.shm_bytes if self.image else None,
             "ulimits": dict(self.ulimits) if self.image else {},
+            "cpu_limit": self.cpu_limit,
+            "memory_bytes": self.memory_bytes,
             "user": self.user,
             "workdir": self.workdir,
             "tty": self.tty,
@@ -76,6 +81,7 @@ class RunSpec:
         if data.get("shm_bytes", 0) is not None:  # what a run without a container has
             of_container["shm_bytes"] = int(data.get("shm_bytes", 1 << 30))
             of_container["ulimits"] = tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items())
+        cpus, memory = data.get("cpu_limit"), data.get("memory_bytes")
         return cls(
             image=ImageRef.parse(data["image"]) if data.get("image") else None,
             command=tuple(_text(word) for word in data.get("command", ())),
@@ -83,6 +89,8 @@ class RunSpec:
             mounts=tuple(_mount(text) for text in data.get("mounts", ())),
             environment=tuple(_variable(name, value) for name, value in data.get("environment", {}).items()),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
+            cpu_limit=None if cpus is None else parse_cpus(str(cpus)),
+            memory_bytes=None if memory is None else parse_bytes(str(memory)),
             user=_user(data["user"]) if data.get("user") else None,
             workdir=_text(data["workdir"]) if data.get("workdir") else None,
             tty=data.get("tty", False),

@@ -79,6 +79,8 @@ class RunOptions:
     ] = None
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
+    cpus: options.Cpus = None
+    memory: options.Memory = None
     workdir: options.Workdir = None
     interactive: Annotated[
         bool,
@@ -155,6 +157,8 @@ class CompareOptions:
     hosted: Hosted
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
+    cpus: options.Cpus = None
+    memory: options.Memory = None
     workdir: options.Workdir = None
     root: options.AsRoot = False
     pull: options.Pull = "missing"

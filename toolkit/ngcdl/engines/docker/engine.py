@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -26,7 +27,14 @@ _LOOK_SECONDS = 8
 # WSL's device for the cards of every vendor: a container that has it sees all of them, whichever ones
 # NVIDIA_VISIBLE_DEVICES or CDI name. https://github.com/NVIDIA/nvidia-container-toolkit/issues/21
 DXG = Path("/dev/dxg")
+# familiarizeName in https://github.com/distribution/reference/blob/main/normalize.go
+_HUB = re.compile(r"\A(index\.)?docker\.io/(library/)?")
 _WAYS = ("runtime", "device-request", "cdi", "none")
+
+
+def _familiar(name: str) -> str:
+    """Return an image's name as Docker lists it, without Docker Hub's host and library/; Podman lists full names."""
+    return _HUB.sub("", name)
 
 
 def address() -> str:
@@ -131,8 +139,9 @@ class DockerEngine(OfKind):
         if found is None or image.digest:
             return image.digest if found else None
         for digest in found.get("RepoDigests") or []:
-            if digest.startswith(f"{image.name}@"):
-                return str(digest.partition("@")[2])
+            name, _, listed = str(digest).partition("@")
+            if _familiar(name) == _familiar(image.name):
+                return listed
         return str(found["Id"])
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
@@ -233,7 +242,9 @@ class DockerEngine(OfKind):
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
-        started = Started(notes, notes if is_news else (), pid or None)
+        # e.g. --memory, by a rootless daemon that may not limit anything
+        lost = tuple(f"Docker said: {one}" for one in made.get("Warnings") or () if "discarded" in one)
+        started = Started((*notes, *lost), (*(notes if is_news else ()), *lost), pid or None)
         job = DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
         # dockerd answers nobody while it shuts down, for as long as the containers have to stop.
         job.patience_seconds += body.get("StopTimeout") or 0

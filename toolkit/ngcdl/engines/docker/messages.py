@@ -36,6 +36,7 @@ DEFAULT_ADDRESS = "the default socket"
 
 # A number counts as a status code only beside such words: digests, names of runs and paths contain these digits too.
 _TOO_MANY = r"toomanyrequests|\b429 Too Many|\b(?:HTTP|status(?: code)?:?) 429\b"
+_FULL = r"no space left on device|disk quota exceeded"
 _SERVER_TROUBLE = (
     r"\b(?:HTTP|status(?: code)?:?) 50[0234]\b|"
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
@@ -68,7 +69,9 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"bind source path does not exist: (?P<what>.+)", MountMissing),
     (r"executable file not found|exec: .*no such file or directory", CommandNotFound),
     (r"exec: .*(permission denied|is a directory)", CannotInvoke),
-    (r"no space left on device|disk quota exceeded", lambda what: DiskFull(None, what)),
+    (r"(?P<what>.*range of CPUs is from .*)", lambda what: _cpus_refused(what)),
+    (r"(?P<what>.*minimum memory limit .*)", lambda what: EngineRefused(what, "    ngcdl run ... --memory 1g")),
+    (_FULL, lambda what: DiskFull(None, what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
     (r"client version .* too (old|new)|minimum supported API version", EngineTooOld),
@@ -100,6 +103,8 @@ def meaning(text: str) -> NgcdlError:
 def pull_meaning(text: str, host: str) -> NgcdlError:
     """Return the error that `text` stands for at the end of a failed pull from `host`."""
     clean = " ".join(text.split())
+    if re.search(_FULL, clean, re.IGNORECASE):  # before words that the name of an image's file may have in it
+        return DiskFull(None, clean)
     if re.search(_TOO_MANY, clean, re.IGNORECASE):
         return RateLimited(host, None)
     if re.search(r"no such host|connection refused|no route to host|network is unreachable|lookup .*:", clean):
@@ -122,6 +127,11 @@ def _limit_refused(what: str, advice: str) -> EngineRefused:
     elif found and int(found[1]) < len(_LIMITS):
         name = _LIMITS[int(found[1])]
     return EngineRefused(what, advice.replace("NAME", name))
+
+
+def _cpus_refused(what: str) -> EngineRefused:
+    found = re.search(r"only (\d+) CPU", what)
+    return EngineRefused(what, f"    ngcdl run ... --cpus {found[1] if found else 1}")
 
 
 def is_transient(text: str) -> bool:

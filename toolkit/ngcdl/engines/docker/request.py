@@ -60,6 +60,10 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         ],
         "PortBindings": _bindings(spec),
     }
+    if spec.cpu_limit is not None:
+        host["NanoCpus"] = round(spec.cpu_limit * 1e9)
+    if spec.memory_bytes is not None:
+        host["Memory"] = spec.memory_bytes
     if terms.groups:
         host["GroupAdd"] = [str(group) for group in terms.groups]
     if terms.remaps_users:
@@ -187,6 +191,8 @@ def command_line(order: Order, terms: Terms = PLAIN) -> str:
     words += [_device_flag(request) for request in host.get("DeviceRequests", [])]
     words.append(f"--shm-size={spec.shm_bytes}")
     words += [f"--ulimit {name}={value}" for name, value in spec.ulimits]
+    words += [f"--cpus={spec.cpu_limit}"] if spec.cpu_limit is not None else []
+    words += [f"--memory={spec.memory_bytes}"] if spec.memory_bytes is not None else []
     words += [f"--pids-limit={_PIDS}", f"--log-driver={_LOG['Type']}"]
     words += [f"--log-opt {name}={value}" for name, value in _LOG["Config"].items()]  # type: ignore[attr-defined]
     words += [f"--security-opt={option}" for option in host["SecurityOpt"]]

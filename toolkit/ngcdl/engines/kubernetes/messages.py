@@ -36,8 +36,10 @@ def translated(said: str) -> EngineError:
 # Pods are refused with these words, mostly in an event about their Job: kubectl creates only the Job.
 _REMEDIES = {
     "exceeded quota": "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota",
-    "failed quota": "The namespace's quota counts what ngcdl does not request. Whoever runs the cluster can set "
-    "defaults for it (a LimitRange). What is counted:\n    kubectl describe quota",
+    "failed quota": "The namespace's quota counts what the run does not request. CPUs and memory by these options:\n"
+    "    ngcdl run ... --cpus 8 --memory 32g\n"
+    "For the rest, whoever runs the cluster can set defaults (a LimitRange). What is counted:\n"
+    "    kubectl describe quota",
     "violates PodSecurity": "This namespace forbids pods that run as root: leave --root out, or name another "
     "namespace.",
     # https://github.com/projectnessie/nessie/issues/11823

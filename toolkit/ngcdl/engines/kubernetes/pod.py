@@ -84,9 +84,17 @@ def _container(order: Order) -> dict[str, Any]:
         },
         "volumeMounts": _volume_mounts(order),
     }
-    if count := gpus(spec):
-        container["resources"] = {"limits": {GPU: str(count)}}
+    if resources := _resources(spec):
+        container["resources"] = resources
     return container
+
+
+def _resources(spec: RunSpec) -> dict[str, Any]:
+    """Request what is also the limit; GPUs by their limit alone, as they can't be shared."""
+    asked = {"cpu": spec.cpu_limit, "memory": spec.memory_bytes}
+    own = {what: str(amount) for what, amount in asked.items() if amount is not None}
+    limits = {**({GPU: str(count)} if (count := gpus(spec)) else {}), **own}
+    return {**({"limits": limits} if limits else {}), **({"requests": own} if own else {})}
 
 
 def _words(spec: RunSpec) -> list[str]:

@@ -183,6 +183,8 @@ def _remedies(said: str) -> Iterator[str]:
         yield "It starts when GPUs become free. How many each node has:"
         yield "    kubectl get nodes -o custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu"
         yield "If no node has that many, request fewer on more nodes: --nodes 2 --gpus 4"
+    if "Insufficient cpu" in said or "Insufficient memory" in said:
+        yield "It starts when that becomes free. If no node has as much, request less: --cpus, --memory"
     if "persistentvolumeclaim" in said and "not found" in said:
         yield "List the claims:"
         yield "    kubectl get pvc"

@@ -27,7 +27,8 @@ READ_OUTSIDE = re.compile(
 class Task:
     """One node's part. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none. `variables` are
     the container's; `secrets` names further ones that the job brings. `images` is a folder shared by all nodes where a
-    pulled image is kept. `after` holds words of bash that follow the command's."""
+    pulled image is kept. `cpus` and `memory_bytes` are None if not asked for. `after` holds words of bash that follow
+    the command's."""
 
     runner: str
     image: str
@@ -39,6 +40,8 @@ class Task:
     workdir: str | None
     shm_bytes: int
     ulimits: tuple[tuple[str, int], ...]
+    cpus: int | None
+    memory_bytes: int | None
     images: str | None
     after: str
     is_training: bool
@@ -209,6 +212,11 @@ def _apptainer(task: Task) -> str:
 def _client(task: Task) -> str:
     typed, image = dict(task.variables), shlex.quote(task.image)
     words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
+    # docker's daemon, and where it can podman, puts a container outside the job, whose own limits it then lacks
+    words += [f"--memory={task.memory_bytes}"] if task.memory_bytes is not None else []
+    # podman without root mostly may not limit CPUs, and then starts nothing if it is to:
+    # https://github.com/containers/podman/blob/main/troubleshooting.md#26-running-containers-with-resource-limits-fails-with-a-permissions-error
+    words += [f"--cpus={task.cpus}"] if task.cpus is not None and task.runner == "docker" else []
     limit = dict(task.ulimits).get("memlock")
     words += ['"${memlock[@]}"'] if limit is not None else []
     words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]

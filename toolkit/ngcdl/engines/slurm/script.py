@@ -15,7 +15,7 @@ from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.slurm import runners
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted
+from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
@@ -94,7 +94,7 @@ ended "$code"
 
 def script(order: Order, is_kept: bool = False) -> str:
     """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
-    Raise PathUnfit."""
+    Raise PathUnfit or BadOption."""
     task = _task(order, is_kept)
     resume = ' "${resume[@]}"' if order.spec.workload else ""
     lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, task, is_kept)), ""]
@@ -114,7 +114,8 @@ def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
     given = {
-        "cpus-per-task": placement.cpus and placement.cpus * (gpus or 1),
+        "cpus-per-task": task.cpus or (placement.cpus and placement.cpus * (gpus or 1)),
+        "mem": _mebibytes(task.memory_bytes),
         "partition": placement.partition,
         "account": placement.account,
         "qos": placement.qos,
@@ -126,6 +127,11 @@ def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
     words += ["--export=ALL"] if task.secrets else []  # some sites set SBATCH_EXPORT=NONE: secrets would stay behind
     return words + list(placement.options)
+
+
+def _mebibytes(size: int | None) -> str | None:
+    """Write a size as Slurm counts memory, rounded up."""
+    return None if size is None else f"{-(-size // (1 << 20))}M"
 
 
 def _gpus(spec: RunSpec) -> int:
@@ -191,6 +197,8 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         workdir=None if spec.workload else spec.workdir,
         shm_bytes=spec.shm_bytes,
         ulimits=spec.ulimits,
+        cpus=None if spec.cpu_limit is None else whole_cpus(spec.cpu_limit),
+        memory_bytes=spec.memory_bytes,
         images=placement.images and _fit(placement.images),
         after=after,
         is_training=spec.workload is not None,

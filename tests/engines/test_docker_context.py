@@ -1,0 +1,134 @@
+"""Which engine Docker's own configuration names, and what of it a client takes over."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from ngcdl.engines.docker import context
+from ngcdl.engines.docker.client import client
+from ngcdl.engines.docker.engine import address, connect, is_socket
+from ngcdl.errors import EngineAbsent, EngineElsewhere
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An unconfigured docker command."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def _keep_context(home: Path, name: str, meta: str) -> None:
+    folder = home / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(meta)
+
+
+def _context_of(name: str, host: str) -> str:
+    return json.dumps({"Name": name, "Metadata": {}, "Endpoints": {"docker": {"Host": host}}})
+
+
+@pytest.mark.parametrize(
+    ("variable", "current", "leave"),
+    [("rootles", "rootless", "unset DOCKER_CONTEXT"), (None, "rootles", "docker context use default")],
+)
+def test_a_context_that_is_gone_is_refused_and_no_other_engine_is_taken(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, current: str, leave: str
+) -> None:
+    _keep_context(home, "rootless", _context_of("rootless", "unix:///run/user/1000/docker.sock"))
+    (home / "config.json").write_text(json.dumps({"currentContext": current}))
+    if variable:
+        monkeypatch.setenv("DOCKER_CONTEXT", variable)
+    with pytest.raises(EngineAbsent) as refused:
+        connect()
+    assert "the context rootles: no context of that name" in refused.value.message
+    assert f"    docker context ls\n    {leave}\n" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "meta", ["{", "{}", json.dumps({"Name": "x", "Metadata": {}, "Endpoints": {"kubernetes": {}}})]
+)
+def test_a_context_that_names_no_docker_engine_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, meta: str
+) -> None:
+    _keep_context(home, "x", meta)
+    monkeypatch.setenv("DOCKER_CONTEXT", "x")
+    with pytest.raises(EngineAbsent, match="at the context x: "):
+        connect()
+    assert address() == "the default socket", "for what is only said"
+
+
+KEY = base64.b64encode(b"CANARY-without-a-colon").decode()
+
+
+@pytest.mark.parametrize("config", [
+    {"auths": {"ghcr.io": {"auth": "CANARY-x"}}}, {"auths": {"ghcr.io": {"auth": KEY}}},
+    {"auths": {"ghcr.io": {"auth": ""}}}, {"auths": {"ghcr.io": {"auth": None}}}, {"auths": {"ghcr.io": "CANARY"}},
+    {"auths": {"ghcr.io": None}}, {"auths": [1]}, {"auths": "CANARY"}, {"ghcr.io": {"auth": "CANARY-x"}}, [1], [], "x",
+    {"proxies": [1]}, {"proxies": {"default": "x"}}, {"HttpHeaders": {"auth": "CANARY"}}, {"HttpHeaders": [1]},
+    {"credsStore": 7}, {"credHelpers": [1]},
+])  # fmt: skip
+def test_what_is_broken_in_docker_s_config_is_in_no_engine_s_way(home: Path, config: Any) -> None:
+    (home / "config.json").write_text(json.dumps(config))
+    made = client(version="1.41", timeout=1)
+    assert made.base_url == "http+docker://localhost"
+    assert "CANARY" not in str(made._auth_configs)
+
+
+def test_the_client_takes_headers_and_detach_keys_of_docker_s_config_and_no_key(home: Path) -> None:
+    headers = {"X-Meta": "1"}
+    auths = {"nvcr.io": {"auth": base64.b64encode(b"$oauthtoken:CANARY").decode()}}
+    (home / "config.json").write_text(json.dumps({"auths": auths, "HttpHeaders": headers, "detachKeys": "ctrl-@"}))
+    made = client(version="1.41", timeout=1)
+    assert made._general_configs == {"detachKeys": "ctrl-@", "HttpHeaders": headers}
+    assert "CANARY" not in str(made._auth_configs)
+
+
+def test_the_sdk_keeps_what_it_read_of_docker_s_config_under_the_name_that_client_py_takes_over() -> None:
+    assert "_general_configs" in docker.APIClient.__attrs__, f"docker {docker.__version__} has another private name"
+
+
+def test_the_client_goes_where_docker_s_context_says(home: Path) -> None:
+    _keep_context(home, "far", _context_of("far", "tcp://far:2375"))
+    (home / "config.json").write_text('{"currentContext": "far"}')
+    assert client(version="1.41", timeout=1).base_url == "http://far:2375"
+
+
+@pytest.mark.parametrize("current", ["", "default", None])
+def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
+    (home / "config.json").write_text(json.dumps({"currentContext": current}))
+    assert (context.named(), address()) == ("unix:///var/run/docker.sock", "the default socket")
+
+
+@pytest.mark.parametrize(
+    ("host", "line"),
+    [
+        ("ssh://far", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock far &"),
+        ("ssh://me:hush@far:2222", "$XDG_RUNTIME_DIR/docker-far.sock:/var/run/docker.sock -p 2222 me@far &"),
+        ("ssh://far/run/user/7/x.sock", "$XDG_RUNTIME_DIR/docker-far.sock:/run/user/7/x.sock far &"),
+    ],
+)
+@pytest.mark.parametrize("is_context", [False, True])
+def test_an_engine_over_ssh_is_refused_with_a_socket_that_ssh_brings(
+    home: Path, monkeypatch: pytest.MonkeyPatch, host: str, line: str, is_context: bool
+) -> None:
+    if is_context:
+        _keep_context(home, "far", _context_of("far", host))
+        (home / "config.json").write_text('{"currentContext": "far"}')
+    else:
+        monkeypatch.setenv("DOCKER_HOST", host)
+    with pytest.raises(EngineElsewhere, match="ngcdl does not support ssh:// addresses") as refused:
+        connect()
+    hint = refused.value.hint
+    assert f"    ssh -nNT -L {line}\n    export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker-far.sock\n" in hint
+    assert hint.endswith("    docker context use default" if is_context else "    unset DOCKER_HOST DOCKER_CONTEXT")
+    assert "hush" not in hint + refused.value.message
+    assert not is_socket(address())
