@@ -19,7 +19,7 @@ from ngcdl import comparisons, stopping
 from ngcdl.comparisons import Kept, Trial
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit
-from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, SlurmLost
+from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, RunOnHost, SlurmLost
 from ngcdl.folder import LOG, RECORD
 from ngcdl.launch import MAY_BE_ACCEPTED
 from ngcdl.owner import this_process
@@ -127,7 +127,7 @@ def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: St
 def test_a_run_on_another_host_that_shares_this_home_is_left_alone_with_where_to_stop_it(shelf: Store) -> None:
     run = replace(RUN, engine="local", engine_id=None, machine=Machine(hostname="node-7"), container="pid:1:5")
     shelf.create(run)
-    with pytest.raises(RunElsewhere, match="node-7") as caught:
+    with pytest.raises(RunOnHost, match=f"{run.id} runs on node-7; this is ") as caught:
         stopping.stopped(shelf, run)
     assert caught.value.hint == f"Nothing was stopped. On node-7:\n    ngcdl stop {run.id}"
     assert shelf.load(run.id) == run

@@ -82,6 +82,12 @@ def test_of_short_runs_the_use_of_the_card_is_not_judged() -> None:
     few = replace(READ, samples=4, training_samples=4, gpus=(GpuSummary(CARD, "a card", 2.0),), gpu_percent_mean=2.0)
     it = of([own("cpu1", 8.0), own("cpu2", 8.1)], [own(f"gpu{n}", 4.0, summary=few) for n in (1, 2)])
     assert "Whether the GPU is used is not known (too few samples); with it the whole run" in compared.verdict(it)
+    it = of([own("cpu1", 58.0), own("cpu2", 58.1)], [own(f"gpu{n}", 29.0) for n in (1, 2)])
+    assert "Whether the GPU is used is not known (the run was too short); with it" in compared.verdict(it)
+    half = [own(f"gpu{n}", 100.0) for n in (1, 2)]
+    half = [replace(one, run=replace(one.run, finished=(one.run.finished or 0) + 100)) for one in half]
+    it = of(CPU, half)
+    assert "Whether the GPU is used is not known (it was not measured throughout)" in compared.verdict(it)
 
 
 @pytest.mark.parametrize(("percents", "told"), [

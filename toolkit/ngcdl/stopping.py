@@ -14,7 +14,7 @@ from ngcdl import comparisons, console, meanwhile
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import grace_seconds
-from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunElsewhere, RunOfOthers
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers, RunOnHost
 from ngcdl.owner import is_alive
 from ngcdl.reconcile import SILENT, engine_of, reconcile, standing
 from ngcdl.record import Run
@@ -76,7 +76,7 @@ def _ask_engine(shelf: Store, run: Run) -> bool:
     job = engine_of(run, "stop").find(run.id)
     host, here = run.machine.hostname, socket.gethostname()
     if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # by a shared home
-        raise RunElsewhere(run.id, str(run.engine), str(host), here, f"On {host}:", "stop")
+        raise RunOnHost(run.id, str(host), here)
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
     # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.

@@ -80,6 +80,7 @@ NgcdlError (125)
 │   ├── NoSuchRun
 │   ├── NoLog                 a run that wrote nothing
 │   ├── RunElsewhere          it is on an engine, or cluster, other than the one selected here
+│   ├── RunOnHost             it runs without a container on another host that shares this home
 │   ├── RunOfOthers           something else started it, such as Docker Compose
 │   ├── NoSuchComparison
 │   ├── NotRepeatable         what a run was asked to be is no longer possible
@@ -158,6 +159,7 @@ from ngcdl.errors.records import (
     RecordError,
     RunElsewhere,
     RunOfOthers,
+    RunOnHost,
     StateNotWritable,
 )
 from ngcdl.errors.registry import (

@@ -57,6 +57,13 @@ class RunElsewhere(RecordError):
         )
 
 
+class RunOnHost(RecordError):
+    def __init__(self, run_id: str, host: str, here: str) -> None:
+        super().__init__(
+            f"{run_id} runs on {host}; this is {here}.", f"Nothing was stopped. On {host}:\n    ngcdl stop {run_id}"
+        )
+
+
 class RunOfOthers(RecordError):
     def __init__(self, run_id: str, engine: str) -> None:
         super().__init__(

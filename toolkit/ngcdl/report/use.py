@@ -8,7 +8,7 @@ from statistics import median
 
 from ngcdl.console import number
 from ngcdl.record import Run
-from ngcdl.report.case import COMMAND_SAMPLES, IDLE_PERCENT, can_judge
+from ngcdl.report.case import COMMAND_SAMPLES, COMMAND_SECONDS, IDLE_PERCENT, can_judge
 from ngcdl.report.lines import known
 
 
@@ -39,8 +39,8 @@ def use(runs: Sequence[Run]) -> Use:
     cards = [[gpu.gpu_percent_mean for gpu in run.summary.gpus] for run in runs]
     if not all(cards) or not cards:
         return Use(why="it was not measured")
-    if not all(map(_is_enough, runs)):
-        return Use(why="too few samples")
+    if why := next(filter(None, map(_lacking, runs)), None):
+        return Use(why=why)
     if not all(None not in one for one in cards):
         return Use(why="the driver gives no figure")
     percents = [known(one) for one in cards]
@@ -48,7 +48,10 @@ def use(runs: Sequence[Run]) -> Use:
     return Use(max(map(len, cards)), int(used), median(map(max, percents)))
 
 
-def _is_enough(run: Run) -> bool:
-    if run.summary.steps is None:
-        return can_judge(run)
-    return (run.summary.training_samples or 0) >= COMMAND_SAMPLES
+def _lacking(run: Run) -> str | None:
+    """Say why its readings don't show how busy its cards were; None if they do."""
+    if (run.summary.training_samples or 0) < COMMAND_SAMPLES:
+        return "too few samples"
+    if run.summary.steps is not None or can_judge(run):
+        return None
+    return "the run was too short" if (run.seconds or 0) < COMMAND_SECONDS else "it was not measured throughout"
