@@ -153,11 +153,11 @@ def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready
 
 def _fed(asked: Asked) -> Asked:
     """Return it so that a command on this host gets what is piped into ngcdl, as without ngcdl."""
+    if asked.own is None or asked.image or asked.own.tty:
+        return asked
     from ngcdl.engines.local import program
 
-    if asked.own is None or asked.image or asked.own.tty or not program.is_fed():
-        return asked
-    return replace(asked, own=replace(asked.own, stdin=True))
+    return replace(asked, own=replace(asked.own, stdin=True)) if program.is_fed() else asked
 
 
 def _chose_free(settled: Settled) -> bool:
