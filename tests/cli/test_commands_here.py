@@ -78,7 +78,8 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
     (("run", "--gpus", "2", "-eCUDA_VISIBLE_DEVICES=0,1", "--", "true"), 2, "      ngcdl run --gpus 2 -- true\n"),
     (("compare", "-e", "CUDA_VISIBLE_DEVICES=-1", "--", "true"), 2, "      ngcdl compare -- true\n"),
     (("compare", "-e", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "--", "true"), 2, "-e CUDA_DEVICE_ORDER: without a"),
-    (("run", "--train", "smoke", "--engine", "local", "-e", "CUDA_VISIBLE_DEVICES=1"), 2, "ngcdl run ... --gpus 1\n"),
+    (("run", "--train", "smoke", "--engine", "local", "-e", "CUDA_VISIBLE_DEVICES=1"), 2,
+     "      ngcdl run --train smoke --engine local --gpus 1\n"),
     (("run", "--", "cd", "/tmp"), 127, "cd is a word of the shell's own, so a shell must run it:\n"
      "      ngcdl run -- sh -c 'cd /tmp'\n"),
     (("run", "-d", "--", "echo hi"), 127, "A whole line is for a shell:\n      ngcdl run -d -- sh -c 'echo hi'\n"),

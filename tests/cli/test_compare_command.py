@@ -117,7 +117,7 @@ def test_more_cards_than_this_machine_has_are_told_before_anything_runs(trained:
     (("--train", "scaling"), "A comparison of scaling with gpus=1 and gpus=2 needs 2 cards: this host has no NVIDIA"),
     (("--train", "scaling"), "    ngcdl compare --train scaling --gpus none --vary threads=1,2\n"),
     (("--train", "cifar10", "--gpus", "all"), "  Leave it out, and the CPU alone is measured.\n"),
-    (("--train", "cifar10", "--gpus", "2", "--vary", "threads=1,2"), "    ngcdl compare ... --gpus none\n"),
+    (("--train", "cifar10", "--gpus", "2", "--vary", "threads=1,2"), " --vary threads=1,2 --gpus none\n"),
 ])  # fmt: skip
 def test_without_a_gpu_the_refusal_names_what_was_typed(trained: House, words: tuple[str, ...], said: str) -> None:
     done = trained.run("compare", "--engine", "local", "--data", "synthetic", *words)

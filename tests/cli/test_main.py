@@ -70,6 +70,8 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("inspect", "abc"), "    ngcdl show abc\n"),
         (("inspect",), "    ngcdl show last\n"),
         (("rm", "last"), "    ngcdl runs rm last\n"),
+        (("replay",), "replay: ngcdl has no such command.\n      ngcdl runs replay last\n"),
+        (("diff", "last", "last-3"), "    ngcdl runs diff last last-3\n"),
         (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
         (("jupyter", "lab"), "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab "),
         (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),

@@ -100,7 +100,7 @@ def test_two_documents_for_stdout_are_refused_before_anything_is_written(kept: H
     done = kept.run("report", RUN, "--html", "x.html", "--csv", "-", "--markdown", "-")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--markdown and --csv: stdout takes one document." in done.stderr
-    assert "    ngcdl report ... --markdown FILE --csv -" in done.stderr
+    assert "    ngcdl report run-format-1 --html x.html --markdown FILE --csv -" in done.stderr
     assert not (kept.home / "x.html").exists()
 
 

@@ -42,7 +42,10 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
     done = house.run("run", "--train", "cifar10-keras", *TRAIN[3:], *typed, "--resume", "last")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert f"ngcdl run ... --train cifar10 --batch 8 --seed 3 --resume {older}" in done.stderr
+    assert (
+        f" --engine local --data synthetic --gpus none --train cifar10 --batch 8 --seed 3 --resume {older}"
+        in done.stderr
+    )
     assert house.shelf.ids() == [older], "nothing was recorded"
 
 

@@ -27,6 +27,10 @@ def main(argv: list[str]) -> int:
         raise
     except NgcdlError as error:
         _as_meant(error, argv)
+        if "..." in error.hint:
+            from ngcdl.cli.changed import written_out
+
+            error.hint = written_out(error.hint, argv)
         raise
     except Exception as error:
         return _usage(error, argv, at < len(argv))

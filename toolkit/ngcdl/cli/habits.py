@@ -29,14 +29,21 @@ _OTHERS = {
     "start": "    ngcdl run {}",
     "inspect": "    ngcdl show {}",
     "kill": "    ngcdl stop {}",
-    "rm": "    ngcdl runs rm {}",
+    **{word: f"    ngcdl runs {word} {{}}" for word in ("rm", "diff", "replay", "import")},
     "exec": "In a run's container, by the run's id:\n    ngcdl runs\n    docker exec -it ngcdl-RUN bash",
     **dict.fromkeys(
         ("jupyter", "notebook"),
         "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab --ip=0.0.0.0 --no-browser",
     ),
 }
-_TYPICAL = {"train": "cifar10", "start": "--train cifar10", "inspect": "last", "kill": "last", "rm": "RUN"}
+_TYPICAL = {
+    "train": "cifar10",
+    "start": "--train cifar10",
+    **dict.fromkeys(("inspect", "kill", "replay"), "last"),
+    "rm": "RUN",
+    "diff": "last-1 last",
+    "import": "FILE.tar",
+}
 # How `docker login`, and other tools, take a key or a user's name.
 _OF_A_KEY = ("-p", "--password", "--key", "--api-key", "--token")
 _OF_A_USER = ("-u", "--username", "--user")

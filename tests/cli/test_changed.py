@@ -1,0 +1,44 @@
+"""An error's advice is the line that was typed, changed: it can be pasted."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from ngcdl.cli.changed import written_out
+
+
+@pytest.mark.parametrize(
+    ("typed", "advised", "expected"),
+    [
+        ("run pytorch --gpus all -- python a.py --gpus 1", "run ... --gpus none",
+         "run pytorch --gpus none -- python a.py --gpus 1"),
+        ("run --gpus=2 --train cifar10 pytorch", "run ... --gpus none", "run --train cifar10 pytorch --gpus none"),
+        ("run --device gpu --train cifar10", "run ... --device cpu", "run --train cifar10 --device cpu"),
+        ("run --device gpu --gpus 1 --train cifar10", "run ... --gpus none", "run --train cifar10 --gpus none"),
+        ("run pytorch --force", "run ... --force", "run pytorch --force"),
+        ("compare --train cifar10 --gpus 2", "compare ... --gpus none", "compare --train cifar10 --gpus none"),
+        ("compare pytorch --vary gpus=1,2 --repeat=5 -- python 'a b.py'", "run ... --gpus none -- COMMAND",
+         "run pytorch --gpus none -- python 'a b.py'"),
+        ("run --train x --batch 8 --resume last", "run ... --train y --batch 4 --no-eval --resume last",
+         "run --train y --batch 4 --no-eval --resume last"),
+        ("run pytorch -e TOKEN=abc --gpus all -- true", "run ... --gpus none",
+         "run pytorch -e TOKEN --gpus none -- true"),
+        ("run --train smoke -e CUDA_VISIBLE_DEVICES=1 -eA=1", "run ... --gpus 1", "run --train smoke -eA=1 --gpus 1"),
+        ("run --train smoke --env=CUDA_VISIBLE_DEVICES=0,1", "run ... --gpus 2", "run --train smoke --gpus 2"),
+        # what it replaces is not known, or it is no advice about this command
+        ("run pytorch -v /a:/data", "run ... -v /another/folder:/data", None),
+        ("compare --train cifar10", "run ... --gpus none", None),
+        ("runs replay last", "run ... --gpus none", None),
+        ("doctor", "run ... --gpus none", None),
+    ],
+)  # fmt: skip
+def test_an_advised_change_is_made_in_the_line_that_was_typed(typed: str, advised: str, expected: str | None) -> None:
+    shown = written_out(f"Why:\n    ngcdl {advised}\nMore:\n    ngcdl gpu", shlex.split(typed))
+    assert shown == f"Why:\n    ngcdl {expected or advised}\nMore:\n    ngcdl gpu"
+
+
+def test_a_variable_before_the_line_stays() -> None:
+    shown = written_out("    XDG_STATE_HOME=/shared ngcdl run ...", ["run", "pytorch", "--engine", "slurm"])
+    assert shown == "    XDG_STATE_HOME=/shared ngcdl run pytorch --engine slurm"

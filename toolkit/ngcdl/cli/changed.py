@@ -1,0 +1,67 @@
+"""The line that was typed, with the change that an error advises: `ngcdl run ... --gpus none`, written out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ngcdl.cli.typed import again
+
+# Those that compare has and run has not.
+_OF_COMPARE = ("--vary", "--scaling", "--repeat")
+# Given twice they add up, so the advice alone does not say which one it replaces.
+_ADD_UP = ("-v", "-e", "-p", "--ulimit")
+_ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
+
+
+def written_out(hint: str, argv: Sequence[str]) -> str:
+    """Return `hint` with each line that abbreviates what was typed by `...` written out, if `argv` is that line."""
+    return "\n".join(_line(line, argv) for line in hint.split("\n"))
+
+
+def _line(line: str, argv: Sequence[str]) -> str:
+    advised = _ADVISED.fullmatch(line)
+    if not advised or not argv:
+        return line
+    change = shlex.split(advised["change"])
+    has_command = change[-2:] == ["--", "COMMAND"]
+    change = change[: len(change) - 2 * has_command]
+    at = argv.index("--") if "--" in argv else len(argv)
+    typed, command = argv[1:at], argv[at:]
+    is_alone = (argv[0], advised["command"]) == ("compare", "run") and has_command and command
+    if not (argv[0] == advised["command"] or is_alone) or any(word in _ADD_UP for word in change):
+        return line
+    if is_alone:
+        for name in _OF_COMPARE:
+            typed = _without(typed, name, has_value=True)
+    for name, value in pairwise([*change, "-"]):
+        if name.startswith("-"):
+            typed = _without(typed, name, has_value=not value.startswith("-"))
+    if "--gpus" in change:
+        typed = _choosing_no_cards(typed)
+    return f"{advised['before']}{again([advised['command'], *typed, *change, *command]).strip()}"
+
+
+def _choosing_no_cards(words: Sequence[str]) -> list[str]:
+    """Return `words` without what may contradict another --gpus."""
+    kept: list[str] = []
+    for word in _without(words, "--device", has_value=True):
+        if re.match(r"(-e=?|--env=)?CUDA_VISIBLE_DEVICES=", word):
+            if kept and kept[-1] in ("-e", "--env"):
+                kept.pop()
+        else:
+            kept.append(word)
+    return kept
+
+
+def _without(words: Sequence[str], name: str, *, has_value: bool) -> list[str]:
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word == name:
+            if has_value:
+                next(rest, None)
+        elif not word.startswith(f"{name}="):
+            kept.append(word)
+    return kept
