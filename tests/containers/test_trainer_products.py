@@ -22,6 +22,11 @@ def products(monkeypatch):
     chosen.cache_clear()
 
 
+class Unknowing:
+    def __getattr__(self, name):
+        raise RuntimeError("No such operator mkldnn::%s" % name)
+
+
 def drawn(*shape):
     return np.random.RandomState(sum(shape)).standard_normal(shape).astype(np.float32)
 
@@ -60,6 +65,12 @@ def test_on_intel_processors_and_without_mkl_or_the_operator_pytorch_multiplies_
     products.onednn.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(torch, "ops", SimpleNamespace())
+        assert products.onednn() is None
+    products.onednn.cache_clear()
+    with monkeypatch.context() as patch:  # 1.4: neither is there, and asking for an operator raises
+        patch.delattr(torch, "compile")
+        patch.delattr(torch.backends, "mkldnn")
+        patch.setattr(torch, "ops", Unknowing())
         assert products.onednn() is None
     products.onednn.cache_clear()
     monkeypatch.setattr(host, "is_intel", lambda: True)

@@ -13,7 +13,7 @@ LEAST = 2**24  # multiply-accumulates; below that oneDNN's overhead costs more t
 
 def mm(a, b):
     """Return a [n, k] times b [k, m]. It has no backward pass of its own."""
-    if onednn() and pays(a, b):
+    if pays(a, b) and onednn():
         return onednn()(a, b.t(), None, "none", [], "")
     return torch.mm(a, b)
 
@@ -28,6 +28,10 @@ def pays(a, b):
 def onednn():
     """Return the operator that PyTorch's own compiler calls for a linear layer on a CPU; None if this PyTorch has none
     or multiplies by another library than MKL, or if this processor is Intel's."""
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()) or host.is_intel():
+    # Only PyTorch 2.0 and later have it. Before, asking is no way to find out: until 1.4 torch.backends has no mkldnn,
+    # and until 1.12 torch.ops raises RuntimeError. https://github.com/pytorch/pytorch/pull/32055
+    if not hasattr(torch, "compile") or host.is_intel():
         return None
-    return getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)  # 2.0 and later
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return None
+    return getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
