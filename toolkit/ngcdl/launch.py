@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ngcdl import ending, meanwhile
+from ngcdl import ending, meanwhile, waiting
 from ngcdl.engines.base import Exit, Job, grace_seconds
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
@@ -97,7 +97,7 @@ class Course:
         engine = self._ready.engine
         # What a container's engine has begun, it can find again; a process that is cut off from ngcdl halfway, nobody.
         whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else held()
-        with meanwhile.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
+        with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         for note in job.started.news:
             self._show.say(note)

@@ -1,5 +1,5 @@
-"""What ngcdl does while a run starts and runs: reports a slow start, checks the GPUs, copies the output to log and
-screen, and samples."""
+"""What ngcdl does while a run starts and runs: checks the GPUs, copies the output to log and screen,
+and samples."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import contextlib
 import errno
 import os
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from ngcdl import waiting
 from ngcdl.engines.base import Chunk, Job, Piped, Unbound
 from ngcdl.errors import GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from ngcdl.telemetry import apart, sampler
 
 SAMPLE_SECONDS = 1.0
-# Nearly every start is quicker. Each further message comes after twice the pause, at most 5 min.
-FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 # The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
@@ -70,37 +67,6 @@ class Herald:
                     self._show.say(UNUSED_GPU)
 
 
-@contextlib.contextmanager
-def telling(
-    say: Callable[[str], None],
-    waits_for: Callable[[], str | None],
-    pause: float = FIRST_SECONDS,
-    at_ctrl_c: str = "cancels",
-) -> Iterator[None]:
-    """Report now and then what `waits_for` returns, for how long, and what Ctrl-C does; None is not reported.
-
-    Otherwise it would seem that ngcdl hangs, and not the engine."""
-    over, began = threading.Event(), time.monotonic()
-
-    def tell() -> None:
-        seconds = pause
-        while not over.wait(seconds):
-            if what := waits_for():
-                say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C {at_ctrl_c}")
-            seconds = min(2 * seconds, MOST_SECONDS)
-
-    thread = threading.Thread(target=tell, name="ngcdl-telling", daemon=True)
-    thread.start()
-    try:
-        try:
-            yield
-        finally:
-            over.set()
-    finally:
-        over.set()  # a signal may have interrupted the first call
-        thread.join()
-
-
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     """Check which GPUs the started container sees, and return the run with those. Raise GpuNotInside if they were
     explicitly requested and are missing.
@@ -110,7 +76,7 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
         return run
     try:
-        with telling(show.say, lambda: "nvidia-smi in the container"):
+        with waiting.telling(show.say, lambda: "nvidia-smi in the container"):
             inside = job.gpus_inside()
         if inside == ():
             raise GpuNotInside("nvidia-smi lists no card")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ngcdl import comparisons, console, meanwhile
+from ngcdl import comparisons, console, waiting
 from ngcdl.comparisons import Kept
 from ngcdl.ending import STOPPED
 from ngcdl.engines.base import grace_seconds
@@ -28,7 +28,7 @@ def stopped(
     shelf: Store,
     run: Run,
     say: Callable[[str], None] = console.say,
-    pause: float = meanwhile.FIRST_SECONDS,
+    pause: float = waiting.FIRST_SECONDS,
     look_seconds: float = LOOK_SECONDS,
 ) -> Run:
     """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
@@ -42,7 +42,7 @@ def stopped(
         silent = "".join(f" ({error.message.rstrip('.')})" for error in tuple(away.values()))
         return f"{run.id} to end{silent}"
 
-    with meanwhile.telling(say, waits_for, pause, "only ends this command"):
+    with waiting.telling(say, waits_for, pause, "only ends this command"):
         is_asked = True
         if run.owner and is_alive(run.owner):
             with contextlib.suppress(ProcessLookupError):  # it has just ended

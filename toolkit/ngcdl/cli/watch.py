@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import console, engines, errors, launch, meanwhile
+from ngcdl import console, engines, errors, launch, waiting
 from ngcdl.engines.base import Chunk, Job, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.interrupt import Interrupted, held
@@ -74,7 +74,7 @@ def hand_over(ready: Ready, shelf: Store) -> str:
                     [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
                 )  # fmt: skip
-            with meanwhile.telling(console.say, lambda: "the run to start"):
+            with waiting.telling(console.say, lambda: "the run to start"):
                 answer = _asked(watcher, json.dumps(letter).encode())
         except (KeyboardInterrupt, Interrupted) as error:
             if watcher:

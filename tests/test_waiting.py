@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 
 from house import until
 
-from ngcdl import meanwhile
+from ngcdl import waiting
 
 
 def test_what_is_waited_for_is_said_with_the_time_until_it_is_there() -> None:
     before = threading.enumerate()  # another test's start may still be waiting for its engine
     said: list[str] = []
     waits_for: list[str | None] = ["the engine to make it"]
-    with meanwhile.telling(said.append, lambda: waits_for[0], 0.01):
+    with waiting.telling(said.append, lambda: waits_for[0], 0.01):
         until(lambda: said, "a word")
         waits_for[0] = "the engine to start it"
         until(lambda: "start" in said[-1], "a later word")
@@ -27,8 +29,16 @@ def test_what_is_waited_for_is_said_with_the_time_until_it_is_there() -> None:
 def test_nothing_is_said_of_what_does_not_take_long_or_has_no_name() -> None:
     said: list[str] = []
     asked: list[None] = []
-    with meanwhile.telling(said.append, lambda: "the engine to start it", 60):
+    with waiting.telling(said.append, lambda: "the engine to start it", 60):
         pass
-    with meanwhile.telling(said.append, lambda: asked.append(None), 0.01):  # type: ignore[func-returns-value]
+    with waiting.telling(said.append, lambda: asked.append(None), 0.01):  # type: ignore[func-returns-value]
         until(lambda: len(asked) > 1, "a second look")
     assert said == []
+
+
+def test_the_list_of_runs_loads_nothing_that_starts_one() -> None:
+    """Start-up is felt: prepare alone brings in sixty modules."""
+    code = "import sys; from ngcdl.cli import runs; print([name for name in sys.modules if name == 'ngcdl.prepare'])"
+    assert (
+        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    )
