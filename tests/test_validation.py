@@ -155,6 +155,7 @@ def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dic
     [
         (replace(CIFAR10, precision="amp"), "tensorflow:18.01-py2", "gpu", "amp.*TensorFlow 1.4.0"),
         (replace(CIFAR10, compile=True), "tensorflow:20.01-tf1-py3", "gpu", "--compile: not with TensorFlow 1.15"),
+        (CIFAR10, "tensorflow:17.05", "gpu", r"not before TensorFlow 1\.4; tensorflow:17\.05 has 1\.0\.1"),
         (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU"),
         (Workload("cifar10-94"), "tensorflow:24.05-tf2-py3", "gpu", "cifar10-94: only with PyTorch"),
         (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "only with PyTorch"),
@@ -164,8 +165,10 @@ def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dic
 def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
     asked: Workload, image: str | None, device: str, said: str
 ) -> None:
-    with pytest.raises(BadOption, match=said):
+    with pytest.raises(BadOption, match=said) as refused:
         validation.check_place(asked, ImageRef.parse(image) if image else None, device)
+    if image == "tensorflow:17.05":
+        assert refused.value.hint == "    ngcdl run tensorflow:18.01-py2 --train cifar10"
 
 
 def test_a_gpu_and_none_of_them_are_a_contradiction_before_anything_is_chosen() -> None:
@@ -181,5 +184,7 @@ def test_a_gpu_and_none_of_them_are_a_contradiction_before_anything_is_chosen() 
 def test_an_image_that_can_or_that_nobody_knows_is_left_to_the_trainer(image: str | None) -> None:
     asked = replace(CIFAR10, precision="amp", compile=True, channels_last=True)
     validation.check_place(asked, ImageRef.parse(image) if image else None, "cpu")
-    validation.check_place(CIFAR10, ImageRef.parse("tensorflow:18.01-py2"), "cpu")
+    for tag in "18.01-py2", "18.11-py3", "17.12":  # TensorFlow 1.4.0, 1.12.0-rc2, unknown
+        validation.check_place(CIFAR10, ImageRef.parse(f"tensorflow:{tag}"), "cpu")
+    validation.check_place(Workload(""), ImageRef.parse("tensorflow:17.05"), "gpu")
     validation.check_place(Workload("cifar10-94"), ImageRef.parse("pytorch:24.05-py3"), "gpu")

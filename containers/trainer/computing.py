@@ -19,6 +19,9 @@ from .events import Stop
 TENSOR_FLOAT, TENSOR_CORES = (8, 0), (7, 0)  # the compute capabilities that introduced them
 OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0 overrides whatever programs set: the page above
 PYTORCH = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"  # NVIDIA's PyTorch images set it to 1
+# What makes TensorFlow rewrite graphs: https://docs.nvidia.com/deeplearning/frameworks/tensorflow-user-guide/
+MIXED = "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE"
+XLA, XLA_FLAG = "TF_XLA_FLAGS", "--tf_xla_auto_jit="
 
 # What was asked for: precision "auto", "float32", "tf32" or "amp"; compiled: True or False; channels_last: True, False,
 # None for the framework's fastest layout.
@@ -32,6 +35,18 @@ def prepare(precision):
         os.environ.pop(name, None)  # else the start event might report what is not so
     if precision == "float32":
         os.environ[OVERRIDE] = "0"
+
+
+def check_rewriting():
+    """Raise Stop if an environment variable makes TensorFlow compute in other numbers than it is told to, or compile:
+    the start event would report what is not so. None of NVIDIA's images is known to set one."""
+    values = [(name, os.environ.get(name, ""), "--precision amp") for name in MIXED]
+    flags = [word for word in os.environ.get(XLA, "").split() if word.startswith(XLA_FLAG)]
+    values += [(XLA, flag[len(XLA_FLAG):], "--compile") for flag in flags[-1:]]  # the last one counts
+    for name, value, option in values:
+        if value.lower() not in ("", "0", "-1", "false"):
+            raise Stop("bad_argument", "%s=%s changes how TensorFlow computes, and the record would not tell: leave it "
+                       "out; TensorFlow 2 and PyTorch have %s" % (name, os.environ[name], option))
 
 
 def numbers(asked, device, capability, half="bfloat16"):

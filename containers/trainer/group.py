@@ -14,10 +14,12 @@ import os
 
 import numpy as np
 
+from . import nvml
 from .checkpoint import digest
 from .events import Stop
 
 VARIABLE = "NGCDL_REPLICA"  # the parent's message to a replica (replicas.py)
+QUIET = "TF_CPP_MIN_LOG_LEVEL"  # 2 unless it is set (__main__.py): errors only
 ROUNDING = 1e-6             # relative to the weights' sum: cards of two kinds may round differently
 
 
@@ -71,8 +73,17 @@ class Group(object):
         if count < self.here:
             seen = "%d GPU%s" % (count, "" if count == 1 else "s") if count else "no GPU"
             need = ": %d replicas on this machine need one each" % self.here if self.here > 1 else ""
-            raise Stop("no_gpu", "%s sees %s%s" % (framework, seen, need))
+            left = "" if count else left_out(framework)
+            raise Stop("no_gpu", "%s sees %s%s%s" % (framework, seen, need, left))
         return self.local
+
+
+def left_out(framework):
+    """Return how to learn why TensorFlow takes none of the cards that the driver shows; "" if it shows none."""
+    names = sorted(set(card["name"] or "a card" for card in nvml.read()))
+    if not names or not framework.startswith("TensorFlow") or os.environ.get(QUIET) == "0":
+        return ""
+    return "; the driver shows %s: with -e %s=0 TensorFlow may say why it took none" % (", ".join(names), QUIET)
 
 
 ALONE = Group()

@@ -154,6 +154,15 @@ EXAMPLES = {
         "of 3.94 GiB",
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
         "shape[2304,384]",
+        "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.",
+    ],
+    "cublas-failed": [
+        "E tensorflow/stream_executor/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: "
+        "CUBLAS_STATUS_EXECUTION_FAILED",
+        "tensorflow.python.framework.errors_impl.InternalError: 2 root error(s) found.\n  (0) Internal: Blas GEMM "
+        "launch failed : a.shape=(15998, 494), b.shape=(494, 2048), m=15998, n=2048, k=494",
+        "InternalError (see above for traceback): Blas xGEMM launch failed : a.shape=[1,128,2304]",
+        "InternalError: Blas SGEMM launch failed : m=65536, n=256, k=64",
     ],
     "shm-too-small": [
         "RuntimeError: DataLoader worker (pid 54321) is killed by signal: Bus error. It is possible that dataloader's "

@@ -134,6 +134,7 @@ def test_another_failure_ends_the_search_with_its_own_words(tmp_path, monkeypatc
         "RuntimeError: GET was unable to find an engine to execute this computation",
         "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "NotFoundError:  No algorithm worked!\n\t [[node sequential/conv2d/Relu]] [Op:__inference_train_function_800]",
     ],
 )
 def test_a_library_that_finds_no_way_has_found_no_memory_only_once_a_batch_has_fitted(tmp_path, monkeypatch, says):
@@ -196,6 +197,7 @@ def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
         "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes.",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
+        "InternalError: Dst tensor is not initialized.\n\t [[{{node _arg_input/x-input_0_1}}]]",
         "terminate called after throwing an instance of 'std::bad_alloc'",
         "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 37.3 GiB for an array with shape (9, 9)",
     ],

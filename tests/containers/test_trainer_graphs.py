@@ -169,13 +169,27 @@ def test_a_pytorch_that_does_not_tell_what_is_free_is_asked_for_the_whole(on_a):
     assert [on_a(card, fraction).is_tight() for fraction in (None, 0.3)] == [False, True]
 
 
-@pytest.mark.parametrize("lacking", ["CUDAGraph", "set_sync_debug_mode"])
+WHOLE = {"CUDAGraph", "set_sync_debug_mode"}
+
+
+def having(names, cuda="11.3"):
+    """Return a PyTorch built with this CUDA (None: with ROCm), whose torch.cuda has these."""
+    return SimpleNamespace(cuda=SimpleNamespace(**dict.fromkeys(names)), version=SimpleNamespace(cuda=cuda))
+
+
+@pytest.mark.parametrize("lacking", sorted(WHOLE))
 def test_a_pytorch_that_cannot_say_where_the_host_waits_records_nothing(torch, lacking, monkeypatch):
     from trainer.frameworks.pytorch import graphs
 
-    whole = {"CUDAGraph": None, "set_sync_debug_mode": None}
-    for names, has in (whole, True), (whole.keys() - {lacking}, False):
-        cuda = SimpleNamespace(**dict.fromkeys(names))
-        monkeypatch.setattr(graphs, "torch", SimpleNamespace(cuda=cuda))
+    for names, has in (WHOLE, True), (WHOLE - {lacking}, False):
+        monkeypatch.setattr(graphs, "torch", having(names))
         assert graphs.has_graphs(torch.device("cuda")) is has
     assert not graphs.has_graphs(torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("cuda", "has"), [("10.2", False), ("11.0", True), ("13.0", True), (None, True)])
+def test_a_pytorch_built_with_a_cuda_that_has_no_graphs_records_nothing(torch, cuda, has, monkeypatch):
+    from trainer.frameworks.pytorch import graphs
+
+    monkeypatch.setattr(graphs, "torch", having(WHOLE, cuda))
+    assert graphs.has_graphs(torch.device("cuda")) is has

@@ -71,6 +71,34 @@ def test_a_replica_without_a_card_of_its_own_is_no_replica():
         assert caught.value.kind == "no_gpu"
 
 
+@pytest.mark.parametrize(
+    ("framework", "level", "cards", "more"),
+    [
+        (
+            "TensorFlow 2.9.1",
+            "2",
+            ["Tesla V100", "Tesla V100"],
+            "; the driver shows Tesla V100",
+        ),
+        ("TensorFlow 1.15.5", None, [None], "; the driver shows a card"),
+        ("TensorFlow 2.9.1", "0", ["Tesla V100"], ""),
+        ("TensorFlow 2.9.1", "2", [], ""),
+        ("PyTorch 2.1.0", "2", ["Tesla V100"], ""),
+    ],
+)
+def test_how_tensorflow_says_why_it_takes_no_card_is_told_where_the_driver_shows_one(
+    monkeypatch, framework, level, cards, more
+):
+    monkeypatch.setattr(group.nvml, "read", lambda: [{"name": name} for name in cards])
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    if level:
+        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
+    with pytest.raises(group.Stop) as caught:
+        Group().card(framework, 0, "gpu")
+    says = ": with -e TF_CPP_MIN_LOG_LEVEL=0 TensorFlow may say why it took none" if more else ""
+    assert caught.value.message == f"{framework} sees no GPU{more}{says}"
+
+
 def compared(*weights):
     """Have replicas compare these weights, one thread each; return what each finds or raises."""
     meeting, told = threading.Barrier(len(weights), timeout=LIMIT), {}

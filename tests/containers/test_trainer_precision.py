@@ -272,7 +272,7 @@ class Card:
         self.backends = SimpleNamespace(
             cuda=SimpleNamespace(), cudnn=SimpleNamespace(version=lambda: cudnn, allow_tf32=None)
         )
-        self.empty = lambda *_, **__: None
+        self.empty = self.autocast = lambda *_, **__: None
         self.cudnn_is_acceptable = lambda _: takes_bfloat16
 
     def __getattr__(self, name):

@@ -24,7 +24,7 @@ def products(monkeypatch):
 
 class Unknowing:
     def __getattr__(self, name):
-        raise RuntimeError("No such operator mkldnn::%s" % name)
+        raise RuntimeError(f"No such operator mkldnn::{name}")
 
 
 def drawn(*shape):

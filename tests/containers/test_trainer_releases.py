@@ -6,6 +6,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
+from conftest import python
 
 from trainer.events import Stop
 from trainer.group import Group
@@ -41,6 +42,70 @@ def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(t
     with pytest.raises(Stop, match=r"which several cards need: leave --replicas out") as stop:
         Together(Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"]), torch.device("cuda"))
     assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
+def test_an_autocast_that_takes_its_dtype_by_another_name_is_refused(torch, monkeypatch):
+    from trainer.frameworks.pytorch import numbers
+
+    class Early:
+        """As in 1.10.0a0 of NVIDIA's images 21.07 to 21.09."""
+
+        def __init__(self, device_type, enabled=True, **more):
+            for word in more.keys() - {"fast_dtype"}:
+                raise RuntimeError(f"Unrecognized optional argument supplied to autocast context manager: {word}")
+
+    assert numbers.chosen("amp", "cpu") == "bfloat16"
+    monkeypatch.setattr(torch, "autocast", Early)
+    for _ in range(2):
+        with pytest.raises(Stop, match=r"has no torch\.autocast that takes a dtype.*leave --precision out") as stop:
+            numbers.chosen("amp", "cpu")
+        assert stop.value.kind == "bad_argument"
+        assert numbers.chosen("auto", "cpu") == "float32"
+        monkeypatch.delattr(torch, "autocast", raising=False)  # before 1.10
+
+
+@pytest.mark.torch
+def test_a_pytorch_whose_means_are_over_one_dimension_computes_the_same_to_the_bit(torch, monkeypatch):
+    from trainer.frameworks.pytorch.ops import LAYERS
+
+    def early(x, dim):
+        assert isinstance(dim, int), "before 1.1 a TypeError"
+        return torch.mean(x, dim)
+
+    monkeypatch.setattr(torch.Tensor, "mean", early)
+    for layout in torch.contiguous_format, torch.channels_last:
+        for kind in torch.float32, torch.bfloat16:
+            x = torch.randn(3, 64, 7, 5).to(kind).contiguous(memory_format=layout)
+            assert torch.equal(LAYERS["global_avg_pool"]({}, x, None), torch.mean(x, (2, 3)))
+
+
+@pytest.mark.torch
+def test_a_pytorch_that_knows_nothing_of_cudas_products_is_told_nothing_of_tf32(torch, monkeypatch):
+    from trainer.frameworks.pytorch import numbers
+
+    before = SimpleNamespace(backends=SimpleNamespace(cudnn=SimpleNamespace()))  # 1.0
+    monkeypatch.setattr(numbers, "torch", before)
+    numbers.allow_tf32(True)
+    assert vars(before.backends.cudnn) == {}
+
+
+def test_a_tensorflow_1_before_its_sessions_list_devices_is_refused_by_name():
+    code, out, err = python(
+        "import importlib, sys, types\n"
+        "stand_in = sys.modules['tensorflow'] = types.ModuleType('tensorflow')\n"
+        "for version in '1.0.1 1.3.0 1.4.0 1.12.0-rc2 1.15.5+nv21.3 2.0.0'.split():\n"
+        "    stand_in.__version__ = version\n"
+        "    sys.modules.pop('trainer.frameworks.tf1', None)\n"
+        "    try:\n"
+        "        importlib.import_module('trainer.frameworks.tf1')\n"
+        "    except ImportError as error:\n"
+        "        print(error)\n"
+    )
+    assert (code, out.splitlines()) == (
+        0,
+        [f"this is for TensorFlow 1.4 to 1.15, here is {version}" for version in ("1.0.1", "1.3.0", "2.0.0")],
+    ), err
 
 
 @pytest.mark.tensorflow

@@ -128,6 +128,7 @@ def test_a_card_without_memory_for_nccl_is_no_lost_replica():
         ("Blas xGEMM launch failed : a.shape=[1,128,2304]", None, "InternalError"),
         ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", None, "InternalError"),
         ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", "others", "InternalError"),
+        ("Dst tensor is not initialized.", "others", "InternalError"),
         ("Socket closed", "others", "Lost"),
     ],
 )

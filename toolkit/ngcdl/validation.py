@@ -57,14 +57,20 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
 
 
 def _check_release(workload: Workload, image: ImageRef) -> None:
-    """Raise BadOption if an option was typed that TensorFlow 1 lacks, and `image` has TensorFlow 1."""
+    """Raise BadOption if `image` has a TensorFlow before 1.4, or if it has TensorFlow 1 and an option was typed that
+    TensorFlow 1 lacks."""
     typed = {"--precision amp": workload.precision == "amp", "--compile": workload.compile}
     stray = [name for name, is_given in typed.items() if is_given]
-    if not stray or image.framework != "tensorflow" or image.tag is None:
+    if not workload.name or image.framework != "tensorflow" or image.tag is None:
         return
     release = releases.find(image.framework, image.tag)
     version = release.framework_version if release else None
-    if version and version.startswith("1."):
+    if version and [int(part) for part in version.split(".")[:2]] < [1, 4]:
+        raise BadOption(
+            f"--train {workload.name}: not before TensorFlow 1.4; {image.framework}:{image.tag} has {version}.",
+            f"    ngcdl run tensorflow:18.01-py2 --train {workload.name}",
+        )
+    if stray and version and version.startswith("1."):
         raise BadOption(
             f"{', '.join(stray)}: not with TensorFlow {version}, which {image.framework}:{image.tag} has.",
             "Leave it out, or take an image of TensorFlow 2 or PyTorch:\n    ngcdl resolve tensorflow",

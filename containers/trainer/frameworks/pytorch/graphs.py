@@ -10,9 +10,11 @@ WAITS = "called a synchronizing"  # c10/cuda/CUDAFunctions.cpp: "... CUDA operat
 
 
 def has_graphs(on):
-    """Has PyTorch CUDA graphs, and does it report when the host waits? From 1.10 on; NVIDIA's own builds before it may
-    have only the graphs."""
-    return on.type == "cuda" and hasattr(torch.cuda, "CUDAGraph") and hasattr(torch.cuda, "set_sync_debug_mode")
+    """Has PyTorch CUDA graphs, and does it report when the host waits? From 1.10 on, if it was built with CUDA 11 or
+    later; NVIDIA's own builds before it may have only the graphs."""
+    cuda = torch.version.cuda  # None: built with ROCm
+    return (on.type == "cuda" and hasattr(torch.cuda, "CUDAGraph") and hasattr(torch.cuda, "set_sync_debug_mode")
+            and (cuda is None or int(cuda.split(".")[0]) >= 11))
 
 
 class Recorder:

@@ -19,16 +19,17 @@ def chosen(asked, device):
     capability = torch.cuda.get_device_capability(torch.cuda.current_device()) if device == "gpu" else None
     # before 2.0 bfloat16 convolutions on a GPU are slow, or fail: https://github.com/pytorch/pytorch/issues/58861
     precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
-    if precision in HALVES and not hasattr(torch, "autocast"):
-        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast, which needs 1.10 or later: "
-                   "leave --precision out, or use a later container image")
+    if precision in HALVES and not can_cast(precision, device):
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast that takes a dtype, as 1.10 and "
+                   "later have: leave --precision out, or use a later container image")
     allow_tf32(precision != "float32" and capability is not None and capability >= computing.TENSOR_FLOAT)
     return precision
 
 
 def allow_tf32(allowed):
     """Switch TF32 by the API of this PyTorch: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32"""
-    products, cudnn = getattr(torch.backends.cuda, "matmul", None), torch.backends.cudnn
+    # before 1.1 torch.backends has no cuda
+    products, cudnn = getattr(getattr(torch.backends, "cuda", None), "matmul", None), torch.backends.cudnn
     if products is None:  # before 1.7: TF32 in NVIDIA's own builds obeys computing.prepare()
         return
     if hasattr(products, "fp32_precision"):  # 2.9 and later, where allow_tf32 is deprecated
@@ -59,6 +60,16 @@ def casting(precision, device):
         return contextlib.ExitStack  # empty: it does nothing
     kind = {"gpu": "cuda"}.get(device, device)
     return lambda: torch.autocast(kind, dtype=HALVES[precision])
+
+
+def can_cast(precision, device):
+    """Has PyTorch the context that casting() makes? In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09 it took the dtype
+    by another name."""
+    try:
+        casting(precision, device)()
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return True
 
 
 def uncast(x, half):

@@ -132,7 +132,7 @@ LAYERS = {
     "max_pool": max_pool,
     "avg_pool": lambda word, x, at: functional.avg_pool2d(x, word["size"], word["stride"]),
     "smooth": smooth,
-    "global_avg_pool": lambda word, x, at: x.mean((2, 3)),
+    "global_avg_pool": lambda word, x, at: x.reshape(*x.shape[:2], -1).mean(2),  # before 1.1: of one dimension only
     "pad_channels": pad_channels,
     "lrn": lrn,
     "batch_norm": batch_norm,

@@ -21,8 +21,8 @@ from .feeding import FEEDS
 from .learning import OPTIMISERS
 from .ops import LAYERS
 
-if not getattr(tf, "__version__", "").startswith("1."):
-    raise ImportError("this is for TensorFlow 1, here is %s" % getattr(tf, "__version__", "none"))
+if getattr(tf, "__version__", "0.0").split(".")[:2] not in [["1", str(minor)] for minor in range(4, 16)]:
+    raise ImportError("this is for TensorFlow 1.4 to 1.15, here is %s" % getattr(tf, "__version__", "none"))
 
 TOWERS = True  # one process computes for all replicas
 
@@ -186,6 +186,7 @@ def numbers(way, device):
     if refused:
         raise Stop("bad_argument", "TensorFlow %s is trained without %s here: leave it out, or use a container image "
                    "with TensorFlow 2 or PyTorch" % (tf.__version__, refused))
+    computing.check_rewriting()
     return computing.numbers(way.precision, device, nvml.compute_capability() if device == "gpu" else None)
 
 

@@ -18,6 +18,7 @@ NO_CHANNELS_FIRST = ("TensorFlow on a CPU convolves images only in channels-last
 
 def chosen(asked, gpus):
     """Return what computing.numbers() returns, and switch TF32 on or off for all that stays float32."""
+    computing.check_rewriting()
     capability = (details(gpus[0]).get("compute_capability") or nvml.compute_capability()) if gpus else None
     precision = computing.numbers(asked, "gpu" if gpus else "cpu", capability, HALF_ON_GPU)
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # 2.4 and later
