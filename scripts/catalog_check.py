@@ -30,7 +30,7 @@ HEADERS = {
     "forward_compat": [
         "first", "last", "cuda_first", "cuda_last", "branches", "excluded", "brands", "unverified", *END,
     ],
-    "gpu_families": ["capability", "architecture", "gpus", "last_branch", *END],
+    "gpu_families": ["capability", "architecture", "gpus", "first_branch", "last_branch", *END],
     "known_holes": ["component", "cve", "since", "fixed_in", "cvss", "read", *END],
     "peaks": ["card", "cores", "boost_mhz", "tensor_mhz", "fp32_tflops", "tf32_tflops", "half_tflops", *END],
 }  # fmt: skip
@@ -108,7 +108,8 @@ FORMS = {
         "branches": r"(\d{3}( \d{3})*)?", "excluded": r"(\d{3}( \d{3})*)?", "brands": r"[a-z]+( [a-z]+)*",
     },
     "gpu_families": {
-        "capability": r"\d+\.\d", "architecture": r"\w+", "gpus": r".+", "last_branch": r"(\d{3})?",
+        "capability": r"\d+\.\d", "architecture": r"\w+", "gpus": r".+",
+        "first_branch": r"(\d{3})?", "last_branch": r"(\d{3})?",
     },
     "known_holes": {
         "component": r"nvidia-container-toolkit|runc|docker", "cve": r"CVE-\d{4}-\d{4,}", "cvss": r"(10\.0|\d\.\d)?",

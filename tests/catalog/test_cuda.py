@@ -149,21 +149,29 @@ def test_no_list_is_made_up_where_none_is_known(release: str | None, toolkit: st
 
 
 @pytest.mark.parametrize(("release", "toolkit"), [("26.08", None), ("26.09", "13.4"), (None, "13.4.0")])
-def test_a_list_that_is_known_in_part_keeps_what_the_one_before_it_had(
-    release: str | None, toolkit: str | None
-) -> None:
+def test_the_branches_of_cuda_13_4_are_those_of_nvidia_s_page(release: str | None, toolkit: str | None) -> None:
     found = cuda.compat(release, toolkit)
     assert found is not None
-    assert (found.branches, found.likely) == ((580, 595), (535, 570, 580, 590, 595))
-    assert found.recalled, "the branches were seen to work; the list was not read"
-    assert found.source.startswith("https://github.com/")
+    assert (found.branches, found.likely) == ((535, 570, 580, 590, 595, 610), ())
+    assert (found.recalled, found.brands_recalled) == (False, True)
+    assert found.source == "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"
+
+
+def test_a_list_that_is_known_in_part_keeps_what_the_one_before_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    *table, last = rows("forward_compat")
+    table.append(last | {"branches": "580 595", "unverified": "branches brands"})
+    monkeypatch.setattr(cuda, "rows", lambda _: table)
+    for release, toolkit in (("26.08", None), ("26.09", "13.4"), (None, "13.4.0")):
+        found = cuda.compat(release, toolkit)
+        assert found is not None
+        assert (found.branches, found.likely) == ((580, 595), (535, 570, 580, 590, 595))
+        assert found.recalled, "the branches were seen to work; the list was not read"
 
 
 @pytest.mark.parametrize(
     ("release", "toolkit", "likely"),
     [
-        ("26.08", "13.4.1", (535, 570, 580, 590, 595)),  # as for 26.07, the last list
-        (None, "13.5.0", (535, 570, 580, 590, 595)),  # newer than the table
+        (None, "13.5.0", (535, 570, 580, 590, 595, 610)),  # newer than the table: as for 13.4, the last list
         ("24.05", None, ()),
     ],
 )
@@ -215,4 +223,24 @@ def test_a_family_that_drivers_have_dropped_names_its_last_branch(capability: st
     found = cards.family(capability)
     assert found is not None
     assert found.last_branch == last
-    assert found.source_of_last.startswith("https://docs.nvidia.com/") == (last is not None)
+    assert found.source_of_branch.startswith("https://docs.nvidia.com/") == (last is not None)
+
+
+@pytest.mark.parametrize(
+    ("capability", "first_cuda"),
+    [("8.9", "11.8"), ("10.0", "12.8"), ("10.3", "12.8"), ("12.0", "12.8"), ("12.1", "12.8"), ("9.0", None)],
+)
+def test_a_family_names_its_first_branch_which_is_that_of_the_first_cuda_for_it(
+    capability: str, first_cuda: str | None
+) -> None:
+    found, toolkit = cards.family(capability), cuda.driver_for(first_cuda or "")
+    assert found is not None
+    assert found.first_branch == (toolkit.branch if toolkit else None)
+    assert found.source_of_branch.startswith("https://docs.nvidia.com/") == (first_cuda is not None)
+
+
+@pytest.mark.parametrize(
+    ("number", "branch"), [(580, 580), (582, 580), (591, 590), (475, 470), (573, 570), (576, 575), (610, 610), (9, 9)]
+)
+def test_a_windows_driver_is_of_the_branch_that_its_number_counts_on_from(number: int, branch: int) -> None:
+    assert cuda.branch_of(number) == branch

@@ -54,6 +54,7 @@ BROKEN = [
     ("known_holes", {"cve": "CVE-2026-24260"}, "confidence", " ", "CVE-2026-24260: no confidence"),
     ("gpu_families", {"capability": "7.5"}, "confidence", "sure", "confidence 'sure' is none of"),
     ("gpu_families", {"capability": "7.0"}, "last_branch", "R580", "last_branch is 'R580'"),
+    ("gpu_families", {"capability": "8.9"}, "first_branch", "R520", "first_branch is 'R520'"),
     ("releases", RELEASE, "cuda", "13.x", "cuda is '13.x'"),
     ("releases", RELEASE, "driver", "610", "driver is '610'"),
     ("releases", RELEASE, "release", "26.13", "release is '26.13'"),

@@ -235,7 +235,7 @@ def test_the_compressed_size_is_kept_and_the_unpacked_one_estimated_from_it() ->
 
 
 def test_a_require_string_gives_the_branches_where_the_tables_have_none() -> None:
-    found = facts("nvidia/cuda:13.4.1-base", "CUDA_VERSION=13.4.1", "NVIDIA_REQUIRE_CUDA=" + CUDA_13)
+    found = facts("nvidia/cuda:13.5.0-base", "CUDA_VERSION=13.5.0", "NVIDIA_REQUIRE_CUDA=" + CUDA_13)
     assert found.compat_branches == (535, 550, 565, 570, 575)
     assert found.compat_brands == ("cloudgaming", "nvidia", "quadro", "tesla")
     assert found.sources["compat_branches"] == "registry"

@@ -80,7 +80,8 @@ def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused(
 @pytest.mark.parametrize("brand", ["nvidia", "geforce", None])
 def test_a_dgx_spark_runs_by_an_image_s_cuda_compat_package_whatever_its_brand(brand: str | None) -> None:
     image = replace(IMAGE, sass=("12.0",), ptx=None)
-    verdict = judge(image, replace(ON_470, gpus=(Gpu("12.1", "GB10", brand),)))
+    image = replace(image, driver="590.48.01", compat_branches=(580,), minor_floor=None)
+    verdict = judge(image, replace(HOST, driver="580.95.05", gpus=(Gpu("12.1", "GB10", brand),)))
     assert (verdict.verdict, verdict.mode) == ("runs", "forward")
     assert not verdict.reasons[0].recalled
 
@@ -100,6 +101,22 @@ def test_a_driver_too_new_for_the_card_is_a_no_that_names_the_last_branch(card: 
         "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
     )
     assert judge(image, HostFacts(driver=f"{last}.99", gpus=(card,))).verdict == "runs"
+
+
+@pytest.mark.parametrize(("card", "driver", "said"), [
+    (Gpu("12.0", "RTX 5090", "geforce"), "550.54.15", "RTX 5090: branch 570 is the first that drives Blackwell (12.0)"),
+    (Gpu("8.9", "RTX 4090", "geforce"), "470.82.01", "RTX 4090: branch 520 is the first that drives Ada (8.9)"),
+])  # fmt: skip
+def test_a_driver_too_old_for_the_card_is_a_no_that_names_the_first_branch(card: Gpu, driver: str, said: str) -> None:
+    image = replace(IMAGE, sass=("8.9", "12.0"), driver=driver, minor_floor=None, min_capability=None)
+    verdict = judge(image, HostFacts(driver=driver, gpus=(card,)))
+    why = verdict.reasons[0]
+    assert (verdict.verdict, verdict.mode, why.rule, why.found) == ("no", None, "driver", driver)
+    assert why.text == f"driver {driver} is too old for {said}"
+    assert why.source is not None
+    assert why.source.endswith("/cuda-toolkit-driver-and-architecture-matrix.html")
+    assert judge(image, HostFacts(driver=why.needed, gpus=(card,))).verdict == "runs"
+    assert judge(image, HostFacts(driver=None, gpus=(card,))).verdict == "caution"
 
 
 def test_a_compat_list_that_is_known_in_part_refuses_no_branch_that_the_list_before_it_has() -> None:

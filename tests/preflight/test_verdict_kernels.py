@@ -38,7 +38,7 @@ def test_a_recalled_number_makes_a_recalled_reason() -> None:
 def test_a_kernel_runs_on_the_newer_cards_of_its_own_major_version_only() -> None:
     def decide(capability: str, **changes: object) -> str:
         image = replace(IMAGE, sass=("8.0", "10.0"), ptx=None, min_capability=None, **changes)  # type: ignore[arg-type]
-        return judge(image, replace(HOST, gpus=(Gpu(capability),))).verdict
+        return judge(image, replace(HOST, driver="580.95.05", gpus=(Gpu(capability),))).verdict
 
     assert [decide(one) for one in ("8.0", "8.9", "9.0", "10.0", "10.3", "11.0")] == [
         "runs", "runs", "no", "runs", "runs", "no",
@@ -84,30 +84,53 @@ def test_a_card_below_the_documented_ones_that_the_image_has_kernels_for_is_a_ca
 
 
 def test_ptx_is_a_caution_that_says_what_it_means() -> None:
-    verdict = judge(IMAGE, replace(HOST, gpus=(Gpu("12.0", "RTX 5090"),)))
+    verdict = judge(IMAGE, replace(HOST, driver="580.95.05", gpus=(Gpu("12.0", "RTX 5090"),)))
     assert (verdict.verdict, verdict.mode) == ("caution", "ptx")
     assert "minutes" in verdict.reasons[0].text
     assert rules(verdict) == ["ptx", "native"]
 
 
 def test_ptx_and_an_older_driver_is_a_no_that_asks_for_the_image_s_own_driver() -> None:
-    verdict = judge(IMAGE, HostFacts(driver="530.30.02", gpus=(Gpu("12.0", brand="geforce"),)))
+    image = replace(IMAGE, sass=("7.5", "8.0"), ptx="8.0")
+    verdict = judge(image, HostFacts(driver="530.30.02", gpus=(Gpu("9.0", brand="geforce"),)))
     refusal = reason(verdict, "driver")
     assert (verdict.verdict, verdict.mode, refusal.needed) == ("no", None, "535.104.05")
     assert "PTX" in refusal.text
 
 
-def test_cuda_10_on_ampere_is_not_supported_though_its_ptx_would_be_compiled() -> None:
+def test_cuda_10_of_a_framework_is_not_supported_on_ampere_though_its_ptx_would_be_compiled() -> None:
     image = replace(IMAGE, cuda="10.2.89", sass=("7.0", "7.5"), ptx="7.5", driver="440.33")
     on_ampere, on_turing = judge(image, replace(HOST, gpus=(Gpu("8.0"),))), judge(image, HOST)
-    assert (on_ampere.verdict, on_ampere.reasons[0].rule, on_ampere.reasons[0].recalled) == ("no", "cuda10", True)
+    assert (on_ampere.verdict, on_ampere.reasons[0].rule, on_ampere.reasons[0].recalled) == ("no", "cuda10", False)
     assert on_ampere.reasons[0].text.startswith("not supported by this image")
     assert on_turing.verdict == "runs"
 
 
+@pytest.mark.parametrize("version", ["10.2.89", "9.2.148"])
+def test_cuda_10_without_a_framework_has_its_ptx_compiled_on_ampere(version: str) -> None:
+    image = ImageFacts("nvidia/cuda:10.2-base", cuda=version, has_cuda=True, driver="440.33")
+    verdict = judge(image, replace(HOST, gpus=(Gpu("8.0", "A100"),)))
+    assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", "ptx", "ptx")
+
+
+@pytest.mark.parametrize(("version", "capability", "framework", "level"), [
+    ("9.0.176", "7.5", "tensorflow", "caution"), ("9.2.148", "7.5", "pytorch", "caution"),
+    ("10.0.130", "7.5", "pytorch", "runs"), ("9.0.176", "7.0", "pytorch", "runs"), ("9.0.176", "7.5", None, "runs"),
+])  # fmt: skip
+def test_products_by_the_cublas_of_cuda_9_can_fail_on_turing(
+    version: str, capability: str, framework: str | None, level: str
+) -> None:
+    image = ImageFacts("x", framework=framework, cuda=version, sass=("6.0", "7.0"), ptx="7.0")
+    found = kernels(image, Gpu(capability, "T4"))
+    assert (found.rule, found.level) == ("capability", level)
+    if level == "caution":
+        assert "CUBLAS_STATUS_EXECUTION_FAILED" in found.text
+        assert (found.needed, found.source) == ("CUDA 10", "https://github.com/pytorch/pytorch/pull/21468")
+
+
 def test_without_a_list_of_kernels_the_cuda_version_tells_what_can_be_inside() -> None:
     image = replace(IMAGE, sass=None, ptx=None, min_capability=None)
-    verdicts = [judge(image, replace(HOST, gpus=(Gpu(one, brand="tesla"),))) for one in ("3.7", "7.5", "12.0")]
+    verdicts = [judge(image, replace(HOST, gpus=(Gpu(one, brand="tesla"),))) for one in ("3.7", "7.5", "11.0")]
     assert [one.verdict for one in verdicts] == ["no", "runs", "caution"]
     assert [reason(verdicts[0], "capability").needed, reason(verdicts[2], "ptx").needed] == ["5.0", "9.0"]
     assert "which are inside is not known" in reason(verdicts[1], "capability").text

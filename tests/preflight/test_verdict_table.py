@@ -28,7 +28,7 @@ GTX 1050 Ti  | 6.1  | geforce   | 390.12     | amd64 | pytorch:26.07-py3        
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:18.01-py2          | no      | -       | cuda10
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | tensorflow:24.05-tf2-py3      | runs    | native  | native
 RTX 4090     | 8.9  | geforce   | 550.54.15  | amd64 | pytorch:25.03-py3             | runs    | minor   | minor
-T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:18.01-py2          | runs    | native  | native
+T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:18.01-py2          | caution | native  | capability
 T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:24.05-tf2-py3      | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:25.03-py3             | runs    | forward | forward
 GTX 1080     | 6.1  | geforce   | 470.82.01  | amd64 | tensorflow:18.01-py2          | runs    | native  | native
@@ -89,13 +89,31 @@ P100         | 6.0  | tesla     | 595        | amd64 | pytorch:24.12-py3        
 GTX 980      | 5.2  | geforce   | 590.48.01  | amd64 | tensorflow:18.08-py3          | no      | -       | driver
 T4           | 7.5  | tesla     | 590.48.01  | amd64 | tensorflow:24.05-tf2-py3      | runs    | native  | native
 
+# Windows' drivers, which WSL2 shows: 472 to 475 are of branch 470, 581 and 582 of 580, 591 of 590
+GTX 1070     | 6.1  | geforce   | 581.80     | amd64 | pytorch:24.12-py3             | runs    | native  | native
+GTX 1070     | 6.1  | geforce   | 582.66     | amd64 | pytorch:24.12-py3             | runs    | native  | native
+GTX 1070     | 6.1  | geforce   | 591.44     | amd64 | pytorch:24.12-py3             | no      | -       | driver
+RTX 5090     | 12.0 | geforce   | 572.16     | amd64 | pytorch:25.01-py3             | runs    | native  | native
+RTX 5090     | 12.0 | geforce   | 566.36     | amd64 | pytorch:25.01-py3             | no      | -       | driver
+
+# a driver too old for the card: 520 was the first for Ada, 570 for Blackwell
+RTX 4090     | 8.9  | geforce   | 470.82.01  | amd64 | pytorch:21.10-py3             | no      | -       | driver
+RTX 4090     | 8.9  | geforce   | 520.61.05  | amd64 | pytorch:22.12-py3             | runs    | native  | native
+RTX 5090     | 12.0 | geforce   | 550.54.15  | amd64 | pytorch:24.05-py3             | no      | -       | driver
+B200         | 10.0 | nvidia    | 550.54.15  | amd64 | pytorch:25.03-py3             | no      | -       | driver
+RTX 5090     | 12.0 | geforce   | -          | amd64 | pytorch:25.03-py3             | caution | -       | unknown
+
 # Turing: GeForce, Quadro and data centre at one driver
 RTX 2080 Ti  | 7.5  | geforce   | 535.104.05 | amd64 | pytorch:23.10-py3             | runs    | native  | native
 RTX 2080 Ti  | 7.5  | geforce   | 470.57.02  | amd64 | pytorch:23.10-py3             | no      | -       | driver
 RTX 8000     | 7.5  | quadrortx | 470.57.02  | amd64 | pytorch:23.10-py3             | runs    | forward | forward
 T4           | 7.5  | tesla     | 470.57.02  | amd64 | pytorch:23.10-py3             | runs    | forward | forward
 TITAN RTX    | 7.5  | titanrtx  | 470.57.02  | amd64 | pytorch:23.10-py3             | no      | -       | driver
-RTX 2080     | 7.5  | geforce   | 384.81     | amd64 | tensorflow:18.01-py2          | runs    | native  | native
+RTX 2080     | 7.5  | geforce   | 410.48     | amd64 | tensorflow:18.08-py3          | caution | native  | capability
+RTX 2080     | 7.5  | geforce   | 410.48     | amd64 | tensorflow:18.09-py3          | runs    | native  | native
+RTX 2080     | 7.5  | geforce   | 410.48     | amd64 | pytorch:18.08-py3             | caution | native  | capability
+T4           | 7.5  | tesla     | 535.104.05 | amd64 | tensorflow:17.05              | caution | ptx     | ptx
+V100         | 7.0  | tesla     | 410.48     | amd64 | tensorflow:18.08-py3          | runs    | native  | native
 T4           | 7.5  | -         | 470.57.02  | amd64 | pytorch:23.10-py3             | caution | -       | unknown
 T4           | 7.5  | -         | 525.60.13  | amd64 | pytorch:23.10-py3             | runs    | minor   | minor
 
@@ -125,13 +143,15 @@ A100         | 8.0  | nvidia    | 595.45.04  | amd64 | pytorch:26.07-py3        
 A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.07-py3             | no      | -       | driver
 RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.05-py3             | no      | -       | driver
 
-# of CUDA 13.4 only 580 and 595 are known to work; what else the last list allows is neither yes nor no
-A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.08-py3             | caution | -       | unknown
+# CUDA 13.4: NVIDIA's page has a list
+A100         | 8.0  | nvidia    | 535.104.05 | amd64 | pytorch:26.09-py3             | runs    | forward | forward
+H100         | 9.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.09-py3             | runs    | forward | forward
+B200         | 10.0 | nvidia    | 570.133.20 | amd64 | pytorch:26.09-py3             | runs    | forward | forward
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.08-py3             | runs    | forward | forward
 A100         | 8.0  | nvidia    | 550.54.15  | amd64 | pytorch:26.08-py3             | no      | -       | driver
 A100         | 8.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.08-py3             | runs    | forward | forward
 L4           | 8.9  | nvidia    | 595.91.07  | amd64 | pytorch:26.09-py3             | runs    | forward | forward
-A100         | 8.0  | nvidia    | 610.43.02  | amd64 | pytorch:26.09-py3             | runs    | minor   | minor
-A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:26.09-py3             | caution | -       | unknown
+A100         | 8.0  | nvidia    | 610.43.02  | amd64 | pytorch:26.09-py3             | runs    | forward | forward
 A100         | 8.0  | nvidia    | 615.65.02  | amd64 | pytorch:26.08-py3             | runs    | native  | native
 RTX 3090     | 8.6  | geforce   | 570.124.06 | amd64 | pytorch:26.08-py3             | no      | -       | driver
 
@@ -245,6 +265,12 @@ RTX 5090     | 12.0 | geforce   | 570.86.10  | amd64 | pytorch:24.12-py3        
 H100         | 9.0  | nvidia    | 610.43.02  | amd64 | pytorch:25.03-py3             | 26.09-py3
 V100         | 7.0  | tesla     | 590.48.01  | amd64 | tensorflow:24.05-tf2-py3      | -
 V100         | 7.0  | tesla     | -          | amd64 | tensorflow:24.05-tf2-py3      | 24.12-tf2-py3
+GTX 1070     | 6.1  | geforce   | 582.66     | amd64 | pytorch:26.09-py3             | 24.12-py3
+A100         | 8.0  | nvidia    | 570.124.06 | amd64 | pytorch:25.03-py3             | 26.09-py3
+RTX 5090     | 12.0 | geforce   | 550.54.15  | amd64 | pytorch:24.12-py3             | -
+RTX 4090     | 8.9  | geforce   | 470.82.01  | amd64 | pytorch:24.12-py3             | -
+RTX 2080     | 7.5  | geforce   | 410.48     | amd64 | tensorflow:18.01-py2          | 19.02-py2
+T4           | 7.5  | tesla     | 470.57.02  | amd64 | tensorflow:18.01-py2          | 25.02-tf2-py3
 GB10         | 12.1 | -         | 580.159.03 | arm64 | pytorch:25.10-py3             | 26.09-py3
 Thor         | 11.0 | -         | 580.00     | arm64 | pytorch:25.11-py3             | 26.09-py3
 # 25.01 and 25.02 have kernels and PTX for 12.0 only; what 24.12 has is PTX for 9.0, which is compiled

@@ -1,4 +1,4 @@
-"""The architecture of each compute capability, and the last drivers for it. https://developer.nvidia.com/cuda-gpus"""
+"""The architecture of each compute capability, and the drivers for it. https://developer.nvidia.com/cuda-gpus"""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from ngcdl.catalog.rows import address_of, is_recalled, rows
 class Family:
     capability: str
     architecture: str  # Turing
+    first_branch: int | None  # of the drivers that support it; None: not in the table
     last_branch: int | None  # of the drivers that support it; None: today's do, or those of JetPack
-    source_of_last: str
+    source_of_branch: str
     recalled: bool
 
 
@@ -20,7 +21,7 @@ def family(capability: str) -> Family | None:
     """Return the family of a compute capability such as 7.5."""
     for row in rows("gpu_families"):
         if row["capability"] == capability:
-            last = int(row["last_branch"]) if row["last_branch"] else None
-            source = address_of(row["source"], "last_branch")
-            return Family(capability, row["architecture"], last, source, is_recalled(row))
+            first, last = (int(row[end]) if row[end] else None for end in ("first_branch", "last_branch"))
+            source = address_of(row["source"], "last_branch" if last else "first_branch")
+            return Family(capability, row["architecture"], first, last, source, is_recalled(row))
     return None

@@ -84,6 +84,15 @@ def newest_cuda(driver: str) -> str | None:
     return ".".join(str(number) for number in minor(found.cuda)) if found else None
 
 
+def branch_of(number: int) -> int:
+    """Return the branch of a driver, given its first number.
+
+    Windows drivers, which WSL2 shows, count on within a branch: 581 and 582 are of branch 580. NVIDIA pairs 570.172.08
+    with 573.48, and 575.57.08 with 576.57: https://docs.nvidia.com/datacenter/tesla/
+    """
+    return next((toolkit.branch for toolkit, _ in _toolkits() if toolkit.branch <= number), number)
+
+
 def minor_floor(cuda: str) -> tuple[str, str] | None:
     """Return the oldest driver with minor-version compatibility for this CUDA, and the source. None for CUDA <= 10."""
     try:

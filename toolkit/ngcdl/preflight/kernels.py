@@ -13,7 +13,8 @@ from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 
 BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
-AMPERE = "https://docs.nvidia.com/cuda/ampere-compatibility-guide/index.html"
+AMPERE = "https://github.com/weizhepei/CasRel/issues/62"  # CUBLAS_STATUS_EXECUTION_FAILED with CUDA 10.0 and 10.1
+TURING = "https://github.com/pytorch/pytorch/pull/21468"
 JETSON = (
     "https://docs.nvidia.com/deeplearning/frameworks/install-pytorch-jetson-platform-release-notes/"
     "pytorch-jetson-rel.html"
@@ -38,13 +39,14 @@ def kernels(image: ImageFacts, gpu: Gpu) -> Reason:
     if gpu.capability is None or capability is None:
         text = f"the compute capability of {gpu.title} is unknown, and so is whether the image has kernels for it"
         return Reason("unknown", "caution", text, needed=image.min_capability)
-    return (
+    found = (
         _integrated(image, gpu)
         or _cuda_10(image, gpu, capability)
         or _too_old(image, gpu, capability)
         or _compiled(image, gpu, gpu.capability, capability)
         or _by_toolkit(image, gpu, capability)
     )
+    return (_cuda_9(image, gpu) if found.level == "runs" else None) or found
 
 
 def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
@@ -80,15 +82,27 @@ def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
 
 
 def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
-    """Refuse CUDA 10 on Ampere and newer: PTX would be compiled, but its cuDNN and cuBLAS have no kernels for them."""
+    """Refuse CUDA 10 on Ampere and newer: PTX would be compiled, but a framework's products by cuBLAS fail there."""
     version = known(image.cuda)
-    if version is None or version[0] > 10 or capability[0] < 8:
+    if image.framework is None or version is None or version[0] > 10 or capability[0] < 8:
         return None
     text = (
-        f"not supported by this image: its CUDA {image.cuda} is older than {gpu.title}, and its cuDNN and cuBLAS "
-        "have no kernels for Ampere and newer"
+        f"not supported by this image: its CUDA {image.cuda} is older than {gpu.title}, and its cuBLAS fails on "
+        "Ampere and newer"
     )
-    return Reason("cuda10", "no", text, gpu.capability, "CUDA 11", AMPERE, recalled=True)
+    return Reason("cuda10", "no", text, gpu.capability, "CUDA 11", AMPERE)
+
+
+def _cuda_9(image: ImageFacts, gpu: Gpu) -> Reason | None:
+    """Warn of CUDA 9 on Turing, which runs Volta's kernels: whether a product fails depends on its shapes."""
+    version = known(image.cuda)
+    if image.framework is None or version is None or version[0] > 9 or gpu.capability != "7.5":
+        return None
+    text = (
+        f"the image's CUDA {image.cuda} is older than {gpu.title}: products by its cuBLAS can fail there with "
+        "CUBLAS_STATUS_EXECUTION_FAILED"
+    )
+    return Reason("capability", "caution", text, gpu.capability, "CUDA 10", TURING)
 
 
 def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:

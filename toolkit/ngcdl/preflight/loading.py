@@ -1,12 +1,13 @@
 """Does the driver run the image's CUDA on a card: natively, by forward or minor-version compatibility, or not at all?
 
-Or does it no longer drive the card at all?
+Or does it not drive the card at all, or no longer?
 
 Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/cuda-compatibility/
 """
 
 from __future__ import annotations
 
+from ngcdl.catalog.cuda import branch_of
 from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
 
@@ -26,7 +27,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
         text = "the driver's version is unknown" + (f", and the image needs {image.driver}" if image.driver else "")
         return Reason("unknown", "caution", text, driver, image.driver, image.sources.get("driver"))
     return (
-        _dropped(gpu, driver, host)
+        _undriven(gpu, driver, host)
         or _native(image, driver, host)
         or _forward(image, gpu, driver, host)
         or _minor(image, gpu, driver, host, needs_ptx=needs_ptx)
@@ -35,19 +36,25 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
     )
 
 
-def _dropped(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
-    """Refuse a driver that is too new for the card: it does not drive it, whatever the image."""
+def _undriven(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
+    """Refuse a driver that is too old or too new for the card: it does not drive it, whatever the image."""
     from ngcdl.catalog import cards
 
     family = cards.family(gpu.capability) if gpu.capability else None
-    last = family.last_branch if family else None
-    if family is None or last is None or host[0] <= last or driver == ANY_DRIVER:
+    if family is None or driver == ANY_DRIVER:
+        return None
+    branch, first, last = branch_of(host[0]), family.first_branch, family.last_branch
+    if first is not None and branch < first:
+        which, end, bound = "old", "first", first
+    elif last is not None and branch > last:
+        which, end, bound = "new", "last", last
+    else:
         return None
     text = (
-        f"driver {driver} is too new for {gpu.title}: branch {last} is the last that drives {family.architecture} "
-        f"({family.capability})"
+        f"driver {driver} is too {which} for {gpu.title}: branch {bound} is the {end} that drives "
+        f"{family.architecture} ({family.capability})"
     )
-    return Reason("driver", "no", text, driver, str(last), family.source_of_last, family.recalled)
+    return Reason("driver", "no", text, driver, str(bound), family.source_of_branch, family.recalled)
 
 
 def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | None:
