@@ -84,7 +84,10 @@ Teacher = Annotated[
 ]
 Device = Annotated[
     str | None,
-    place(metavar="gpu|cpu", help="Force the CPU or the GPU, whichever cards the run is given."),
+    place(
+        metavar="gpu|cpu",
+        help="With --train: compute there, whichever cards the run is given. For a command: --gpus none.",
+    ),
 ]
 
 # -- where it runs --------------------------------------------------------------------------------------------------
@@ -97,7 +100,12 @@ Gpus = Annotated[
 ]
 EngineName = Annotated[
     str,
-    place("--engine", metavar="auto|docker|local|slurm|kubernetes", help="Where it runs."),
+    place(
+        "--engine",
+        metavar="auto|docker|local|slurm|kubernetes",
+        help="auto: docker if an image is named; a training without one: docker if it has GPUs to give, else this "
+        "host; a command without one: this host (local).",
+    ),
 ]
 Volumes = Annotated[
     list[str] | None,
@@ -116,8 +124,10 @@ Limits = Annotated[
         help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset.",
     ),
 ]
-Cpus = Annotated[str | None, container(metavar="N", help="CPUs for the run, on each node: 8, or 0.5 (not on Slurm).")]
-Memory = Annotated[str | None, container(metavar="SIZE", help="Memory for the run, on each node: 32g.")]
+Cpus = Annotated[
+    str | None, container(metavar="N", help="CPUs for the container, on each node: 8; except on Slurm also 0.5.")
+]
+Memory = Annotated[str | None, container(metavar="SIZE", help="Memory for the container, on each node: 32g.")]
 Workdir = Annotated[str | None, container("-w", "--workdir", metavar="DIR", help="Working directory in the container.")]
 AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
 Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]

@@ -28,7 +28,11 @@ def login(
         bool, typer.Option("--enroot", help="Copy the key, stored or from stdin, to where enroot reads it.")
     ] = False,
 ) -> None:
-    """Sign in to nvcr.io with an NGC API key."""
+    """Sign in to nvcr.io with an NGC API key.
+
+    The key (https://org.ngc.nvidia.com/setup/api-keys) is asked for, or read from stdin, NGC_API_KEY or
+    NGC_CLI_API_KEY. Once the registry has accepted it, it is kept where docker login keeps it. TensorFlow's and
+    PyTorch's images need none."""
     from ngcdl.cli import login as it
 
     to = it.Copy(kubernetes, namespace, enroot)
@@ -41,7 +45,10 @@ def login(
 @app.command()
 def logout(
     registry: Annotated[
-        str | None, typer.Argument(metavar="REGISTRY", help="The registry whose key is removed; any host.")
+        str | None,
+        typer.Argument(
+            metavar="REGISTRY", help="The registry whose key is removed, any host; default: the one in use."
+        ),
     ] = None,
 ) -> None:
     """Remove the stored key, and enroot's copy of it."""

@@ -65,7 +65,10 @@ def runs_replay(
 
 @past.command("export", epilog="\b\nExample:\n  ngcdl runs export last last-1 both.tar")
 def runs_export(
-    words: Annotated[list[str], typer.Argument(metavar="RUN|COMPARISON... FILE.tar")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."),
+    ],
 ) -> None:
     """Write runs into one file, with checksums.
 
@@ -97,7 +100,8 @@ def runs_rm(
         bool,
         typer.Option(
             "--keep-record",
-            help="Remove only checkpoints, home and what the run's command wrote: show, report and replay still work.",
+            help="Remove only what is large: checkpoints, the run's home folder, what its command wrote. show, report "
+            "and replay still work.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List them with their sizes; remove nothing.")] = False,

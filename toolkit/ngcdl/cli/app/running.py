@@ -132,8 +132,9 @@ class CompareOptions:
         str | None,
         options.comparison(
             metavar="NAME=A,B",
-            help="batch, threads, seed, feed, precision, teacher, compile, channels, gpus, nodes, image, framework or "
-            "device; default: the question that the training poses, else CPU against GPU.",
+            help="batch=8,64, threads=, seed=, feed=, precision=, teacher=, compile=off,on, channels=first,last, "
+            "gpus=, nodes=, image=, framework= or device=cpu,gpu; default: the question that the training poses, else "
+            "CPU against GPU.",
         ),
     ] = None
     scaling: Annotated[
