@@ -262,6 +262,14 @@ def test_a_jetson_s_gpu_whose_uuid_neither_cuda_nor_the_toolkit_knows_is_named_b
     assert (it["gpus"], it["uuids"]) == ("auto:0", [JETSON])
 
 
+@pytest.mark.parametrize("name", ["NVIDIA Thor", "Orin (nvgpu)"])
+def test_a_thor_s_gpu_is_named_by_its_index_whatever_its_uuid(cards: Host, daemon: Daemon, name: str) -> None:
+    daemon.info |= NVIDIA
+    cards.set(gpu0__name=name, gpu1__name=None)
+    it = choose(cards, image="tensorflow:1", gpus=FIRST, docker=daemon.host)
+    assert (it["way"], it["gpus"], it["uuids"]) == ("runtime", "0,", [FIRST])
+
+
 def test_a_demand_that_nothing_speaks_for_is_left_to_docker_s_own_answer(cards: Host, daemon: Daemon) -> None:
     it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
     assert it["way"] == "device-request"

@@ -485,7 +485,17 @@ int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz)
 
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } nvmlProcessInfo_t;
 
-static int processes(const State *state, long card, const char *key, unsigned *count, nvmlProcessInfo_t *out) {
+/* From 535.43 to 535.86 a record of version 3 had a field more. */
+static size_t record_size(const State *state) {
+    static const char *const wide[] = {"535.43.", "535.54.", "535.86."};
+    char text[128];
+    if (text_of(state, "driver", text, sizeof text))
+        for (size_t one = 0; one < sizeof wide / sizeof *wide; one++)
+            if (!strncmp(text, wide[one], 7)) return sizeof(nvmlProcessInfo_t) + sizeof(u64);
+    return sizeof(nvmlProcessInfo_t);
+}
+
+static int processes(const State *state, long card, const char *key, unsigned *count, void *out, size_t size) {
     char list[8192];
     const char *at = list;
     unsigned n = 0, room = *count;
@@ -495,20 +505,22 @@ static int processes(const State *state, long card, const char *key, unsigned *c
         if (*at == ':' && *++at >= '0' && *at <= '9') one.bytes = number(&at);
         while (*at && *at != ',') at++;
         if (*at) at++;
-        if (out && n < room) out[n] = one;
+        if (out && n < room) memcpy((char *)out + n * size, &one, sizeof one);
         n++;
     }
     *count = n;
     return n && (!out || n > room) ? INSUFFICIENT_SIZE : OK;
 }
 
-#define PROCESSES(call, key)                                                 \
-    int nvml##call(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *out) { \
+#define PROCESSES(call, key, size)                                           \
+    int nvml##call(nvmlDevice_t device, unsigned *count, void *out) {             \
         BEGIN_CARD(#call);                                                   \
-        return processes(&state, card, key, count, out);                     \
+        return processes(&state, card, key, count, out, size);               \
     }
-PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes")
-PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes")
+PROCESSES(DeviceGetComputeRunningProcesses_v2, "processes", sizeof(nvmlProcessInfo_t))
+PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes", record_size(&state))
+PROCESSES(DeviceGetGraphicsRunningProcesses_v2, "graphics_processes", sizeof(nvmlProcessInfo_t))
+PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes", record_size(&state))
 
 typedef struct { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; } nvmlProcessUtilizationSample_t;
 

@@ -33,7 +33,7 @@ print("cards", cards)
 def cards(library: Path, tmp_path: Path) -> dict[str, str]:
     """The environment of a host with the two stand-in cards."""
     state = tmp_path / "nvml.state"
-    write_state(state, {})
+    write_state(state, {"gpu0.utilization": 0})  # free also where not every process is visible
     return {"LD_LIBRARY_PATH": str(library), "NGCDL_NVML_STATE": str(state)}
 
 

@@ -34,3 +34,10 @@ def test_without_a_list_of_processes_its_use_decides_and_without_that_its_memory
 def test_a_list_of_processes_decides_alone() -> None:
     assert reading(None, 15 * GIB, ()).is_free
     assert not reading(None, None, (GpuProcess(1),)).is_free
+
+
+def test_if_only_a_desktop_s_programs_compute_the_card_s_use_decides() -> None:
+    desktop = GpuProcess(1, draws=True), GpuProcess(2, draws=True)
+    assert reading(5, 15 * GIB, desktop).is_free
+    assert not reading(60, 0, desktop).is_free
+    assert not reading(0, 0, (*desktop, GpuProcess(3))).is_free

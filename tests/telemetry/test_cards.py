@@ -28,9 +28,17 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert cards.foreign((ours, hidden), run) is None
     assert cards.foreign(None, run) is None
     assert cards.foreign((ours,), Run([])) is None
+    assert cards.foreign((ours, GpuProcess(3, container_id="b", draws=True)), run) == 0, "a desktop's"
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
         assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid())) == 1
         child.kill()
+
+
+def test_where_not_every_process_is_visible_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: False)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    for processes in (), (GpuProcess(1, container_id="a"),), (GpuProcess(3, draws=True),):
+        assert cards.foreign(processes, Run([], "a")) is None
 
 
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +73,6 @@ def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(mo
 READ = """
 import json
 from ngcdl.telemetry import cards, container, gpu
-container.pids_are_the_hosts = lambda: True
 container.cgroup_text = lambda pid: "0::/"
 uuids = ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"]
 reader = cards.Cards(gpu.connect(), cards.Run(uuids, "a"))

@@ -21,6 +21,7 @@ DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
 _ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
+_JETSONS = ("NVIDIA Thor", "(nvgpu)")  # in their cards' names
 Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
 Tagged = Callable[[ImageRef | None, Engine], tuple[ImageRef, str]]
 
@@ -260,16 +261,21 @@ def _known(probe: Probe) -> dict[str, str]:
 def _handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]:
     """Yield `devices` by the names that whatever passes them on knows: UUIDs or indices.
 
-    Only NVML knows a Jetson's bare UUID: CUDA needs GPU- before it, the toolkit there needs the index.
+    Only NVML knows a Jetson's bare UUID: CUDA needs GPU- before it, the toolkit there needs the index; a Thor's, too,
+    although its UUID has GPU-.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-csv.go
+    https://github.com/NVIDIA/NemoClaw/issues/9154
     Not every CDI description names the cards by UUID; WSL's names no single card, only all of them together.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-wsl.go
     """
     indices = {uuid: name for name, uuid in _known(probe).items()}
+    by_index = {card.uuid for card in probe.cards if any(word in (card.name or "") for word in _JETSONS)}
     for uuid in devices:
         index, is_known = indices.get(uuid, uuid), uuid.startswith(("GPU-", "MIG-"))
         if way.name == "cdi":
             is_known = uuid in way.described or (is_known and index not in way.described and "all" in way.described)
+        elif uuid in by_index:
+            is_known = False
         yield uuid if is_known else index
 
 

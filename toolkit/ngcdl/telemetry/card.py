@@ -48,12 +48,14 @@ class Driver:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that computes on a GPU. `pid` is the host's; `name` and container are None if /proc hides them."""
+    """A process that computes on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too,
+    as many programs of a desktop do (nvidia-smi: type C+G)."""
 
     pid: int
     memory_bytes: int | None = None
     name: str | None = None
     container_id: str | None = None
+    draws: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,14 @@ class GpuReading:
 
     @property
     def is_free(self) -> bool:
-        """Does it work, with nothing computing on it? Without a list of processes (WSL), its use decides; if that is
-        unknown too, its memory. If nothing is known, it counts as free."""
+        """Does it work, with nothing computing on it? Without a list of processes (WSL), or if all of them also draw,
+        its use decides; if that is unknown too, its memory. If nothing is known, it counts as free."""
         if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
             return False
-        if self.processes is not None:
-            return not self.processes
+        if self.processes == ():
+            return True
+        if not all(one.draws for one in self.processes or ()):
+            return False
         percent: float | None = self.gpu_percent
         if percent is None and self.memory_used_bytes is not None and self.memory_total_bytes:
             percent = 100 * self.memory_used_bytes / self.memory_total_bytes

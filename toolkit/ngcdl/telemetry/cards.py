@@ -41,15 +41,16 @@ class Cards:
 
 
 def foreign(processes: Sequence[GpuProcess] | None, run: Run) -> int | None:
-    """Count the processes on a card that are not the run's. None: neither the driver nor /proc can tell."""
-    if processes is None or not (run.container or run.pid):
+    """Count the processes on a card that are not the run's; a desktop's, which also draw, do not count. None: neither
+    the driver nor /proc can tell."""
+    if processes is None or not (run.container or run.pid) or not container.pids_are_the_hosts():
         return None
-    verdicts = [_is_ours(process, run) for process in processes]
+    verdicts = [_is_ours(process, run) for process in processes if not process.draws]
     return None if None in verdicts else verdicts.count(False)
 
 
 def _is_ours(process: GpuProcess, run: Run) -> bool | None:
-    if container.cgroup_text(process.pid) is None or not container.pids_are_the_hosts():
+    if container.cgroup_text(process.pid) is None:
         return None
     if run.container and process.container_id:
         return process.container_id == run.container

@@ -66,9 +66,11 @@ def name_of(pid: int) -> str | None:
 
 @cache
 def pids_are_the_hosts() -> bool:
-    """Does a PID from the driver mean the same process here?
+    """Does a PID from the driver mean the same process here, and does the driver list all of them?
 
-    The driver ignores PID namespaces: https://github.com/NVIDIA/nvidia-docker/issues/1483
+    In another PID namespace older drivers list the host's PIDs, newer ones only the processes that are visible in it:
+    https://github.com/NVIDIA/nvidia-docker/issues/1483
+    https://github.com/NVIDIA/open-gpu-kernel-modules/pull/614
     """
     with suppress(OSError):
         return str((PROC / "self/ns/pid").readlink()) == _INITIAL_PID_NAMESPACE

@@ -25,6 +25,11 @@ _SUCCESS = 0
 # _use_and_power() and _state() unpack them.
 _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
+_COMPUTING = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
+_DRAWING = ("DeviceGetGraphicsRunningProcesses_v3", "DeviceGetGraphicsRunningProcesses_v2")
+# Version 3 of these drivers fills records of 32 bytes. Those of version 2, of other drivers and of the binding have 24:
+# https://github.com/XuehaiPan/nvitop/pull/89
+_WIDE_RECORDS = ("535.43.", "535.54.", "535.86.")
 
 
 class _Gone(Exception):
@@ -55,6 +60,8 @@ class Nvml:
         self._cards: dict[int | str, Card] = {}
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
+        if str(self._ask(_Row(), "SystemGetDriverVersion")).startswith(_WIDE_RECORDS):
+            self._missing = {_COMPUTING[0], _DRAWING[0]}
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
         self._slow = [questions[name] for name in _SLOW]
@@ -194,11 +201,11 @@ class Nvml:
         return tuple(found)
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
-        calls = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
-        found = self._first(row, calls)
-        if found is None:
-            return None
-        return tuple(_process(one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES)) for one in found)
+        found = self._first(row, _COMPUTING)
+        if not found:  # where not every process is visible, others may compute
+            return None if found is None or not container.pids_are_the_hosts() else ()
+        drawing = {one.pid for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
+        return tuple(_process(one, one.pid in drawing) for one in found)
 
     def _open(self, which: int | str) -> _Row:
         row = self._rows.get(which) or self._found(which)
@@ -270,10 +277,11 @@ class Nvml:
             row.trouble.setdefault(code, call)
 
 
-def _process(pid: int, memory_bytes: int | None) -> GpuProcess:
+def _process(one: Binding, draws: bool) -> GpuProcess:
+    pid, memory_bytes = one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES)
     if not container.pids_are_the_hosts():
-        return GpuProcess(pid, memory_bytes)
-    return GpuProcess(pid, memory_bytes, container.name_of(pid), container.container_of(pid))
+        return GpuProcess(pid, memory_bytes, draws=draws)
+    return GpuProcess(pid, memory_bytes, container.name_of(pid), container.container_of(pid), draws)
 
 
 def _binding() -> Binding:

@@ -1,0 +1,46 @@
+"""Which processes a card has, by each driver's own list, and which of them also draw."""
+
+from __future__ import annotations
+
+import pytest
+
+from .stand_in import Host
+from .test_gpu import READ, reading
+
+
+@pytest.mark.parametrize("driver", ["535.43.02", "535.54.03", "535.86.10", "535.104.05", "580.65.06"])
+def test_the_processes_are_those_of_any_driver_s_records(card: Host, driver: str) -> None:
+    card.set(driver=driver, gpu0__processes="11:5,12:6,13:-", gpu0__graphics_processes="9:1,11:2,13:3")
+    found = reading(card)["processes"]
+    assert [(one["pid"], one["memory_bytes"]) for one in found] == [(11, 5), (12, 6), (13, None)]
+    assert [one["draws"] for one in found] == [True, False, True]
+
+
+ASKED = """
+import json
+from ngcdl.telemetry.gpu import open_nvml
+with open_nvml() as nvml:
+    asked, ask = [], nvml._ask
+    nvml._ask = lambda row, call, *rest: (asked.append(call), ask(row, call, *rest))[1]
+    nvml.use(0, is_brief=True)
+    values, error = nvml.use(0, processes=True)
+    draws = [one.draws for one in values["processes"]]
+    print(json.dumps([[call for call in asked if "Graphics" in call], draws, error]))
+"""
+
+
+def test_who_draws_is_asked_only_if_something_computes(card: Host) -> None:
+    assert card.ask(ASKED) == [[], [], None]
+    card.set(gpu0__processes="11:5", gpu0__graphics_processes=None)
+    assert card.ask(ASKED) == [["DeviceGetGraphicsRunningProcesses_v3"], [False], None], "the driver can't tell"
+    card.set(gpu0__processes="11:5", fail__DeviceGetGraphicsRunningProcesses=4)
+    assert card.ask(ASKED)[1:] == [[False], None], "no error of the card"
+
+
+def test_an_empty_list_means_none_only_where_every_process_is_visible(card: Host) -> None:
+    hidden = "from ngcdl.telemetry import container\ncontainer.pids_are_the_hosts = lambda: False\n"
+    found = card.ask(hidden + READ, "", "0")["0"]["gpus"]
+    assert [one["processes"] for one in found] == [None, None]
+    card.set(gpu0__processes="11:5")
+    first = card.ask(hidden + READ, "", "0")["0"]["gpus"][0]
+    assert [(one["pid"], one["name"]) for one in first["processes"]] == [(11, None)]
