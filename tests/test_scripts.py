@@ -131,13 +131,16 @@ def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> N
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        (("hypothesis", "pytest_timeout"), "lacks hypothesis, pytest-timeout"),
-        (("torch", "numpy"), "lacks numpy, torch"),
-        ((), "lacks a GPU that PyTorch sees"),
+        (("hypothesis", "pytest_timeout"), ["no CUDA graphs: python lacks hypothesis, pytest-timeout"]),
+        (
+            ("torch", "numpy"),
+            ["no CUDA graphs: python lacks numpy, torch", "no first losses: python lacks numpy, torch"],
+        ),
+        ((), ["no first losses: python lacks a GPU that PyTorch sees"]),
     ],
 )
 def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done(
-    clone: Path, lacking: tuple[str, ...], said: str
+    clone: Path, lacking: tuple[str, ...], said: list[str]
 ) -> None:
     packages = clone.parent / "packages"
     packages.mkdir()
@@ -149,8 +152,28 @@ def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done
     environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "NGCDL_BENCH_PYTHON": "python"}
     words = [clone / "scripts/gpu-check"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-    assert f"python {said}\n" in done.stderr
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ngcdl gpu")
+    assert all(f"== {line}\n" in done.stderr for line in said), done.stderr
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "ngcdl gpu"), "what was not checked is no success"
+    assert done.stderr.endswith("== not passed: the first losses, not checked\n")
+
+
+def test_a_failed_check_of_the_gpu_stops_no_other_and_is_told_at_the_end(clone: Path) -> None:
+    packages = clone.parent / "packages"
+    packages.mkdir()
+    for name in ("numpy", "torch"):
+        (packages / f"{name}.py").write_text("class cuda:\n    is_available = staticmethod(lambda: True)\n")
+    put(clone, "python", f'#!/bin/sh\nPYTHONPATH="{packages}" exec {sys.executable} -S "$@"\n')
+    put(clone, "nvidia-smi", "#!/bin/sh\necho cards\n")
+    (clone / "scripts/ngcdl").write_text("#!/bin/sh\necho ngcdl $*\n")
+    (clone / "scripts/benchmarks").mkdir(exist_ok=True)
+    (clone / "scripts/benchmarks/gpu_apart.py").write_text("raise SystemExit('other losses')\n")
+    environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "NGCDL_BENCH_PYTHON": "python"}
+    words = [clone / "scripts/gpu-check"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "ngcdl gpu")
+    assert "other losses\n" in done.stderr
+    told = [line for line in done.stderr.splitlines() if "not passed" in line]
+    assert told == ["== not passed: the CUDA graphs, not checked", "== not passed: the first losses"]
 
 
 def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) -> None:

@@ -237,8 +237,11 @@ def test_an_address_that_a_variable_names_is_not_mended_by_a_start(variable: str
 
 def test_rootless_docker_is_configured_as_its_own_user() -> None:
     rootless = replace(engine(is_rootless=True), way=GpuWay("none", ""))
-    typed = commands(found(replace(HEALTHY, engine=rootless))["gpu-way"])
+    finding = found(replace(HEALTHY, engine=rootless))["gpu-way"]
+    typed = commands(finding)
     assert typed[0] == "nvidia-ctk runtime configure --runtime=docker --config=$HOME/.config/docker/daemon.json"
+    (of_the_host,) = [step for step in finding.remedy if "no-cgroups" in step.command]
+    assert of_the_host.by_hand, "it takes the GPUs from Docker as root: no --fix for that"
     assert typed[-1] == "systemctl --user restart docker"
 
 

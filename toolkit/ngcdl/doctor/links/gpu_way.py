@@ -7,6 +7,12 @@ from ngcdl.doctor.packages import TOOLKIT_GUIDE, service, toolkit
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 
 NAME = "gpu-way"
+# Rootless Docker needs it, by the toolkit's guide, but it is one setting for the whole host:
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
+_NO_CGROUPS = (
+    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
+    "    # with this, the GPUs of Docker as root are lost"
+)
 _TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
 
 
@@ -68,7 +74,7 @@ def _register(engine: Engine, sight: Sight) -> tuple[Step, ...]:
         file = "$HOME/.config/docker/daemon.json"
         return (
             Step(f"nvidia-ctk runtime configure --runtime=docker --config={file}"),
-            Step("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"),
+            Step(_NO_CGROUPS, by_hand=True),
             _restart_of(engine, sight),
         )
     return (Step("sudo nvidia-ctk runtime configure --runtime=docker"), _restart_of(engine, sight))
