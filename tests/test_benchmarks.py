@@ -178,9 +178,10 @@ def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None
     assert "no such benchmark: speed; choose from start_up, launch" in done.stderr
 
 
-# Stands for a Python: prints its arguments and where it runs. Without "-c" it would run the benchmark or pytest.
+# Stands for a Python: prints its arguments and where it runs. With neither "-c" nor "-" it would run the benchmark or
+# pytest.
 TOLD = """#!/bin/sh
-case $1 in -c) exit 0 ;; esac
+case $1 in -c | -) exit 0 ;; esac
 echo "$PWD|$PYTHONPATH|$*"
 """
 
