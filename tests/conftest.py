@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from faulty_front import Front
 
-    from ngcdl.store import Store
+    from ngcdl.storing.store import Store
 
 # Shells start background jobs with SIGINT ignored, which everything started by the tests would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,7 +51,7 @@ def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Store:
-    from ngcdl.store import Store
+    from ngcdl.storing.store import Store
 
     return Store(tmp_path / "runs")
 

@@ -22,11 +22,11 @@ from ngcdl.engines.base import (
     Started,
 )
 from ngcdl.errors import NgcdlError
-from ngcdl.owner import this_process
-from ngcdl.prepare import Ready
 from ngcdl.record import Run
+from ngcdl.running.owner import this_process
+from ngcdl.running.prepare import Ready
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 IMAGE = ImageRef.parse("tensorflow:18.01-py2")
 

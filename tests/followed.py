@@ -9,11 +9,11 @@ from typing import Any
 
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.storing.store import Store
 
 START = {"event": "start", "t": 1.0, "dataset": "synthetic", "device": "cpu", "dataset_note": "no network"}
 STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}

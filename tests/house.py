@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines import local
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 STAND_IN = Path(__file__).with_name("stand_in_trainer.py")

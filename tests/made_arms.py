@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ngcdl.record import Gpu, Image, Machine, Run, Summary
-from ngcdl.report import compared
-from ngcdl.report.comparison import Arm, Comparison
-from ngcdl.report.unlike import Measured
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import Arm, Comparison
+from ngcdl.report.compared.unlike import Measured
 
 CARD = "GPU-1"
 MACHINE = Machine("host", "Xeon", 16, gpus=(Gpu(0, "GeForce GTX 1050 Ti", CARD),), driver="390.12")
@@ -54,4 +54,4 @@ def refused(it: Comparison) -> list[str]:
 
 
 def text(it: Comparison) -> str:
-    return "\n".join(compared.lines(it))
+    return "\n".join(in_words.lines(it))

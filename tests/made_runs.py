@@ -12,10 +12,10 @@ from typing import Any
 
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Gpu, Image, Machine, Run
-from ngcdl.report.columns import told
-from ngcdl.report.filled import filled
-from ngcdl.report.story import Story
-from ngcdl.store import Store
+from ngcdl.report.measured.filled import filled
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.story import Story
+from ngcdl.storing.store import Store
 
 UUID = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
 IMAGE = "nvcr.io/nvidia/tensorflow:18.01-py2"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngcdl.record import Finding, GpuSummary, Machine, Run, Summary
-from ngcdl.report.bottleneck import diagnose
+from ngcdl.report.measured.bottleneck import diagnose
 
 SPEC: dict[str, Any] = {"workload": {"device": "gpu", "batch": 128}}
 GPU_RUN = Run("x", "finished", 1.0, device="gpu", spec=SPEC, machine=Machine(cores=8, memory_bytes=1 << 34))

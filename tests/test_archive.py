@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from made_runs import Made
 
-from ngcdl import archive, comparisons
-from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, StateNotWritable
 from ngcdl.folder import IMPORTED
-from ngcdl.owner import this_process
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running.owner import this_process
+from ngcdl.storing import archive, comparisons
+from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.store import Store
 
 MADE = Made(steps=50)
 COMPARISON = Kept("20260101-000000-compare-000abc", "threads", 1, (("threads=1", None), ("threads=2", "cpu")), 5.0, 9.0,
@@ -162,7 +162,7 @@ def test_a_full_disk_is_not_called_a_broken_archive(shelf: Store, other: Store, 
     script = tmp_path / "import.sh"  # a tmpfs of 256 KiB that only this process sees
     script.write_text(
         f"mount -t tmpfs -o size=256k none {other.root} && exec {sys.executable} -c 'import sys\n"
-        "from pathlib import Path\nfrom ngcdl import archive\nfrom ngcdl.store import Store\n"
+        "from pathlib import Path\nfrom ngcdl.storing import archive\nfrom ngcdl.storing.store import Store\n"
         "try: archive.take_in(Store(Path(sys.argv[1])), Path(sys.argv[2]), print)\n"
         "except Exception as e: print(type(e).__name__, e)\n"
         f"print(*Path(sys.argv[1]).iterdir())' {other.root} {tmp_path}/x.tar\n"

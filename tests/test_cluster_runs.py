@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch
-from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit, Started
 from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
 from ngcdl.folder import LOG, SAMPLES
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.running.ending import STOPPED
+from ngcdl.storing.store import Store
 
 
 def test_what_is_left_on_a_cluster_runs_on_with_nobody_to_watch_it(shelf: Store) -> None:

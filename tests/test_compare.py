@@ -14,11 +14,11 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import choice, compare, comparisons, settings
-from ngcdl.asked import Asked
+from ngcdl import choice, settings
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.compare import Variant
-from ngcdl.comparisons import Kept, Trial
+from ngcdl.comparing import compare
+from ngcdl.comparing.compare import Variant
+from ngcdl.comparing.rounds import Comparing, _told
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import (
@@ -30,14 +30,16 @@ from ngcdl.errors import (
     StateNotWritable,
 )
 from ngcdl.folder import EVENTS
-from ngcdl.interrupt import Interrupted
+from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
-from ngcdl.prepare import Settled
 from ngcdl.record import Run, Summary
-from ngcdl.report import compared
-from ngcdl.rounds import Comparing, _told
+from ngcdl.report.compared import in_words
+from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Probe
 
 RATES = {1: 100.0, 2: 200.0}
@@ -215,7 +217,7 @@ def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(shelf: St
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped when its time was up")
     found = compare.compared(comparisons.load("last", shelf), shelf)
     assert found.diagnosis == ("the time is up: not all 3 rounds were finished",)
-    assert compared.verdict(found) == (
+    assert in_words.verdict(found) == (
         "No ratio is given (threads=1 was interrupted: stopped when its time was up): nothing was measured."
     )
 
@@ -378,7 +380,7 @@ def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(sh
     shelf.create(Run("two", "running", 2.0))
     trials = (Trial("cpu", 1, "one"), Trial("gpu", 1, "two"))
     kept = Kept("20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials)
-    assert "it is still running: 1 of 6 runs have ended" in "\n".join(compared.lines(compare.compared(kept, shelf)))
+    assert "it is still running: 1 of 6 runs have ended" in "\n".join(in_words.lines(compare.compared(kept, shelf)))
     shelf.save(Run("two", "lost", 2.0))
-    text = "\n".join(compared.lines(compare.compared(kept, shelf)))
+    text = "\n".join(in_words.lines(compare.compared(kept, shelf)))
     assert "it did not finish: 2 of 6 runs were started" in text

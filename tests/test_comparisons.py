@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from ngcdl import comparisons
-from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import NoSuchComparison, RecordBroken
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.store import Store
 
 
 def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> None:

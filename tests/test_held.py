@@ -18,11 +18,11 @@ from house import until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
-from ngcdl import held
-from ngcdl.owner import this_process
 from ngcdl.record import Owner, Run
+from ngcdl.running import held
+from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 DIGEST = "sha256:" + "5" * 64
@@ -34,10 +34,10 @@ from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from fakes import IMAGE, FakeShow
 from ngcdl import held, prepare, settings
-from ngcdl.asked import Asked
+from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 config = settings.load({"HOME": os.environ["HOME"]})
 shelf = Store(config.runs)

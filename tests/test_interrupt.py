@@ -21,7 +21,7 @@ from house import until
 from ngcdl.engines.base import Started
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.errors import EngineHangs
-from ngcdl.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
+from ngcdl.running.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -273,7 +273,7 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
     code = """
 import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from ngcdl.interrupt import Stopper, raise_on_signals
+from ngcdl.running.interrupt import Stopper, raise_on_signals
 raise_on_signals()
 with Stopper(1, print).listening():
     os.kill(os.getpid(), signal.SIGHUP)

@@ -12,15 +12,16 @@ import pytest
 from fakes import FakeEngine, FakeJob, FakeShow
 from ngc_server import NgcServer, serving
 
-from ngcdl import judge, settings
-from ngcdl.asked import Asked
+from ngcdl import settings
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.errors import ImageUnfit, NgcdlError
-from ngcdl.imagefacts import Found
+from ngcdl.judging import judge
+from ngcdl.judging.imagefacts import Found
+from ngcdl.judging.verdicts import Verdicts
+from ngcdl.planning.asked import Asked
 from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.telemetry.card import Card, Probe
-from ngcdl.verdicts import Verdicts
 
 # Nothing listens on port 1: an unreachable registry.
 NOWHERE = "127.0.0.1:1"

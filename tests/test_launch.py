@@ -10,11 +10,11 @@ from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, follow, recorded
 from house import until
 
-from ngcdl import launch
 from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused
 from ngcdl.folder import EVENTS, SAMPLES, lines
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.storing.store import Store
 
 
 def test_a_run_that_ends_well_is_finished_and_nothing_is_left(shelf: Store) -> None:

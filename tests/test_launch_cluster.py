@@ -8,11 +8,11 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import by_signal, recorded
 
-from ngcdl import launch
 from ngcdl.engines.base import Job
 from ngcdl.errors import NgcdlError, SlurmLost
-from ngcdl.interrupt import Interrupted
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.running.interrupt import Interrupted
+from ngcdl.storing.store import Store
 
 
 class Unremoved(FakeJob):

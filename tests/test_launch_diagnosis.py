@@ -8,11 +8,11 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
 
-from ngcdl import launch
 from ngcdl.catalog import failures
 from ngcdl.engines.base import Exit
 from ngcdl.errors import GpuHookFailed, GpuNotInside
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.storing.store import Store
 
 NO_KERNEL = b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 

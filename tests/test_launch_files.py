@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl import launch, meanwhile
 from ngcdl.engines.base import Chunk, Exit
 from ngcdl.errors import EngineLost
 from ngcdl.folder import LOG, RECORD, SAMPLES
-from ngcdl.store import Store
+from ngcdl.running import launch, meanwhile
+from ngcdl.storing.store import Store
 
 
 def test_a_log_that_can_t_be_written_is_said_once_and_the_run_goes_on(shelf: Store) -> None:

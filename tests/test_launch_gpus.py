@@ -9,12 +9,12 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
 
-from ngcdl import launch
 from ngcdl.engines.base import Exit
 from ngcdl.errors import GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 from ngcdl.folder import EVENTS
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.storing.store import Store
 
 
 def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(shelf: Store) -> None:

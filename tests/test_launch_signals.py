@@ -10,11 +10,11 @@ from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, by_signal, follow, recorded
 from house import until
 
-from ngcdl import launch
 from ngcdl.engines.base import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
-from ngcdl.interrupt import Interrupted, Stopper
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.running.interrupt import Interrupted, Stopper
+from ngcdl.storing.store import Store
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

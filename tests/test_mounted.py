@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl import mounted
+from ngcdl.comparing import mounted
 from ngcdl.spec import Mount
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl import imagefacts, nodes, settings
+from ngcdl import settings
 from ngcdl.engines.base import Node
 from ngcdl.engines.slurm.nodes import kept_off
 from ngcdl.errors import ClusterForbidden, EngineError, ImageUnfit, NotAsked
-from ngcdl.imagefacts import Found
+from ngcdl.judging import imagefacts, nodes
+from ngcdl.judging.imagefacts import Found
 from ngcdl.spec import ImageRef, Placement
 
 NOWHERE = "127.0.0.1:1"  # no one answers there: the catalogue is used

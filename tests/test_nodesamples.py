@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.nodesamples import samples
+from ngcdl.storing.nodesamples import samples
 
 
 def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_all(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from ngcdl.owner import is_alive, this_process
 from ngcdl.record import Owner
+from ngcdl.running.owner import is_alive, this_process
 
 
 def test_this_process_is_alive_and_nobody_is_not() -> None:
@@ -24,7 +24,7 @@ def test_the_same_number_with_another_start_or_boot_is_another_process() -> None
 
 
 def test_a_process_that_has_ended_is_not_alive() -> None:
-    code = "from ngcdl.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot)"
+    code = "from ngcdl.running.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot)"
     pid, ticks, boot = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -35,7 +35,7 @@ def test_a_name_with_blanks_and_brackets_does_not_confuse_it() -> None:
     code = """
 from pathlib import Path
 Path("/proc/self/comm").write_text(") R 1 (")
-from ngcdl.owner import this_process, is_alive
+from ngcdl.running.owner import this_process, is_alive
 print(is_alive(this_process()), this_process().ticks > 0)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ print(is_alive(this_process()), this_process().ticks > 0)
 
 
 def test_a_process_that_has_ended_and_waits_for_its_parent_is_not_alive() -> None:
-    code = "from ngcdl.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot, flush=True)"
+    code = "from ngcdl.running.owner import *; me = this_process(); print(me.pid, me.ticks, me.boot, flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         pid, ticks, boot = process.stdout.read().split()  # to EOF: the process has closed stdout

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from fakes import IMAGE
 
-from ngcdl import plan, trainings
-from ngcdl.plan import _computed
+from ngcdl import trainings
+from ngcdl.planning import plan
+from ngcdl.planning.plan import _computed
 from ngcdl.spec import GpuRequest, Mount, RunSpec, Workload
 
 CIFAR10 = Workload("cifar10", 7, 8, 9)

@@ -15,8 +15,7 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import __version__, fetch, plan, prepare, settings
-from ngcdl.asked import Asked
+from ngcdl import __version__, settings
 from ngcdl.errors import (
     BadOption,
     DatasetWrong,
@@ -29,8 +28,12 @@ from ngcdl.errors import (
     StateNotWritable,
     UnknownRepository,
 )
+from ngcdl.planning import plan
+from ngcdl.planning.asked import Asked
+from ngcdl.pulling import fetch
+from ngcdl.running import prepare
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 DIGEST = "sha256:" + "5" * 64
 NONE = GpuRequest("none")

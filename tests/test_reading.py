@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.folder import EVENTS, lines
-from ngcdl.nodesamples import samples
 from ngcdl.reading import LEAST_BYTES, in_two, meanwhile, story_of
 from ngcdl.record import Run
-from ngcdl.report.columns import MOST_SELDOM, InTwo, TooManyKinds, rest_of, told, told_in_two
-from ngcdl.report.page import page
-from ngcdl.report.story import Story
-from ngcdl.store import Store
+from ngcdl.report.shown.columns import MOST_SELDOM, InTwo, TooManyKinds, rest_of, told, told_in_two
+from ngcdl.report.shown.page import page
+from ngcdl.report.shown.story import Story
+from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.store import Store
 from ngcdl.telemetry.processors import processors
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)

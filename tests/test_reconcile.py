@@ -20,10 +20,10 @@ from unwatched import house as house
 from unwatched import unwatched as unwatched
 
 from ngcdl.folder import EVENTS, LOG, RECORD, lines
-from ngcdl.owner import this_process
-from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running.owner import this_process
+from ngcdl.running.reconcile import UNWATCHED, reconcile
+from ngcdl.storing.store import Store
 
 
 def killed(house: House, **env: str) -> tuple[str, int]:

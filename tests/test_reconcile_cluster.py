@@ -14,9 +14,9 @@ from unwatched import RUN
 from unwatched import house as house
 
 from ngcdl.engines.slurm.script import job_name
-from ngcdl.reconcile import SUBMISSION_SECONDS, reconcile, standing
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running.reconcile import SUBMISSION_SECONDS, reconcile, standing
+from ngcdl.storing.store import Store
 
 
 @pytest.fixture

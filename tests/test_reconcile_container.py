@@ -13,10 +13,10 @@ from docker_socket import Daemon
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 
-from ngcdl.owner import this_process
-from ngcdl.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, unheard
 from ngcdl.record import Machine, Owner, Run
-from ngcdl.store import Store
+from ngcdl.running.owner import this_process
+from ngcdl.running.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, unheard
+from ngcdl.storing.store import Store
 
 
 def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker_may_forget_it(

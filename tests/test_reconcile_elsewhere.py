@@ -15,10 +15,10 @@ from unwatched import unwatched as unwatched
 
 from ngcdl.errors import RunElsewhere
 from ngcdl.folder import EVENTS, SAMPLES
-from ngcdl.owner import this_process
-from ngcdl.reconcile import UNWATCHED, reconcile, still_runs, unheard
 from ngcdl.record import Owner, Run
-from ngcdl.store import Store
+from ngcdl.running.owner import this_process
+from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs, unheard
+from ngcdl.storing.store import Store
 
 
 @pytest.mark.parametrize(("engine_id", "status"), [("its-own", "running"), ("this-one", "lost"), (None, "lost")])

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl import record, store
+from ngcdl import record
 from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
-from ngcdl.report import figures
+from ngcdl.report.measured import figures
+from ngcdl.storing import store
 
 GOLDEN = Path(__file__).parent / "golden/run-format-1"
 FULL = Run(

@@ -12,13 +12,14 @@ import pytest
 from fakes import FakeShow
 from made_runs import DIGEST, UUID, Made
 
-from ngcdl import __version__, repeat, settings
+from ngcdl import __version__, settings
 from ngcdl.errors import NotRepeatable
 from ngcdl.folder import EVENTS, IMPORTED, RECORD
-from ngcdl.owner import this_process
 from ngcdl.record import Image, Run
+from ngcdl.running import repeat
+from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
 

@@ -14,20 +14,21 @@ from typing import Any
 import pytest
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import compare, comparisons
-from ngcdl.asked import Asked
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.comparisons import Kept
+from ngcdl.comparing import compare
+from ngcdl.comparing.rounds import Comparing
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Exit, Job, Order
 from ngcdl.errors import NotPlaceable, SlurmLost, StateNotWritable
 from ngcdl.folder import EVENTS
-from ngcdl.interrupt import Interrupted
-from ngcdl.prepare import Settled
+from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
-from ngcdl.rounds import Comparing
+from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, Placement, Workload
-from ngcdl.store import Store
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Probe
 
 ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]

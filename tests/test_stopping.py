@@ -15,19 +15,20 @@ import pytest
 from fakes import FakeEngine, FakeJob
 from house import until
 
-from ngcdl import comparisons, stopping
-from ngcdl.comparisons import Kept, Trial
-from ngcdl.ending import STOPPED
 from ngcdl.engines.base import Exit
 from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, RunOnHost, SlurmLost
 from ngcdl.folder import LOG, RECORD
-from ngcdl.launch import MAY_BE_ACCEPTED
-from ngcdl.owner import this_process
 from ngcdl.processes import began
-from ngcdl.reconcile import UNWATCHED, reconcile
 from ngcdl.record import Machine, Owner, Run
+from ngcdl.running import stopping
+from ngcdl.running.ending import STOPPED
+from ngcdl.running.launch import MAY_BE_ACCEPTED
+from ngcdl.running.owner import this_process
+from ngcdl.running.reconcile import UNWATCHED, reconcile
 from ngcdl.spec import KINDS, Kind
-from ngcdl.store import Store
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.store import Store
 
 DEAD = Owner(2**22 + 1, 5, "another boot")
 RUN = Run("20180216-182126-test-beef01", "running", 1.0, engine="apptainer", engine_id="7TWA:KOZU", owner=DEAD)

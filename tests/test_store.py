@@ -19,7 +19,7 @@ import pytest
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import EVENTS, RECORD, lines
 from ngcdl.record import STATUSES, Owner, Run
-from ngcdl.store import NameTaken, Store, delete
+from ngcdl.storing.store import NameTaken, Store, delete
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
 # A second save of the same run, in another process: 0 saved, 3 refused.
@@ -28,7 +28,7 @@ import sys
 from pathlib import Path
 from ngcdl.errors import StateNotWritable
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 try:
     Store(Path(sys.argv[1])).save(Run(sys.argv[2], "finished", 1.0, exit_code=0, notes=("x" * 20000,)))
 except StateNotWritable:

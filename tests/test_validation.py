@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ngcdl import trainings, validation
+from ngcdl import trainings
 from ngcdl.errors import BadOption
+from ngcdl.planning import validation
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 
 CIFAR10 = Workload("cifar10", 7, 8, 9)

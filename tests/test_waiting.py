@@ -38,7 +38,7 @@ def test_nothing_is_said_of_what_does_not_take_long_or_has_no_name() -> None:
 
 def test_the_list_of_runs_loads_nothing_that_starts_one() -> None:
     """Start-up is felt: prepare alone brings in sixty modules."""
-    code = "import sys; from ngcdl.cli import runs; print([name for name in sys.modules if name == 'ngcdl.prepare'])"
+    code = "import sys; from ngcdl.cli import runs; print([n for n in sys.modules if n == 'ngcdl.running.prepare'])"
     assert (
         subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
     )

@@ -14,9 +14,9 @@ from docker_socket import Daemon, serving
 from house import House
 
 from ngcdl.folder import EVENTS, LOG
-from ngcdl.reconcile import reconcile
 from ngcdl.record import Machine, Owner, Run
-from ngcdl.store import Store
+from ngcdl.running.reconcile import reconcile
+from ngcdl.storing.store import Store
 
 DEAD = Owner(2**22 + 1, 5, "another boot")
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0, engine="local", container="pid:4194305", owner=DEAD)

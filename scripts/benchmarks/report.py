@@ -65,7 +65,7 @@ def _make(state: str) -> None:
     """Save the synthetic run there; every tenth step of it is logged."""
     from made_runs import Made
 
-    from ngcdl.store import Store
+    from ngcdl.storing.store import Store
 
     Made(steps=10 * STEPS, samples=SAMPLES, rate=100_000.0).keep(Store(Path(state, "ngcdl/runs")), "long")
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ngcdl import trainings
-from ngcdl.asked import Asked
 from ngcdl.cli.compare import steps_of
 from ngcdl.cli.varied import arms, released, scaling_of
 from ngcdl.errors import BadOption
+from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 

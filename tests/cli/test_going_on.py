@@ -13,7 +13,7 @@ from house import TRAIN, House
 from ngcdl.cli import kept
 from ngcdl.folder import EVENTS
 from ngcdl.record import Image, Run
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 SAVED = {"event": "checkpoint", "t": 5.0, "step": 9, "path": "checkpoints/step-9.npz"}
 CLAIM = {"data_pvc": "cifar", "namespace": "vision"}

@@ -6,8 +6,8 @@ import pytest
 
 from ngcdl.cli.images import _judged, _table, _whose
 from ngcdl.errors import KeyRejected, LoginNeeded, NgcdlError, RateLimited
-from ngcdl.imagefacts import Found, Tags
-from ngcdl.judge import Judged
+from ngcdl.judging.imagefacts import Found, Tags
+from ngcdl.judging.judge import Judged
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.spec import ImageRef
 

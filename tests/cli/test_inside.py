@@ -13,13 +13,13 @@ from fakes import FakeJob, ready
 from house import House
 from made_runs import Made
 
-from ngcdl import launch
 from ngcdl.cli.watch import _followed, hand_over
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import IMPORTED
-from ngcdl.prepare import Ready
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running import launch
+from ngcdl.running.prepare import Ready
+from ngcdl.storing.store import Store
 
 RUN = "20231114-221320-cifar10-cpu001"
 

@@ -11,7 +11,7 @@ import pytest
 
 from ngcdl.cli import kept
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def made(shelf: Store, status: str, steps: int) -> Run:

@@ -17,10 +17,10 @@ from docker_socket import Daemon, serving
 from house import TRAIN, House
 from made_runs import Made
 
-from ngcdl import comparisons
 from ngcdl.cli.past import told
-from ngcdl.comparisons import Kept, Trial
-from ngcdl.report.difference import Difference, Figure
+from ngcdl.report.shown.difference import Difference, Figure
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
 
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 SMALL = "20231114-221320-cifar10-small1"

@@ -17,11 +17,11 @@ import pytest
 from house import LIKE_OTHERS, House
 from made_runs import Made
 
-from ngcdl import comparisons
-from ngcdl.comparisons import Kept, Trial
 from ngcdl.folder import IMPORTED
-from ngcdl.owner import this_process
 from ngcdl.record import Machine, Run
+from ngcdl.running.owner import this_process
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
 
 OLD, NEW, OPEN = (f"2023111{day}-221320-cifar10-{name}" for day, name in ((4, "old001"), (5, "new001"), (6, "open01")))
 RM = ("runs", "rm")

@@ -14,13 +14,13 @@ from house import House, until
 from made_runs import Made
 from stand_ins import stand_in
 
-from ngcdl import comparisons
-from ngcdl.comparisons import Kept, Trial
 from ngcdl.errors import NoBrowser
-from ngcdl.report import browser, markdown, page
-from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.story import MOST_LETTERS, letters
-from ngcdl.report.unlike import Measured
+from ngcdl.report.compared.comparison import Arm, comparison
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.shown import browser, markdown, page
+from ngcdl.report.shown.story import MOST_LETTERS, letters
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = "run-format-1"

@@ -13,7 +13,7 @@ from ngcdl.cli import resumed
 from ngcdl.errors import BadOption, NgcdlError, RecordBroken, RunElsewhere
 from ngcdl.record import Run
 from ngcdl.spec import Placement, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 RUN = "20261121-192252-cifar10-beefca"
 WORK = {"name": "cifar10", "batch": 8, "seed": 3}

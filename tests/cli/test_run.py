@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from house import LIKE_OTHERS, TRAIN, House, until
 
-from ngcdl import owner, processes
+from ngcdl import processes
 from ngcdl.cli.run import exit_code, no_open_record
-from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.running import owner
+from ngcdl.running.interrupt import Interrupted
+from ngcdl.storing.store import Store
 
 
 def events(house: House) -> list[dict[str, Any]]:

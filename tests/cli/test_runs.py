@@ -18,8 +18,8 @@ from made_runs import Made
 
 from ngcdl.cli.kept import RECENT, RECENT_BYTES
 from ngcdl.folder import EVENTS
-from ngcdl.owner import this_process
 from ngcdl.record import Image, Run, Summary
+from ngcdl.running.owner import this_process
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 LONG, QUIET = "20231116-221320-input-pipeline-aaa001", "20231117-221320-cifar10-keras-bbb001"

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from house import House
 
-from ngcdl import comparisons
-from ngcdl.comparisons import Kept
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept
 
 GONE = Owner(2**22 + 1, 5)
 

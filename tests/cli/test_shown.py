@@ -12,7 +12,7 @@ from made_runs import STARTED, Made, filled, told
 
 from ngcdl.cli import shown
 from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report.tables import figures
+from ngcdl.report.shown.tables import figures
 
 
 def rows(house: House, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:

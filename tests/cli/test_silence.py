@@ -12,8 +12,8 @@ import pytest
 from house import House
 
 from ngcdl.cli import kept as kept_runs
-from ngcdl.owner import this_process
 from ngcdl.record import Run
+from ngcdl.running.owner import this_process
 
 STEPS = tuple({"event": "step", "t": float(t), "step": t} for t in (0, 100, 130))
 

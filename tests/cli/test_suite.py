@@ -12,7 +12,7 @@ from ngcdl import trainings
 from ngcdl.cli.suite import Experiment, estimates, experiments, foretold, pace, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
-from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
+from ngcdl.report.measured.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
 
 ARTICLES = ("suite", "articles", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
 NO_CARDS = "skipped, this host has no NVIDIA driver: scaling, gpus=1,2"

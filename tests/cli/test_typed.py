@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ngcdl import settings
-from ngcdl.asked import Asked
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.errors import BadOption
+from ngcdl.planning.asked import Asked
 from ngcdl.spec.kinds import KINDS
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 IMAGE = "tensorflow:18.01-py2"
 

@@ -16,7 +16,7 @@ from house import TRAIN, House
 
 from ngcdl.cli.watch import hand_over
 from ngcdl.errors import NgcdlError
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def stand_in_for_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from ngcdl import plan
 from ngcdl.engines.base import Order
 from ngcdl.engines.docker import request
+from ngcdl.planning import plan
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from ngcdl.engines.docker import passwd
 from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
 from ngcdl.errors import DiskFull, EngineHangs, EngineRefused
-from ngcdl.interrupt import Interrupted
+from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 
 

@@ -16,14 +16,14 @@ from fakes import FakeShow
 from kubernetes_api import Api
 from kubernetes_jobs import IMAGE, RUN
 
-from ngcdl import launch, reconcile
 from ngcdl.engines.base import Order
 from ngcdl.engines.kubernetes import KubernetesEngine, bundle
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-from ngcdl.prepare import Ready
 from ngcdl.record import Run
+from ngcdl.running import launch, reconcile
+from ngcdl.running.prepare import Ready
 from ngcdl.spec import GpuRequest, Placement, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 pytestmark = pytest.mark.lab
 EVENTS = (

@@ -22,10 +22,10 @@ from ngcdl.engines import local
 from ngcdl.engines.base import RUN_FOLDER, Exit, PullEvent
 from ngcdl.engines.local.engine import _tool
 from ngcdl.errors import LocalUnavailable, StartError
-from ngcdl.interrupt import Interrupted
 from ngcdl.record import Run
+from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def test_tensorflow_is_kept_in_the_caller_s_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

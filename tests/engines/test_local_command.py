@@ -23,7 +23,7 @@ from ngcdl.engines.base import Chunk, Order
 from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable
 from ngcdl.record import Run
 from ngcdl.spec import RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def own(*words: str, **spec: object) -> RunSpec:

@@ -17,7 +17,7 @@ from slurm_orders import COMMAND, DIGEST, FOLDER, TRAINING, ordered, program
 
 from ngcdl.engines.slurm.script import script
 from ngcdl.record import Run
-from ngcdl.report.diagnosis import diagnosed
+from ngcdl.report.measured.diagnosis import diagnosed
 from ngcdl.spec import Placement, RunSpec
 
 # A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.

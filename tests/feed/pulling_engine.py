@@ -17,9 +17,9 @@ from ngc_server import V2, NgcServer, digest
 
 from ngcdl.engines.base import LayerStore, PullEvent, ShowPull
 from ngcdl.errors import EngineRefused, NgcdlError
-from ngcdl.feed import Feed
+from ngcdl.pulling.feed import Feed
+from ngcdl.pulling.relay import is_relays
 from ngcdl.registry.key import Credential
-from ngcdl.registry.relay import is_relays
 from ngcdl.spec import ImageRef
 
 LAYERS = [b"lowest" * 40_000, b"middle" * 20_000, b"top"]

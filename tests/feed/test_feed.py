@@ -12,7 +12,6 @@ import pytest
 from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 
-from ngcdl import fetch
 from ngcdl.engines.base import LayerStore
 from ngcdl.errors import (
     BadOption,
@@ -28,9 +27,9 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
-from ngcdl.registry import room
+from ngcdl.pulling import fetch, room
+from ngcdl.pulling.relay import is_relays
 from ngcdl.registry.key import Credential, Secret
-from ngcdl.registry.relay import is_relays
 
 
 def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table: Table) -> None:

@@ -12,8 +12,8 @@ from pulling_engine import GZIP, GZIPS, TARS, Table, put_image
 
 from ngcdl.engines.base import LayerStore
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError
-from ngcdl.registry import handed, room
-from ngcdl.registry.relay import is_relays
+from ngcdl.pulling import handed, room
+from ngcdl.pulling.relay import is_relays
 
 
 @pytest.fixture

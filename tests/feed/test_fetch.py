@@ -11,9 +11,9 @@ from fakes import FakeEngine, FakeJob
 from ngc_server import NgcServer, html, status
 from pulling_engine import Table
 
-from ngcdl import fetch
 from ngcdl.engines.base import ShowPull
 from ngcdl.errors import EngineRefused, KeyRejected, UnknownTag
+from ngcdl.pulling import fetch
 from ngcdl.spec import ImageRef
 
 

@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: what an image is, from its registry, or the catalogue if that can't be asked."""
+"""ngcdl.judging.imagefacts: what an image is, from its registry, or the catalogue if that can't be asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from images_asked import NEW, OLD, Clock, files_in, ref, sign_in
 from ngc_server import SCHEMA_1, Handler, NgcServer, html, status
 
-from ngcdl import imagefacts
 from ngcdl.errors import (
     KeyRejected,
     KeyWithoutRights,
@@ -22,6 +21,7 @@ from ngcdl.errors import (
     UnknownRepository,
     UnknownTag,
 )
+from ngcdl.judging import imagefacts
 from ngcdl.spec import ImageRef
 
 

@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: an image's cached facts are used while valid, and then fetched again."""
+"""ngcdl.judging.imagefacts: an image's cached facts are used while valid, and then fetched again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from images_asked import ENVIRON, NEW, Clock, files_in, ref
 from ngc_server import NgcServer, status
 
-from ngcdl import imagefacts
 from ngcdl.errors import RateLimited, RegistryError
+from ngcdl.judging import imagefacts
 
 ROOT = Path(__file__).resolve().parents[2]
 

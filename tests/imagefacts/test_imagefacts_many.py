@@ -1,4 +1,4 @@
-"""ngcdl.imagefacts: many images at once, and the existing tags."""
+"""ngcdl.judging.imagefacts: many images at once, and the existing tags."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from images_asked import NEW, Clock, ref, sign_in
 from ngc_server import NgcServer, status
 
-from ngcdl import imagefacts
 from ngcdl.errors import NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag
-from ngcdl.imagefacts import Found
+from ngcdl.judging import imagefacts
+from ngcdl.judging.imagefacts import Found
 
 
 def test_many_are_asked_at_once_and_those_that_are_kept_not_at_all(ngc: NgcServer, cache: Path) -> None:

@@ -15,10 +15,11 @@ import pytest
 from faulty_front import Front
 from own_engine import engine_of_ones_own
 
-from ngcdl import hostfacts, imagefacts
+from ngcdl import hostfacts
 from ngcdl.engines import docker
 from ngcdl.errors import KeyWithoutRights, LoginNeeded, RegistryUnreachable, UnknownTag
-from ngcdl.imagefacts import Found
+from ngcdl.judging import imagefacts
+from ngcdl.judging.imagefacts import Found
 from ngcdl.spec import ImageRef
 
 pytestmark = pytest.mark.lab
@@ -69,7 +70,8 @@ def test_a_warm_look_by_a_new_program_takes_a_moment(front: Front, cache: Path) 
     imagefacts.of(ref(front, CUDA), cache, "amd64")
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom ngcdl.spec import ImageRef\nbegan = time.process_time()\n"
-        "from ngcdl import imagefacts\nfound = imagefacts.of(ImageRef.parse(sys.argv[1]), Path(sys.argv[2]), 'amd64')\n"
+        "from ngcdl.judging import imagefacts\n"
+        "found = imagefacts.of(ImageRef.parse(sys.argv[1]), Path(sys.argv[2]), 'amd64')\n"
         "assert found.origin == 'cache'\nprint(time.process_time() - began)"
     )
     environment = {"PYTHONPATH": str(ROOT / "toolkit"), "PATH": os.environ["PATH"]}

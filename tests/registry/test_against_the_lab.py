@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, UnknownTag
-from ngcdl.fetch import explain
+from ngcdl.pulling.fetch import explain
 from ngcdl.registry import credentials
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential, Secret

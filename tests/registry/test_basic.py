@@ -12,7 +12,7 @@ from ngc_server import KEY, Handler, NgcServer, serving
 from registry_asker import BAD, GOOD, ref, shown
 
 from ngcdl.errors import KeyRejected, LoginNeeded, RegistryAnswer
-from ngcdl.registry.blobs import Blob
+from ngcdl.pulling.blobs import Blob
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
 from ngcdl.registry.session import Keys, Session

@@ -27,7 +27,7 @@ from ngcdl.errors import (
     UnknownTag,
     WrongPlatform,
 )
-from ngcdl.fetch import explain
+from ngcdl.pulling.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential
 from ngcdl.spec import ImageRef

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from blob_line import Line
 
-from ngcdl.registry.blobs import Blob, Stopped
-from ngcdl.registry.inflate import Lead, NoGzip, lead_bytes, pieces
+from ngcdl.pulling.blobs import Blob, Stopped
+from ngcdl.pulling.inflate import Lead, NoGzip, lead_bytes, pieces
 
 TAR = random.Random(2).randbytes(3_000_000) + bytes(5_000_000) + b"words and words " * 100_000
 HALF = len(TAR) // 2

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ngcdl.registry import handed, offer
-from ngcdl.registry.blobs import Blob
+from ngcdl.pulling import handed, offer
+from ngcdl.pulling.blobs import Blob
+from ngcdl.pulling.offer import Offer
 from ngcdl.registry.manifest import Document
-from ngcdl.registry.offer import Offer
 from ngcdl.spec import ImageRef
 
 DOCKER = "application/vnd.docker.image.rootfs.diff.tar"

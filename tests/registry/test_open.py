@@ -11,7 +11,7 @@ from blob_line import CONTENT, DIGEST
 from ngc_server import Handler, NgcServer, html, serving, status
 
 from ngcdl.errors import BlobMissing, LoginNeeded, RateLimited, RegistryAnswer
-from ngcdl.registry.blobs import Blob
+from ngcdl.pulling.blobs import Blob
 from ngcdl.registry.client import Registry
 
 REPOSITORY = "nvidia/tensorflow"

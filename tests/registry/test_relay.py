@@ -17,9 +17,9 @@ from blob_line import CONTENT, DIGEST, Line
 from house import until
 
 from ngcdl.errors import BlobMissing
-from ngcdl.registry.blobs import Blob, Body
-from ngcdl.registry.offer import Offer
-from ngcdl.registry.relay import Relay, is_relays
+from ngcdl.pulling.blobs import Blob, Body
+from ngcdl.pulling.offer import Offer
+from ngcdl.pulling.relay import Relay, is_relays
 from ngcdl.spec import ImageRef
 
 KIND = "application/vnd.docker.distribution.manifest.v2+json"
@@ -172,7 +172,7 @@ def test_as_many_connections_are_made_as_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_after_its_end_no_connection_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngcdl.registry.relay._APART_SECONDS", 60)
+    monkeypatch.setattr("ngcdl.pulling.relay._APART_SECONDS", 60)
     upstream, before = Upstream({DIGEST: CONTENT}), threading.active_count()
     with relaying(tmp_path, upstream, [DIGEST], connections=3) as relay:
         assert get(relay, blob_path(relay))[2] == CONTENT

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ngcdl.errors import DiskFull
-from ngcdl.registry import room
-from ngcdl.registry.room import Need, Room, Verdict
+from ngcdl.pulling import room
+from ngcdl.pulling.room import Need, Room, Verdict
 
 ENGINES, OWN = Path("/engine"), Path("/own")
 NEED = Need("an image", missing_bytes=100, here_bytes=40, likely_bytes=250)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ngcdl.registry.turn import Turn, left_behind
+from ngcdl.pulling.turn import Turn, left_behind
 from ngcdl.spec import ImageRef
 
 IMAGE = f"sha256:{'a' * 64}"

@@ -28,7 +28,7 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
-from ngcdl.fetch import explain
+from ngcdl.pulling.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.wire import Question, Wire
 

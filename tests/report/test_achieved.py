@@ -9,10 +9,10 @@ import pytest
 
 from ngcdl.console import operations
 from ngcdl.record import Finding, Run, Summary
-from ngcdl.report.bottleneck import diagnose
-from ngcdl.report.figures import summary
-from ngcdl.report.story import Measured, Story, Training
-from ngcdl.report.tables import figures
+from ngcdl.report.measured.bottleneck import diagnose
+from ngcdl.report.measured.figures import summary
+from ngcdl.report.shown.story import Measured, Story, Training
+from ngcdl.report.shown.tables import figures
 
 START = {
     "event": "start", "device": "gpu", "devices": ["NVIDIA A100-SXM4-80GB"], "precision": "tf32",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from made_summaries import CPU_RUN, GPU_RUN, OOM, cpu, gpu, only, rules
 
 from ngcdl.record import Run, Summary
-from ngcdl.report import bottleneck
-from ngcdl.report.filled import filled
+from ngcdl.report.measured import bottleneck
+from ngcdl.report.measured.filled import filled
 
 
 def test_too_few_samples_say_nothing() -> None:

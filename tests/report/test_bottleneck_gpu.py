@@ -9,7 +9,7 @@ import pytest
 from made_summaries import GPU_RUN, findings, gpu, only, rules
 
 from ngcdl.record import GpuSummary, Summary
-from ngcdl.report import throttling
+from ngcdl.report.measured import throttling
 
 
 def test_a_gpu_that_its_framework_did_not_use_is_told_however_busy_others_kept_it() -> None:

@@ -17,9 +17,9 @@ from stand_ins import stand_in
 from test_page import hostile
 
 from ngcdl.errors import NoBrowser
-from ngcdl.report import browser
-from ngcdl.report.browser import Browser
-from ngcdl.report.page import page
+from ngcdl.report.shown import browser
+from ngcdl.report.shown.browser import Browser
+from ngcdl.report.shown.page import page
 
 pytestmark = pytest.mark.lab  # a browser
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from made_runs import STARTED
 
 from ngcdl.record import Run
-from ngcdl.report.columns import told
-from ngcdl.report.lines import are_numbers, number
+from ngcdl.report.measured.lines import are_numbers, number
+from ngcdl.report.shown.columns import told
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 # as a training writes them, and as a foreign program or a broken clock may

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from made_arms import START, arm, arms, measured, refused, text
 
 from ngcdl.record import Finding, Machine, Summary
-from ngcdl.report import compared
-from ngcdl.report.compared import _listed
-from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
-from ngcdl.report.pairs import published
-from ngcdl.report.spread import Spread, times
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
+from ngcdl.report.compared.in_words import _listed
+from ngcdl.report.compared.pairs import published
+from ngcdl.report.measured.spread import Spread, times
 
 
 def test_the_ratio_is_the_median_of_the_rounds_own_with_the_least_and_the_most() -> None:
@@ -35,9 +35,9 @@ def test_the_ratio_is_the_median_of_the_rounds_own_with_the_least_and_the_most()
 
 def test_the_verdict_says_that_the_gpu_is_used_and_what_it_does_with_the_spread() -> None:
     it = comparison(arms([600.0, 600.0, 600.0], [4680.0, 4740.0, 4560.0]), "device")
-    assert compared.verdict(it) == "The GPU is used and does 7.80 times (7.60..7.90) the CPU's work."
+    assert in_words.verdict(it) == "The GPU is used and does 7.80 times (7.60..7.90) the CPU's work."
     slower = comparison(arms([600.0, 600.0], [300.0, 306.0]), "device")
-    assert "the CPU is faster here" in compared.verdict(slower)
+    assert "the CPU is faster here" in in_words.verdict(slower)
 
 
 @pytest.mark.parametrize(("percent", "said"), [
@@ -48,7 +48,7 @@ def test_the_verdict_says_that_the_gpu_is_used_and_what_it_does_with_the_spread(
 def test_a_gpu_that_nvml_saw_idle_is_not_said_to_be_used(percent: float, said: str) -> None:
     it = comparison(arms([600.0, 600.0, 600.0], [4680.0, 4740.0, 4560.0]), "device")
     seen = replace(it, arms=(it.arms[0], replace(it.arms[1], gpu_percent=percent)))
-    assert compared.verdict(seen).startswith(said)
+    assert in_words.verdict(seen).startswith(said)
 
 
 @pytest.mark.parametrize(("spread", "said"), [
@@ -67,13 +67,13 @@ def test_one_round_gives_both_figures_and_no_ratio() -> None:
     assert (it.ratio, it.ratios, it.why_no_ratio()) == (None, (), ONE_PAIR)
     assert it.as_json()["ratio"] is None
     assert "7.8" not in text(replace(it, published=None)).replace("4,680.0", "")
-    assert "600.0" in compared.verdict(it)
-    assert "4,680.0" in compared.verdict(it)
+    assert "600.0" in in_words.verdict(it)
+    assert "4,680.0" in in_words.verdict(it)
 
 
 def test_where_the_rounds_do_not_agree_no_difference_is_told() -> None:
     it = comparison(arms([100.0, 100.0, 100.0], [97.0, 103.0, 101.0]), "device")
-    assert "No measurable difference between the GPU and the CPU: 1.01 times (0.97..1.03)" in compared.verdict(it)
+    assert "No measurable difference between the GPU and the CPU: 1.01 times (0.97..1.03)" in in_words.verdict(it)
 
 
 @pytest.mark.parametrize(("rounds", "is_told"), [
@@ -91,7 +91,7 @@ def test_a_difference_is_told_of_all_rounds_by_a_hundredth_and_of_few_where_they
     spread = Spread.of([rate / 100 for rate in rounds])
     assert spread is not None
     assert spread.is_told is is_told
-    assert ("No measurable difference" in compared.verdict(it)) is not is_told
+    assert ("No measurable difference" in in_words.verdict(it)) is not is_told
 
 
 def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> None:
@@ -105,7 +105,7 @@ def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> 
         ("threads=2", "threads=1"), ("threads=32", "threads=1")
     ]  # fmt: skip
     assert it.ratio == it.ratios[1]
-    assert compared.verdict(it).startswith("Fastest with 32 threads: 31.5 times (31.4..31.7) the work of 1 thread.")
+    assert in_words.verdict(it).startswith("Fastest with 32 threads: 31.5 times (31.4..31.7) the work of 1 thread.")
     assert any("32 threads on 16 processors" in said for said in it.diagnosis)
 
 
@@ -115,7 +115,7 @@ def test_each_arm_is_set_against_the_first_and_the_ratio_is_the_last_one_s() -> 
 ])  # fmt: skip
 def test_the_verdict_names_what_was_varied_with_its_value(vary: str, names: tuple[str, str], said: str) -> None:
     made = [arm(f"{vary}={names[0]}", 100.0), arm(f"{vary}={names[1]}", 200.0)]
-    assert said in compared.verdict(comparison(made, vary))
+    assert said in in_words.verdict(comparison(made, vary))
 
 
 def test_a_round_without_one_of_its_runs_gives_no_ratio() -> None:
@@ -144,10 +144,10 @@ def test_rounds_far_apart_are_told() -> None:
     it = comparison(arms([600.0, 800.0], [4000.0, 4000.0]), "device")
     (said,) = it.diagnosis
     assert said.startswith("cpu: its rounds are 33 % apart")
-    verdict = compared.verdict(it)
+    verdict = in_words.verdict(it)
     assert verdict.startswith("Something disturbed the rounds of cpu: measure again. The GPU ")
     assert verdict.endswith("times (5.00..6.67) the CPU's work.")
-    assert "disturbed" not in compared.verdict(comparison(arms([600.0, 700.0], [4000.0, 4000.0]), "device"))
+    assert "disturbed" not in in_words.verdict(comparison(arms([600.0, 700.0], [4000.0, 4000.0]), "device"))
 
 
 def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findings() -> None:
@@ -172,7 +172,7 @@ def test_an_arm_that_was_refused_takes_no_ratio_from_the_others() -> None:
     ]
     it = comparison(made, "threads")
     assert it.ratio is None
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "Fastest with 2 threads: 2.00 times (2.00..2.00) the work of 1 thread. Left out: threads=4 failed."
     )
 
@@ -186,7 +186,7 @@ def test_an_arm_with_too_few_rounds_for_a_ratio_is_named_beside_the_answer_of_th
     four = measured("4-1", 150.0, workload={"threads": 4})
     second = measured("4-2", 150.0, workload={"threads": 4}, **change) if change else None
     made = [arm(f"threads={n}", 100.0 * n, workload={"threads": n}) for n in (1, 2)]
-    assert compared.verdict(comparison([*made, Arm("threads=4", (four, second))], "threads")) == (
+    assert in_words.verdict(comparison([*made, Arm("threads=4", (four, second))], "threads")) == (
         "Fastest with 2 threads: 2.00 times (2.00..2.00) the work of 1 thread. "
         f"Left out: 4 threads (one pair, no spread: {why})."
     )
@@ -196,7 +196,7 @@ def test_an_arm_that_became_nan_is_named_and_the_others_are_answered() -> None:
     nan = {"status": "failed", "error": "nan", "reason": "nan: the loss of step 12 is NaN"}
     made = [arm("batch=4", None, workload={"batch": 4}, **nan)]
     made += [arm(f"batch={n}", 10.0 * n, workload={"batch": n}) for n in (8, 64)]
-    assert compared.verdict(comparison(made, "batch")) == (
+    assert in_words.verdict(comparison(made, "batch")) == (
         "An epoch takes 8.00 times (8.00..8.00) as long with batches of 8 as with batches of 64. "
         "Left out: batch=4 failed: nan: the loss of step 12 is NaN."
     )
@@ -216,7 +216,7 @@ def test_synthetic_data_is_said_wherever_figures_stand() -> None:
     assert "SYNTHETIC" in text(it)
     assert "no network" in text(it)
     assert it.as_json()["synthetic"] is True
-    assert compared.verdict(it) == "Only the CPU was measured: 9.0 examples/s."
+    assert in_words.verdict(it) == "Only the CPU was measured: 9.0 examples/s."
 
 
 def test_what_was_published_stands_beside_with_its_hardware() -> None:
@@ -268,7 +268,7 @@ def test_runs_of_a_training_that_this_ngcdl_does_not_have_are_compared_all_the_s
 def test_nothing_at_all_gives_no_figure() -> None:
     it = comparison([Arm("cpu", ()), Arm("gpu", ())], "device")
     assert (it.pairs, it.ratio, it.synthetic, it.published) == ((), None, None, None)
-    assert compared.verdict(it) == "No ratio is given (no round is complete): nothing was measured."
+    assert in_words.verdict(it) == "No ratio is given (no round is complete): nothing was measured."
     assert "n/a" in text(it)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.record import Diagnosis, Run
-from ngcdl.report.diagnosis import HEAD_BYTES, TAIL_BYTES, diagnosed, told
+from ngcdl.report.measured.diagnosis import HEAD_BYTES, TAIL_BYTES, diagnosed, told
 
 RUN = Run("x", "failed", 1.0, exit_code=1)
 WITH_GPU = replace(RUN, gpu_way="runtime")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ngcdl.record import GpuSummary, Run, Summary
-from ngcdl.report.difference import difference
-from ngcdl.report.words import written
+from ngcdl.report.measured.words import written
+from ngcdl.report.shown.difference import difference
 
 
 def used(*indexes: int | None, **more: object) -> Run:

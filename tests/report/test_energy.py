@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.report import energy
-from ngcdl.report.energy import COUNTER, INTEGRATED, LONGEST_PAUSE_SECONDS, Energy
+from ngcdl.report.measured import energy
+from ngcdl.report.measured.energy import COUNTER, INTEGRATED, LONGEST_PAUSE_SECONDS, Energy
 
 VALUE = st.none() | st.floats(0, 1e6)
 

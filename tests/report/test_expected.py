@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.record import Run, Summary
-from ngcdl.report.expected import ASSUMED_FLOPS, ASSUMED_SECONDS, LEAST_SECONDS, Pace, Work, pace, seconds
+from ngcdl.report.measured.expected import ASSUMED_FLOPS, ASSUMED_SECONDS, LEAST_SECONDS, Pace, Work, pace, seconds
 
 FLOPS = {"cifar10": 100e6, "lstm": 50e6}
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.record import Run, Summary
-from ngcdl.report.columns import told
-from ngcdl.report.figures import summary
+from ngcdl.report.measured.figures import summary
+from ngcdl.report.shown.columns import told
 
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 JSON = st.recursive(

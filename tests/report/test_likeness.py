@@ -9,11 +9,11 @@ import pytest
 from made_runs import STARTED
 
 from ngcdl.record import Run
-from ngcdl.report import likeness
-from ngcdl.report.columns import told
-from ngcdl.report.markdown import markdown
-from ngcdl.report.page import page
-from ngcdl.report.story import Story
+from ngcdl.report.shown import likeness
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.markdown import markdown
+from ngcdl.report.shown.page import page
+from ngcdl.report.shown.story import Story
 
 SPEC: dict[str, Any] = {
     "command": ["python", "resnet.py"], "workdir": "/a", "environment": {"EPOCHS": "3"}, "mounts": [],

@@ -16,17 +16,17 @@ from house import House
 from made_runs import STARTED, Made
 
 from ngcdl.record import Run
-from ngcdl.report import naming
-from ngcdl.report.columns import told
-from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.difference import difference
-from ngcdl.report.filled import filled
-from ngcdl.report.markdown import markdown
-from ngcdl.report.page import page
-from ngcdl.report.sheet import sheet
-from ngcdl.report.story import Story
-from ngcdl.report.unlike import Measured
-from ngcdl.report.verdict import verdict
+from ngcdl.report.compared.comparison import Arm, comparison
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.measured import naming
+from ngcdl.report.measured.filled import filled
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.difference import difference
+from ngcdl.report.shown.markdown import markdown
+from ngcdl.report.shown.page import page
+from ngcdl.report.shown.sheet import sheet
+from ngcdl.report.shown.story import Story
+from ngcdl.report.shown.verdict import verdict
 
 MADE = Made("cpu", steps=200, rate=600.0, workload="inference", dataset="synthetic")
 SECONDS = {"name": "inference", "steps": None, "batch": 128, "seed": 0, "device": "cpu", "seconds": 45.0}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngcdl.record import Finding, Gpu, GpuSummary, Machine, Run, Summary
-from ngcdl.report.observed import observed
+from ngcdl.report.measured.observed import observed
 
 CARD = GpuSummary("GPU-0", "a card", 1.2, 1 << 30, index=0)
 MACHINE = Machine(cores=8, gpus=(Gpu(0, "a card", "GPU-0", 40 << 30),))

@@ -9,13 +9,13 @@ import pytest
 from made_arms import CARD, MACHINE, refused, text
 
 from ngcdl.record import GpuSummary, Image, Run, Summary
-from ngcdl.report import compared
-from ngcdl.report.bars import bars
-from ngcdl.report.comparison import Arm, Comparison, comparison
-from ngcdl.report.page import page
-from ngcdl.report.story import Measured as Samples
-from ngcdl.report.story import Story, Training
-from ngcdl.report.unlike import Measured
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import Arm, Comparison, comparison
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.shown.bars import bars
+from ngcdl.report.shown.page import page
+from ngcdl.report.shown.story import Measured as Samples
+from ngcdl.report.shown.story import Story, Training
 
 READ = Summary(samples=60, training_samples=60, cpu_percent_mean=40.0)
 
@@ -44,7 +44,7 @@ CPU = [own("cpu1", 240.0), own("cpu2", 242.0)]
 def test_silent_commands_are_compared_by_how_long_they_took() -> None:
     it = of(CPU, [own("gpu1", 40.0, 43.0), own("gpu2", 44.0, 45.0)])
     assert it.refused == ()
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "The GPU is used (44 % busy); with it the whole run, start-up included, is 5.75 times (5.50..6.00) as fast."
     )
     assert it.ratio is not None
@@ -65,29 +65,29 @@ def test_silent_commands_are_compared_by_how_long_they_took() -> None:
 def test_a_card_that_buys_nothing_is_told_with_its_use(percent: float | None, told: str) -> None:
     it = of(CPU, [own("gpu1", 241.0, percent), own("gpu2", 240.0, percent)])
     assert (
-        compared.verdict(it) == f"No measurable difference between the GPU and the CPU: 1.00 times (1.00..1.01). {told}"
+        in_words.verdict(it) == f"No measurable difference between the GPU and the CPU: 1.00 times (1.00..1.01). {told}"
     )
 
 
 def test_a_ratio_of_tiny_runs_comes_with_a_doubt() -> None:
     it = of([own("cpu1", 0.96), own("cpu2", 0.77)], [own("gpu1", 0.64, 43.0), own("gpu2", 0.53, 43.0)])
     doubt = "Whole runs of a few seconds differ by start-up and chance: take longer ones. "
-    assert compared.verdict(it).startswith(doubt)
-    assert not compared.verdict(of(CPU, [own("gpu1", 40.0), own("gpu2", 44.0)])).startswith("Whole runs")
+    assert in_words.verdict(it).startswith(doubt)
+    assert not in_words.verdict(of(CPU, [own("gpu1", 40.0), own("gpu2", 44.0)])).startswith("Whole runs")
     fast = of([own("cpu1", 2.0, rate=100.0)], [own("gpu1", 2.0, 43.0, rate=200.0)])
-    assert "few seconds" not in compared.verdict(fast), "these report their speed"
+    assert "few seconds" not in in_words.verdict(fast), "these report their speed"
 
 
 def test_of_short_runs_the_use_of_the_card_is_not_judged() -> None:
     few = replace(READ, samples=4, training_samples=4, gpus=(GpuSummary(CARD, "a card", 2.0),), gpu_percent_mean=2.0)
     it = of([own("cpu1", 8.0), own("cpu2", 8.1)], [own(f"gpu{n}", 4.0, summary=few) for n in (1, 2)])
-    assert "Whether the GPU is used is not known (too few samples); with it the whole run" in compared.verdict(it)
+    assert "Whether the GPU is used is not known (too few samples); with it the whole run" in in_words.verdict(it)
     it = of([own("cpu1", 58.0), own("cpu2", 58.1)], [own(f"gpu{n}", 29.0) for n in (1, 2)])
-    assert "Whether the GPU is used is not known (the run was too short); with it" in compared.verdict(it)
+    assert "Whether the GPU is used is not known (the run was too short); with it" in in_words.verdict(it)
     half = [own(f"gpu{n}", 100.0) for n in (1, 2)]
     half = [replace(one, run=replace(one.run, finished=(one.run.finished or 0) + 100)) for one in half]
     it = of(CPU, half)
-    assert "Whether the GPU is used is not known (it was not measured throughout)" in compared.verdict(it)
+    assert "Whether the GPU is used is not known (it was not measured throughout)" in in_words.verdict(it)
 
 
 @pytest.mark.parametrize(("percents", "told"), [
@@ -102,31 +102,31 @@ def test_of_several_cards_the_busiest_tells_whether_they_are_used(
 ) -> None:
     cards = tuple(GpuSummary(f"GPU-{at}", "a card", percent) for at, percent in enumerate(percents))
     gpu = [own(f"gpu{n}", 40.0, summary=replace(READ, gpus=cards, gpu_percent_mean=1.0)) for n in (1, 2)]
-    assert compared.verdict(of(CPU, gpu)).startswith(f"{told}; with it the whole run")
+    assert in_words.verdict(of(CPU, gpu)).startswith(f"{told}; with it the whole run")
 
 
 def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None:
     failed = own("gpu3", 1.0, 1.0, status="failed", summary=Summary())
     good = [own("gpu1", 40.0, 43.0), own("gpu2", 40.0, 43.0)]
-    assert "The GPU is used (43 % busy)" in compared.verdict(of([*CPU, own("cpu3", 240.0)], [*good, failed]))
+    assert "The GPU is used (43 % busy)" in in_words.verdict(of([*CPU, own("cpu3", 240.0)], [*good, failed]))
     brief = replace(good[0].run.summary, steps=20, examples_per_second=900.0, training_samples=2)
     cpu, gpu = ([own(f"{name}{n}", 3.0, rate=90.0) for n in (1, 2)] for name in ("cpu", "gpu"))
     it = of(cpu, [replace(one, run=replace(one.run, summary=brief)) for one in gpu])
-    assert compared.verdict(it).startswith(
+    assert in_words.verdict(it).startswith(
         "Whether the GPU is used is not known (too few samples); with it the command"
     )
 
 
 def test_rounds_of_short_runs_that_are_far_apart_ask_for_longer_ones() -> None:
     short = of([own("cpu1", 21.0), own("cpu2", 15.0)], [own("gpu1", 10.0, 43.0), own("gpu2", 10.0, 43.0)])
-    assert compared.verdict(short).startswith("The rounds of cpu are far apart, and short: take longer runs. ")
+    assert in_words.verdict(short).startswith("The rounds of cpu are far apart, and short: take longer runs. ")
     assert "cpu: its rounds are 40 % apart, short runs differ by their start-up" in short.diagnosis
     long = of([own("cpu1", 400.0), own("cpu2", 240.0)], [own("gpu1", 90.0, 43.0), own("gpu2", 90.0, 43.0)])
-    assert compared.verdict(long).startswith("Something disturbed the rounds of cpu: measure again. ")
+    assert in_words.verdict(long).startswith("Something disturbed the rounds of cpu: measure again. ")
 
 
 def test_one_round_gives_no_ratio_but_says_whether_the_gpu_was_used() -> None:
-    assert compared.verdict(of([own("cpu1", 240.0)], [own("gpu1", 40.0, 43.0)])) == (
+    assert in_words.verdict(of([own("cpu1", 240.0)], [own("gpu1", 40.0, 43.0)])) == (
         "No ratio is given (one pair, no spread: use --repeat 2 or more): cpu 240.0 s, gpu 40.0 s. "
         "The GPU is used (43 % busy)."
     )
@@ -153,14 +153,14 @@ def test_what_was_given_is_shown_whatever_the_script_says_that_it_computes_on() 
 
 def test_where_the_cpu_is_faster_that_is_said() -> None:
     it = of(CPU, [own("gpu1", 400.0, 9.0), own("gpu2", 402.0, 9.0)])
-    assert compared.verdict(it).endswith("0.60 times (0.60..0.60) as fast: the CPU is faster here.")
+    assert in_words.verdict(it).endswith("0.60 times (0.60..0.60) as fast: the CPU is faster here.")
 
 
 def test_commands_that_all_report_their_speed_are_compared_by_it() -> None:
     cpu = [own("cpu1", 240.0, rate=100.0), own("cpu2", 240.0, rate=102.0)]
     gpu = [own("gpu1", 90.0, 95.0, 900.0), own("gpu2", 90.0, 96.0, 910.0)]
     it = of(cpu, gpu)
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "The GPU is used (96 % busy); with it the command does 8.96 times (8.92..9.00) the CPU's work."
     )
     assert text(it).splitlines()[0].split() == ["ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "GIVEN"]
@@ -193,7 +193,7 @@ def test_images_are_compared_by_duration_with_their_names() -> None:
 
     it = comparison([arm("image=p:24.05-py3", "1", 60.0, 60.6), arm("image=p:26.09-py3", "2", 40.0, 40.4)], "image")
     assert refused(it) == []
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "With p:26.09-py3 the whole run, start-up included, is 1.50 times (1.50..1.50) as fast as with p:24.05-py3."
     )
 

@@ -14,7 +14,7 @@ from made_runs import STARTED
 
 from ngcdl.folder import EVENTS, lines
 from ngcdl.record import Machine, Run
-from ngcdl.report.filled import filled
+from ngcdl.report.measured.filled import filled
 
 GUIDE = (Path(__file__).parents[2] / "docs/training.md").read_text()
 (SCRIPT,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)

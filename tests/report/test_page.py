@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
-from ngcdl.report.columns import told
-from ngcdl.report.comparison import Arm, comparison
-from ngcdl.report.markdown import markdown
-from ngcdl.report.page import POLICY, page
-from ngcdl.report.story import Story
-from ngcdl.report.unlike import Measured
-from ngcdl.report.verdict import verdict
+from ngcdl.report.compared.comparison import Arm, comparison
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.markdown import markdown
+from ngcdl.report.shown.page import POLICY, page
+from ngcdl.report.shown.story import Story
+from ngcdl.report.shown.verdict import verdict
 
 GPU = Made(steps=300)
 CPU = Made("cpu", steps=100, rate=594.0)

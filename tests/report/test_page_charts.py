@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.record import Run
-from ngcdl.report import throttling
-from ngcdl.report.charts import _style
-from ngcdl.report.columns import told
-from ngcdl.report.curves import COLUMNS, Curve, thinned
-from ngcdl.report.pictures import _card_lines, _time
-from ngcdl.report.scale import axis, bytes_axis, seconds_axis
-from ngcdl.report.story import Story
+from ngcdl.report.measured import throttling
+from ngcdl.report.shown.charts import _style
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
+from ngcdl.report.shown.pictures import _card_lines, _time
+from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
+from ngcdl.report.shown.story import Story
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 

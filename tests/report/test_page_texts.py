@@ -19,15 +19,17 @@ from made_runs import DIGEST, STARTED, UUID, Made
 from ngcdl import trainings
 from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Run, Summary
-from ngcdl.report import naming, pairs, sheet, theirs
-from ngcdl.report.columns import told
-from ngcdl.report.difference import difference
-from ngcdl.report.markdown import markdown, plain
-from ngcdl.report.tables import COUNTERPARTS, conditions, figures
-from ngcdl.report.verdict import verdict
-from ngcdl.report.words import duration, outcome
+from ngcdl.report.compared import pairs, theirs
+from ngcdl.report.measured import naming
+from ngcdl.report.measured.words import duration, outcome
+from ngcdl.report.shown import sheet
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.difference import difference
+from ngcdl.report.shown.markdown import markdown, plain
+from ngcdl.report.shown.tables import COUNTERPARTS, conditions, figures
+from ngcdl.report.shown.verdict import verdict
 from ngcdl.spec import KINDS, ImageRef, Port, RunSpec, Workload
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GPU = Made(steps=300)

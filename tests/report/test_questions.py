@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.report.arm import Figures
-from ngcdl.report.beside import COMPUTE_BOUND, INPUT_BOUND, bound
-from ngcdl.report.fit import TOLERANCE, fitted
-from ngcdl.report.questions import answers
-from ngcdl.report.spread import Spread, duration
+from ngcdl.report.compared.arm import Figures
+from ngcdl.report.compared.beside import COMPUTE_BOUND, INPUT_BOUND, bound
+from ngcdl.report.compared.fit import TOLERANCE, fitted
+from ngcdl.report.compared.questions import answers
+from ngcdl.report.measured.spread import Spread, duration
 from ngcdl.trainings import Bundled, bundled
 
 CIFAR10, INFERENCE = bundled("cifar10"), bundled("inference")

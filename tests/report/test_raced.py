@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ngcdl.record import Run
-from ngcdl.report import raced, tables
-from ngcdl.report.columns import told
-from ngcdl.report.figures import summary
-from ngcdl.report.pictures import pictures
+from ngcdl.report.measured import raced
+from ngcdl.report.measured.figures import summary
+from ngcdl.report.shown import tables
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.pictures import pictures
 
 RUN = Run("x", "finished", 100.0, 200.0, spec={"workload": {"name": "cifar10-94", "times": 2}})
 

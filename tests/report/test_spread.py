@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ngcdl.report.spread import Spread, percent
+from ngcdl.report.measured.spread import Spread, percent
 
 
 @pytest.mark.parametrize(("shares", "text"), [

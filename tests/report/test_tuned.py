@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from made_runs import STARTED, Made
 
-from ngcdl.report import tuned
-from ngcdl.report.columns import told
-from ngcdl.report.tables import conditions
+from ngcdl.report.measured import tuned
+from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.tables import conditions
 
 
 def tried(name: str, way: dict[str, Any], *rates: float, failed: str | None = None) -> dict[str, Any]:

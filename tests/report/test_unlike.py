@@ -9,9 +9,9 @@ import pytest
 from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arm, arms, measured, refused, text
 
 from ngcdl.record import GpuSummary, Image, Machine, Summary
-from ngcdl.report import compared
-from ngcdl.report.comparison import ONE_PAIR, Arm, comparison
-from ngcdl.report.unlike import BECAUSE_OF, Measured
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
+from ngcdl.report.compared.unlike import BECAUSE_OF, Measured
 
 SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "environment": {}}
 
@@ -92,7 +92,7 @@ def of_nodes(*others: Measured) -> list[Arm]:
 def test_nodes_are_compared_and_the_answer_says_which_scaling_it_was() -> None:
     it = comparison(of_nodes(*(on_slurm(f"b{n}", 180.0, 2) for n in (1, 2))), "nodes", scaling="strong")
     assert refused(it) == []
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "Strong scaling, a batch of 128 in all: 2 nodes do 180.0 examples/s, 1.80 times (1.80..1.80) the work of "
         "1 node, an efficiency of 90 % (90..90)."
     )
@@ -103,7 +103,7 @@ def test_another_batch_is_let_through_with_weak_scaling_alone() -> None:
     made = of_nodes(*(on_slurm(f"b{n}", 190.0, 2, batch=256) for n in (1, 2)))
     weak = comparison(made, "nodes", scaling="weak")
     assert refused(weak) == []
-    assert "Weak scaling, a batch of 128 per replica: 2 nodes do 190.0 examples/s" in compared.verdict(weak)
+    assert "Weak scaling, a batch of 128 per replica: 2 nodes do 190.0 examples/s" in in_words.verdict(weak)
     assert refused(comparison(made, "nodes", scaling="strong")) == ["batch"]
 
 
@@ -167,7 +167,7 @@ def test_a_fall_back_to_the_cpu_is_refused_as_the_device() -> None:
     assert it.refused[0].runs == ("g1", "g2")
     assert it.refused[0].values == {"gpu, round 1": "cpu", "gpu, round 2": None}
     assert (it.ratio, it.why_no_ratio()) == (None, "refused: device")
-    assert compared.verdict(it) == (
+    assert in_words.verdict(it) == (
         "No ratio is given (gpu can't be counted: it was meant to compute on the GPU, but its framework saw none): "
         "cpu 600.0 examples/s."
     )
@@ -226,14 +226,14 @@ def test_of_arms_that_have_no_end_for_the_same_reason_each_has_its_own_status() 
     fast = Arm("gpu", (measured("g1", 4700.0, "gpu", status="failed"),), "gpu")
     it = comparison([slow, fast], "device")
     assert [one.values for one in it.refused] == [{"cpu, round 1": "running"}, {"gpu, round 1": "failed"}]
-    assert "No ratio is given (cpu is still running; gpu failed)" in compared.verdict(it)
+    assert "No ratio is given (cpu is still running; gpu failed)" in in_words.verdict(it)
 
 
 def test_more_rounds_are_advised_only_where_none_was_refused() -> None:
     bad = [(n, measured(f"g{n}", 4700.0, "gpu", status="failed", reason="it crashed")) for n in (2, 3)]
-    several = compared.verdict(comparison(arms([600.0] * 3, [4680.0] * 3, *bad), "device"))
+    several = in_words.verdict(comparison(arms([600.0] * 3, [4680.0] * 3, *bad), "device"))
     assert "(one pair, no spread: gpu failed: it crashed)" in several
-    one = compared.verdict(comparison(arms([600.0], [4680.0]), "device"))
+    one = in_words.verdict(comparison(arms([600.0], [4680.0]), "device"))
     assert "(one pair, no spread: use --repeat 2 or more)" in one
 
 

@@ -12,7 +12,7 @@ import pytest
 from cluster_user import TRAIN, Someone
 from house import until
 
-from ngcdl.reconcile import SUBMISSION_SECONDS
+from ngcdl.running.reconcile import SUBMISSION_SECONDS
 
 pytestmark = pytest.mark.lab
 

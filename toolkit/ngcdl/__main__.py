@@ -37,7 +37,7 @@ def _guarded(argv: list[str]) -> int:
 
     from ngcdl import console
     from ngcdl.errors import NgcdlError
-    from ngcdl.interrupt import Interrupted, raise_on_signals
+    from ngcdl.running.interrupt import Interrupted, raise_on_signals
 
     raise_on_signals()
     # How the floors below the console report what needs no error. PYTHONWARNINGS must not make errors of ngcdl's own.

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from ngcdl.folder import EVENTS, lines, size
-from ngcdl.nodesamples import sample_files, samples
 from ngcdl.record import Run
-from ngcdl.report.columns import InTwo, rest_of, told, told_in_two
-from ngcdl.report.lines import number
-from ngcdl.report.story import Story
+from ngcdl.report.measured.lines import number
+from ngcdl.report.shown.columns import InTwo, rest_of, told, told_in_two
+from ngcdl.report.shown.story import Story
+from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.telemetry.processors import processors
 
 # When a process pays off: to read this many bytes of events takes 0.15 s, to fork and return the figures some 0.03 s.

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ngcdl.asked import Asked, of_a_container, of_cards, says_of_a_container, says_of_cards
 from ngcdl.cli.typed import Typed, again, in_an_image, words_of
 from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent
+from ngcdl.planning.asked import Asked, of_a_container, of_cards, says_of_a_container, says_of_cards
 from ngcdl.spec import kind_of
 
 # Words that only a shell knows, with the plainest shell that does: no program does what they do.

@@ -8,24 +8,27 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import choice, comparisons, console, mounted, settings, trainings, validation
-from ngcdl import compare as comparing
-from ngcdl.asked import Asked
+from ngcdl import choice, console, settings, trainings
 from ngcdl.cli import kept as reconciled
 from ngcdl.cli.advice import advised
 from ngcdl.cli.hushed import Hushed
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
 from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, released, scaling_of
-from ngcdl.comparisons import Kept
+from ngcdl.comparing import compare as comparing
+from ngcdl.comparing import mounted
+from ngcdl.comparing.rounds import Comparing
 from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, signal_exit_code
-from ngcdl.interrupt import Interrupted
-from ngcdl.report import compared
-from ngcdl.report.comparison import Comparison
-from ngcdl.rounds import Comparing
+from ngcdl.planning import validation
+from ngcdl.planning.asked import Asked
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import Comparison
+from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
-from ngcdl.store import Store
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.store import Store
 
 REFUSED = 1
 # What one run computes without --steps: two minutes of a desktop's CPU at 250 GFLOP/s.
@@ -213,8 +216,8 @@ def _left(kept: Kept, as_json: bool) -> int:
 
 def stop(name: str) -> None:
     """Stop a comparison and say how its runs ended. Raise NoSuchComparison, or as stopping.stopped does."""
-    from ngcdl import stopping
     from ngcdl.cli.shown import how_it_ended
+    from ngcdl.running import stopping
 
     shelf = reconciled.shelf()
     kept = reconciled.comparison(shelf, name)
@@ -240,9 +243,9 @@ def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
     if as_json:
         about = {"id": kept.id, "repeat": kept.repeat, "started": kept.started, "finished": kept.finished}
         trials = [vars(trial) for trial in kept.trials]
-        console.result_json({**about, "verdict": compared.verdict(found), **found.as_json(), "trials": trials})
+        console.result_json({**about, "verdict": in_words.verdict(found), **found.as_json(), "trials": trials})
         return exit_code(found)
-    for line in compared.lines(found, console.columns(sys.stdout)):
+    for line in in_words.lines(found, console.columns(sys.stdout)):
         console.result(console.wrapped(console.plain(line), sys.stdout))
     console.say(f"again: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
     return exit_code(found)

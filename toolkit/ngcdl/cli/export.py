@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from ngcdl import console, prepare, repeat, settings
+from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
-from ngcdl.report.case import is_command
+from ngcdl.report.measured.case import is_command
+from ngcdl.running import prepare, repeat
 from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 
 

@@ -25,8 +25,8 @@ from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
-    from ngcdl.imagefacts import Found, Tags
-    from ngcdl.judge import Judged
+    from ngcdl.judging.imagefacts import Found, Tags
+    from ngcdl.judging.judge import Judged
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
 NEWEST = 10
@@ -40,8 +40,10 @@ _RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GP
 
 def pull(name: str, force: bool = False) -> None:
     """Pull the image and print its reference by digest. Raise ImageUnfit, RegistryError or EngineError."""
-    from ngcdl import fetch, hostfacts, judge
+    from ngcdl import hostfacts
     from ngcdl.cli.screen import Screen
+    from ngcdl.judging import judge
+    from ngcdl.pulling import fetch
 
     config = settings.load()
     typed = meant.named(name, config.registry)
@@ -58,7 +60,7 @@ def pull(name: str, force: bool = False) -> None:
 
 def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> int:
     """Judge one image and return the exit code. Raise RegistryError if nothing is known about it."""
-    from ngcdl import judge
+    from ngcdl.judging import judge
 
     config = settings.load()
     typed = meant.named(name, config.registry)
@@ -77,8 +79,8 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
 
     The output is used unseen: if the registry can't be asked, nothing is printed, and the error's hint has the newest
     tag known here."""
-    from ngcdl import judge
-    from ngcdl.fetch import FINAL
+    from ngcdl.judging import judge
+    from ngcdl.pulling.fetch import FINAL
 
     config = settings.load()
     there, engine = _host(host, cards)
@@ -170,7 +172,7 @@ def _tags(
     ref: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, everything: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Judge the tags of one repository: return rows, and the notes to print below them. Raise RegistryError."""
-    from ngcdl import imagefacts, judge
+    from ngcdl.judging import imagefacts, judge
     from ngcdl.preflight import verdict
     from ngcdl.preflight.newest import ordered
 

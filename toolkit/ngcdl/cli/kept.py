@@ -15,14 +15,14 @@ from ngcdl import console, settings
 from ngcdl.cli import resumed
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS, has_checkpoint, last_lines, lines, size
-from ngcdl.nodesamples import sample_files, samples
-from ngcdl.reconcile import reconcile
 from ngcdl.record import Run
+from ngcdl.running.reconcile import reconcile
 from ngcdl.spec import kind_of
-from ngcdl.store import Store
+from ngcdl.storing.nodesamples import sample_files, samples
+from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
-    from ngcdl.comparisons import Kept
+    from ngcdl.storing.comparisons import Kept
 
 RECENT_BYTES = 8 << 20  # of the samples of one card: hours
 RECENT = (
@@ -49,7 +49,7 @@ def with_figures(store: Store, run: Run) -> Run:
     a long one that is still running, only the recent ones are read, which a note says: a week of them takes 10 s."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
-    from ngcdl.report.filled import filled
+    from ngcdl.report.measured.filled import filled
 
     folder = store.folder(run.id)
     if run.status != "running":
@@ -83,7 +83,7 @@ def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> f
         return None
     if seconds <= SILENT_SECONDS:
         return None
-    from ngcdl.report.lines import number
+    from ngcdl.report.measured.lines import number
 
     recent = last_lines(path, RECENT_BYTES)
     steps = (number(event.get("t")) for event in recent if event.get("event") == "step")
@@ -124,7 +124,7 @@ def _can_go_on(folder: Path, run: Run) -> bool:
 
 def comparison(store: Store, name: str) -> Kept:
     """Return the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
-    from ngcdl import comparisons
+    from ngcdl.storing import comparisons
 
     kept = comparisons.load(name, store)
     close(store, (trial.run for trial in kept.trials))

@@ -14,15 +14,15 @@ from ngcdl import console, settings
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.folder import EVENTS, IMPORTED, lines
-from ngcdl.report.difference import Difference, Figure, difference
-from ngcdl.report.likeness import kept_apart
-from ngcdl.report.unlike import Measured
-from ngcdl.report.words import Written, written
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.measured.words import Written, written
+from ngcdl.report.shown.difference import Difference, Figure, difference
+from ngcdl.report.shown.likeness import kept_apart
 
 if TYPE_CHECKING:
-    from ngcdl.asked import Asked
-    from ngcdl.comparisons import Kept
-    from ngcdl.store import Store
+    from ngcdl.planning.asked import Asked
+    from ngcdl.storing.comparisons import Kept
+    from ngcdl.storing.store import Store
 
 _LONGEST = 48  # characters of a cell
 _LABEL = 32  # characters of a figure's name on a terminal; a longer one goes without what is in parentheses
@@ -113,7 +113,7 @@ def export(words: Sequence[str]) -> None:
             f"{words[0] if words else ''}: needs runs, and a file to write.", "    ngcdl runs export last last.tar"
         )
     *names, target = words
-    from ngcdl import archive, comparisons
+    from ngcdl.storing import archive, comparisons
 
     store = kept.shelf()
     compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
@@ -136,7 +136,7 @@ def _there(comparison: Kept, store: Store) -> list[str]:
 
 def take_in(file: str) -> None:
     """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
-    from ngcdl import archive
+    from ngcdl.storing import archive
 
     for run_id in archive.take_in(kept.shelf(), Path(file), console.say):
         console.result(run_id)
@@ -146,9 +146,9 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     """Repeat a run and return the exit code; repeat an imported one only with `trust`.
 
     Raise NotRepeatable, and all that `ngcdl run` does."""
-    from ngcdl import repeat
     from ngcdl.cli import run as starting
     from ngcdl.cli.screen import Screen
+    from ngcdl.running import repeat
 
     config, store = settings.load(), kept.shelf()
     before = kept.loaded(store, name)

@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngcdl import comparisons, console
+from ngcdl import console
 from ngcdl.cli import kept, terminal
 from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
-from ngcdl.reconcile import LOCK, reconcile, still_runs
 from ngcdl.record import Run
+from ngcdl.running.reconcile import LOCK, reconcile, still_runs
 from ngcdl.spec import kind_of
-from ngcdl.store import Store, delete
+from ngcdl.storing import comparisons
+from ngcdl.storing.store import Store, delete
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}

@@ -13,13 +13,13 @@ from ngcdl import console, whole
 from ngcdl.cli import kept
 from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
 from ngcdl.folder import EVENTS, lines
-from ngcdl.nodesamples import samples
 from ngcdl.record import Run
-from ngcdl.store import Store
+from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
-    from ngcdl.report.comparison import Comparison
-    from ngcdl.report.story import Story
+    from ngcdl.report.compared.comparison import Comparison
+    from ngcdl.report.shown.story import Story
 
 _STDOUT = "-"
 
@@ -49,7 +49,7 @@ class Asked:
 
 def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and print the path of each file. Raise NoSuchRun, NotWritten or NoBrowser."""
-    from ngcdl.report.story import MOST_LETTERS
+    from ngcdl.report.shown.story import MOST_LETTERS
 
     shown = asked.on_stdout()
     if len(shown) > 1:
@@ -76,7 +76,8 @@ def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     """Return the comparison that a single name means, or None if it means a run."""
     if len(names) != 1 or names[0] == "last" or store.has(names[0]):
         return None
-    from ngcdl import compare, comparisons
+    from ngcdl.comparing import compare
+    from ngcdl.storing import comparisons
 
     try:
         found = comparisons.find(names[0], store)
@@ -97,12 +98,12 @@ def _runs_of(comparison: Comparison) -> list[str]:
 
 
 def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, comparison: Comparison | None) -> None:
-    from ngcdl.report.page import page
+    from ngcdl.report.shown.page import page
 
     stories = _stories(store, runs, comparison)
     document = page(stories, comparison) if wants_page or asked.png else ""
     if asked.markdown:
-        from ngcdl.report.markdown import markdown
+        from ngcdl.report.shown.markdown import markdown
 
         _write(asked, asked.markdown, [markdown(stories, comparison)])
     if wants_page:
@@ -112,7 +113,7 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
         if asked.open:
             _open(target)
     if asked.png:  # last: it alone needs a browser, which may be missing
-        from ngcdl.report.browser import picture
+        from ngcdl.report.shown.browser import picture
 
         drawn = picture(document)
         _write(asked, asked.png, [drawn.png])
@@ -122,7 +123,7 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
 
 def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:
     from ngcdl.reading import story_of
-    from ngcdl.report.story import letters
+    from ngcdl.report.shown.story import letters
 
     arms = {run: (arm.name, at) for at, arm in enumerate(comparison.arms if comparison else ()) for run in arm.runs}
     stories = []
@@ -134,7 +135,7 @@ def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -
 
 
 def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
-    from ngcdl.report.sheet import sheet
+    from ngcdl.report.shown.sheet import sheet
 
     for number, run in enumerate(runs):
         folder = store.folder(run.id)

@@ -11,10 +11,10 @@ from typing import Any
 
 from ngcdl.errors import BadOption, RecordBroken
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
-from ngcdl.reconcile import engine_of, reconcile, still_runs
 from ngcdl.record import Run
+from ngcdl.running.reconcile import engine_of, reconcile, still_runs
 from ngcdl.spec import KINDS, USUAL, Placement, Workload, kind_of
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def check(asked: Workload, before: str, engine: str, placement: Placement, shelf: Store) -> None:
@@ -37,7 +37,7 @@ def line(folder: Path, run: Run) -> str | None:
     """Return the command that continues from the last checkpoint of `run` with all that was asked for then; if that was
     not recorded, with what the trainer reported. None if no training began."""
     if run.workload:
-        from ngcdl.report import naming
+        from ngcdl.report.measured import naming
 
         spec = {**(run.spec or {}), "workload": {**run.workload, "resume": run.id}}
         return naming.command(replace(run, spec=spec))

@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from ngcdl import console, launch, meanwhile, prepare, settings, trainings
-from ngcdl.asked import Asked
+from ngcdl import console, settings, trainings
 from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.base import Order
 from ngcdl.errors import NgcdlError, signal_exit_code
 from ngcdl.folder import HOME
-from ngcdl.interrupt import Interrupted
-from ngcdl.owner import this_process
+from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
+from ngcdl.running import launch, meanwhile, prepare
+from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.owner import this_process
 from ngcdl.spec import RunSpec
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 def run(typed: Typed) -> int:

@@ -8,17 +8,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
-from ngcdl import console, stopping
+from ngcdl import console
 from ngcdl.cli import kept
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
 from ngcdl.folder import LOG, opened
-from ngcdl.reconcile import UNWATCHED, reconcile, standing, unheard
 from ngcdl.record import Run
-from ngcdl.report import naming
+from ngcdl.report.measured import naming
+from ngcdl.running import stopping
+from ngcdl.running.reconcile import UNWATCHED, reconcile, standing, unheard
 from ngcdl.spec import kind_of
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 NEWEST = 20
 UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
@@ -121,7 +122,7 @@ def id_of(name: str, shelf: Store) -> str:
     try:
         return shelf.find(name)
     except NoSuchRun:
-        from ngcdl import comparisons
+        from ngcdl.storing import comparisons
 
         if not comparisons.is_named(name, shelf):
             raise

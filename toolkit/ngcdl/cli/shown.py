@@ -12,15 +12,15 @@ from ngcdl import console
 from ngcdl.cli import kept
 from ngcdl.console import NOT_AVAILABLE, measured, size
 from ngcdl.folder import EVENTS, TRACE, lines
-from ngcdl.nodesamples import sample_files
 from ngcdl.record import Run, Summary
-from ngcdl.report import naming, raced, tuned
-from ngcdl.report.case import is_command
-from ngcdl.report.lines import Line
-from ngcdl.report.observed import observed
-from ngcdl.report.words import HELD_DOWN, called, computed, outcome, told
+from ngcdl.report.measured import naming, raced, tuned
+from ngcdl.report.measured.case import is_command
+from ngcdl.report.measured.lines import Line
+from ngcdl.report.measured.observed import observed
+from ngcdl.report.measured.words import HELD_DOWN, called, computed, outcome, told
 from ngcdl.spec import kind_of
-from ngcdl.store import Store
+from ngcdl.storing.nodesamples import sample_files
+from ngcdl.storing.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
@@ -227,7 +227,7 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
 
 def _why(run: Run) -> list[tuple[str, str]]:
     """Return what held the training back, the decisive cause first, each followed by what to do about it."""
-    from ngcdl.report.bottleneck import FEWEST_SAMPLES
+    from ngcdl.report.measured.bottleneck import FEWEST_SAMPLES
 
     rows: list[tuple[str, str]] = []
     for found in run.findings or ():

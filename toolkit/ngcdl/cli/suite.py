@@ -10,19 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ngcdl import compare as comparing
 from ngcdl import console, trainings
 from ngcdl.choice import no_cards
 from ngcdl.cli import kept
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
+from ngcdl.comparing import compare as comparing
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
 from ngcdl.record import Run
-from ngcdl.report import compared, expected
-from ngcdl.report.pairs import published
-from ngcdl.report.words import duration
+from ngcdl.report.compared import in_words
+from ngcdl.report.compared.pairs import published
+from ngcdl.report.measured import expected
+from ngcdl.report.measured.words import duration
 from ngcdl.spec import kind_of
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml
 
 # The most telling in the shortest time come first. `smoke` has nothing to compare: it is only run.
@@ -222,7 +223,7 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
     told = {"id": comparison.id, **found.as_json()}
     # running out of time is not a failure
     is_late = rounds.until is not None and time.time() > rounds.until
-    return Outcome(experiment, told, compared.verdict(found), refused=bool(exit_code(found)) and not is_late), number
+    return Outcome(experiment, told, in_words.verdict(found), refused=bool(exit_code(found)) and not is_late), number
 
 
 def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:

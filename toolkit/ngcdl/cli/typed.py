@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from ngcdl import console, plan, settings, trainings
-from ngcdl.asked import Asked
+from ngcdl import console, settings, trainings
 from ngcdl.cli import terminal
 from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.planning import plan
+from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
 from ngcdl.spec import (
@@ -37,7 +38,7 @@ from ngcdl.spec import (
     redacted_words,
     whole_cpus,
 )
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,7 @@ def _nothing_of_a_training(typed: Typed, image: ImageRef | None, shelf: Store) -
 
 def _taking(typed: Typed, image: ImageRef | None, shelf: Store) -> str | None:
     """Return a bundled training that takes the options that were typed, in `image`."""
-    from ngcdl import validation
+    from ngcdl.planning import validation
 
     for name in ("cifar10", "cifar10-keras", *trainings.names()):
         with contextlib.suppress(NgcdlError):

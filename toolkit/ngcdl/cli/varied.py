@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl import trainings, validation
-from ngcdl.asked import Asked
-from ngcdl.compare import Variant
+from ngcdl import trainings
+from ngcdl.comparing.compare import Variant
 from ngcdl.errors import BadOption
+from ngcdl.planning import validation
+from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
-from ngcdl.report.scaling import OWN, STRONG, UNITS, WEAK
+from ngcdl.report.compared.scaling import OWN, STRONG, UNITS, WEAK
 from ngcdl.spec import KINDS, GpuRequest, ImageRef, Placement, Workload, kind_of
 
 

@@ -16,15 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import console, engines, errors, launch, waiting
+from ngcdl import console, engines, errors, waiting
 from ngcdl.engines.base import Chunk, Job, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.interrupt import Interrupted, held
-from ngcdl.owner import this_process
-from ngcdl.prepare import Ready
 from ngcdl.record import Run
+from ngcdl.running import launch
+from ngcdl.running.interrupt import Interrupted, held
+from ngcdl.running.owner import this_process
+from ngcdl.running.prepare import Ready
 from ngcdl.spec import RunSpec
-from ngcdl.store import Store
+from ngcdl.storing.store import Store
 
 LOOK_SECONDS = 0.2
 

@@ -154,7 +154,7 @@ def _kernel_log(hands: Hands) -> str | None:
 def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
     from ngcdl import settings
     from ngcdl.folder import LOG, RECORD, opened
-    from ngcdl.store import Store
+    from ngcdl.storing.store import Store
 
     store = Store(settings.load(hands.environ).runs)
     try:

@@ -169,6 +169,6 @@ def stop(run: RunName) -> None:
 
     For a comparison: stop all runs that are left."""
     from ngcdl.cli import compare, kept, runs
-    from ngcdl.comparisons import is_named
+    from ngcdl.storing.comparisons import is_named
 
     (compare if is_named(run, kept.shelf()) else runs).stop(run)

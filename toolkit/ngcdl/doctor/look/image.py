@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ngcdl import hostfacts, imagefacts
+from ngcdl import hostfacts
 from ngcdl.choice import default_image
 from ngcdl.doctor.hands import Hands
+from ngcdl.judging import imagefacts
 from ngcdl.settings import Settings
 
 

@@ -157,7 +157,7 @@ _CLIENT = """{more}begin() {{
 
 # If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
 # 126, as for much else: so the limit is tried once more, alone. The log, which gets all output as it
-# comes, has the refusal; report/diagnosis.py knows by the line below that it caused nothing.
+# comes, has the refusal; report/measured/diagnosis.py knows by the line below that it caused nothing.
 _LIMITED = """memlock=(--ulimit memlock={limit})
 begin "$@"
 if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |

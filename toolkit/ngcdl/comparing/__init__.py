@@ -1,0 +1,1 @@
+"""The same training or command with one thing varied."""

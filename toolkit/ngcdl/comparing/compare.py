@@ -1,0 +1,133 @@
+"""The same training, or command, with one thing varied: prepares the arms, and compares the runs by their records.
+
+All runs begin from one preparation; each is an ordinary recorded run (rounds.py). A comparison is stored as the ids of
+its runs (comparisons.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ngcdl import choice
+from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
+from ngcdl.folder import EVENTS, lines
+from ngcdl.planning.asked import Asked
+from ngcdl.planning.asked import Show as Preparing
+from ngcdl.record import Run
+from ngcdl.report.compared.comparison import Arm, Comparison, comparison
+from ngcdl.report.compared.unlike import Measured
+from ngcdl.running import meanwhile, prepare
+from ngcdl.running.prepare import Settled
+from ngcdl.settings import Settings
+from ngcdl.spec import GpuRequest
+from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.store import Store
+
+
+class Show(Preparing, meanwhile.Show, Protocol):
+    """Where a preparation and the runs report their progress."""
+
+    def begins(self, what: str) -> None:
+        """Show that a run begins; `what` says which."""
+        ...
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One arm as requested. `device`: what its runs must compute on to count, None for any."""
+
+    name: str
+    asked: Asked
+    device: str | None = None
+
+
+# -- before ---------------------------------------------------------------------------------------------------------
+
+
+def settle(
+    variants: Sequence[Variant], settings: Settings, shelf: Store, show: Show
+) -> tuple[list[tuple[Variant, Settled]], tuple[str, ...]]:
+    """Prepare all arms; return those ready, and remarks on what can't be measured here.
+
+    Raise NgcdlError, and then nothing is recorded. The engine, the cards and the data are chosen once, for the arm with
+    the most cards, else the last one: of CPU and GPU, the one that may be impossible. If so, it is left out, with the
+    reason; of a command of the user's own nothing is left then.
+    """
+    hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
+    # The GPU arm may find no GPU, which would be the end of an ordinary run.
+    asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
+    try:
+        first = prepare.settle(asked, settings, shelf, show)
+    except NoGpu as error:
+        raise _lacking(variants, hardest, error.found) from error
+    ready, remarks = [], []
+    for variant in variants:
+        if variant.device == "gpu" and first.picked.gpus.kind == "none":
+            remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
+            continue
+        settled = _settled(variant, first, settings, shelf, show)
+        if doubt := prepare.doubt(settled, shelf):
+            show.say(f"WARNING: {variant.name}: {doubt}")
+        ready.append((variant, settled))
+    if not ready and hardest.asked.gpus.demanded:
+        raise _lacking(variants, hardest, first.picked.way.why)
+    if not ready:
+        raise NoGpu("gpu", first.picked.way.why, option="--device", command="compare")
+    return ready, tuple(remarks)
+
+
+def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuError:
+    """Return the error of a comparison whose cards are not there, by what was typed. `found`: what is there instead."""
+    asked = hardest.asked
+    if asked.own and hardest.device == "gpu" and asked.gpus.kind == "all":  # not typed
+        return NothingToCompare(found)
+    is_of_devices = {variant.device for variant in variants} == {"cpu", "gpu"}
+    if len({variant.asked.gpus for variant in variants}) > 1 and (asked.workload or not is_of_devices):
+        training = asked.workload.name if asked.workload else None
+        return TooFewToCompare(training, [one.name for one in variants], asked.gpus.count or 1, found)
+    instead = None
+    if is_of_devices:  # without a card nothing is left to compare
+        instead = "Leave it out, and the CPU alone is measured." if asked.workload else ON_CPU_ALONE
+    return NoGpu(str(asked.gpus), found, command="compare", instead=instead)
+
+
+def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store, show: Show) -> Settled:
+    asked = variant.asked
+    if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
+        return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
+    if asked.image == first.asked.image:  # where its name leaves the release open, others might do for fewer cards
+        asked = replace(asked, image=first.picked.image)
+    if asked.gpus == first.asked.gpus and first.picked.uuids:
+        asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
+    return replace(prepare.settle(asked, settings, shelf, show, first.data), asked=asked)
+
+
+# -- afterwards -----------------------------------------------------------------------------------------------------
+
+
+def compared(kept: Kept, shelf: Store) -> Comparison:
+    """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
+    measured: dict[tuple[str, int], Measured] = {}
+    remarks = list(kept.remarks)
+    for trial in kept.trials:
+        try:
+            run = shelf.load(trial.run)
+        except NgcdlError as error:
+            remarks.append(f"{trial.arm}, round {trial.round}: {error.message}")
+            continue
+        measured[trial.arm, trial.round] = Measured.of(run, lines(shelf.folder(run.id) / EVENTS))
+    remarks += _unfinished(kept, [one.run for one in measured.values()])
+    rounds = range(1, max((trial.round for trial in kept.trials), default=0) + 1)
+    arms = [Arm(name, tuple(measured.get((name, n)) for n in rounds), device) for name, device in kept.arms]
+    return comparison(arms, kept.vary, remarks, kept.scaling)
+
+
+def _unfinished(kept: Kept, runs: Sequence[Run]) -> Iterator[str]:
+    """Yield a remark on the runs still to come, or that never came, if a comparison was not seen to finish."""
+    planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
+    if kept.finished is None and going:
+        yield f"it is still running: {len(kept.trials) - going} of {planned} runs have ended"
+    elif kept.finished is None and len(kept.trials) < planned:
+        yield f"it did not finish: {len(kept.trials)} of {planned} runs were started"

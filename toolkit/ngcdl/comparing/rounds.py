@@ -1,0 +1,229 @@
+"""Runs the rounds of a comparison: one run after the other, or all submitted to a cluster's queue at once.
+
+Rounds are A B, B A, A B ..., so that drift hits each arm early as often as late. Only one run runs at a time. A queue
+gets all runs at the start, each to begin when those before it have ended (sbatch --dependency=afterany). So nobody has
+to be there to submit the next one, and ngcdl may leave (`--detach`) or die. Why not a job array: all its elements are
+the same request, while arms of 1, 2 and 4 nodes are three; an array per arm would run the arms side by side and in any
+order. The cost: where priority grows with a job's age, a job that waits for another usually does not age.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ngcdl import console
+from ngcdl.comparing.compare import Show
+from ngcdl.engines.base import Job
+from ngcdl.errors import EngineLost, NgcdlError
+from ngcdl.record import Run
+from ngcdl.report.measured.case import is_command
+from ngcdl.running import launch, prepare
+from ngcdl.running.interrupt import SIGNALS, TIME_IS_UP, Interrupted
+from ngcdl.running.prepare import Ready, Settled
+from ngcdl.spec import kind_of
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.store import Store
+
+# Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
+_OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
+
+
+class Comparing:
+    """A comparison in progress. Its file always has what is done so far."""
+
+    def __init__(
+        self,
+        arms: Mapping[str, Settled],
+        kept: Kept,
+        shelf: Store,
+        show: Show,
+        until: float | None = None,
+        clock: Callable[[], float] = time.time,
+        edited: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
+        stopped, and no other begins. Nor does one once `edited` names a file of the command that was changed."""
+        self.arms, self._shelf, self._show = arms, shelf, show
+        self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
+        self._queued: dict[tuple[str, int], tuple[Ready, Job]] = {}  # submitted: by arm and round, in order
+        self.kept = kept
+
+    def go(self) -> None:
+        """Run all rounds. Raise Interrupted or KeyboardInterrupt once the current run is stopped and recorded.
+
+        An arm with a failed run is not tried again; with fewer than two arms left, there is no point in going on.
+        """
+        comparisons.save(self.kept, self._shelf)
+        try:
+            if all(kind_of(settled.picked.engine.name).has_queue for settled in self.arms.values()):
+                self._hand_in(is_followed=True)
+            for number in range(1, self.kept.repeat + 1):
+                if not self._round(number):
+                    break
+        finally:
+            self._withdraw(*self.arms)
+        self.kept = replace(self.kept, finished=time.time())
+        comparisons.save(self.kept, self._shelf)
+
+    def leave(self) -> None:
+        """Submit all runs and leave them to the queue, unattended. Raise as `go` does."""
+        comparisons.save(self.kept, self._shelf)
+        try:
+            self._hand_in(is_followed=False)
+            if not self._is_stopped():
+                self._queued.clear()
+        finally:
+            self._withdraw(*self.arms)
+
+    def _order(self, number: int) -> list[str]:
+        return self._left[:: 1 if number % 2 else -1]
+
+    # -- in turn ----------------------------------------------------------------------------------------------------
+
+    def _round(self, number: int) -> bool:
+        """Run one round, and return whether another can follow."""
+        for name in self._order(number):
+            if self._is_cut_short():
+                return False
+            if not self._run(name, number):
+                self._left.remove(name)
+                self._withdraw(name)
+                if not self.arms[name].asked.workload and self._is_pointless():  # the others may take hours
+                    return False
+            if file := self._edited():
+                counted = tuple(one for one in self.kept.trials if (one.arm, one.round) != (name, number))
+                self.kept = replace(self.kept, trials=counted)
+                during = f"{self._place(number)}, {name}"
+                self._end(f"{file} was edited during {during}: that run is left out, and no further begins")
+                return False
+        return number < self.kept.repeat and not self._is_cut_short() and not self._is_pointless()
+
+    def _is_pointless(self) -> bool:
+        """Is nothing left to compare, or the arm with which the others are compared?"""
+        is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
+        if is_over:
+            self._end("nothing is left to compare with: no further rounds")
+        return is_over
+
+    def _is_cut_short(self) -> bool:
+        if self._until is not None and self._clock() > self._until:
+            self._time_is_up()
+            return True
+        return self._is_stopped()
+
+    def _is_stopped(self) -> bool:
+        """Return whether `comparisons.stop` has closed the file, from another shell."""
+        with contextlib.suppress(NgcdlError):  # a missing file stops nothing
+            if comparisons.load(self.kept.id, self._shelf).finished is not None:
+                self._end(comparisons.STOPPED)
+                return True
+        return False
+
+    def _time_is_up(self) -> None:
+        often = f"{self.kept.repeat} rounds were" if self.kept.repeat > 1 else "its runs were"
+        self._end(f"the time is up: not all {often} finished")
+
+    def _end(self, why: str) -> None:
+        if why in self.kept.remarks:
+            return
+        self._show.say(why)
+        self.kept = replace(self.kept, remarks=(*self.kept.remarks, why))
+
+    def _run(self, name: str, number: int) -> bool:
+        """Run one run to its end, and return whether it finished."""
+        place = self._place(number)
+        ready, job = self._queued.pop((name, number), None) or (self._begin(name, number), None)
+        if ready is None:
+            return False
+        self._show.begins(f"{place}, {name}")
+        try:
+            run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
+        except NgcdlError as error:
+            if job and isinstance(error, EngineLost):  # they go on, and the next command finds them
+                self._queued.clear()
+                raise
+            run = self._shelf.load(ready.run.id)
+            self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
+        else:
+            self._show.say(f"{place}, {name}: {_told(run)}")
+        if run.reason == TIME_IS_UP:
+            self._time_is_up()
+        elif run.reason in _OURS:
+            raise Interrupted(_OURS[run.reason])
+        return run.status == "finished"
+
+    def _place(self, number: int) -> str:
+        return f"round {number} of {self.kept.repeat}"
+
+    def _begin(self, name: str, number: int) -> Ready | None:
+        """Record a run as running, with its place in the comparison; return None if the comparison was stopped."""
+        note = f"compare {self.kept.id}: {name}, {self._place(number)}"
+        with comparisons.alone(self._shelf):  # a stop comes before, or sees this run
+            if self._is_stopped():
+                return None
+            ready = prepare.begin(self.arms[name], self._shelf, note)
+            self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
+            comparisons.save(self.kept, self._shelf)
+        return ready
+
+    # -- in a queue -------------------------------------------------------------------------------------------------
+
+    def _hand_in(self, is_followed: bool) -> None:
+        """Submit the runs of all rounds. Raise NgcdlError or Interrupted.
+
+        Many clusters accept only a few jobs per user. Once some are queued, the refused ones are submitted when it is
+        their turn, if this ngcdl stays to do that (`is_followed`)."""
+        for number in range(1, self.kept.repeat + 1):
+            for name in self._order(number):
+                before = self.kept
+                try:
+                    if not self._queue(name, number):
+                        return
+                except NgcdlError as error:
+                    if not (is_followed and self._queued) or isinstance(error, EngineLost):
+                        raise
+                    self.kept = before
+                    self._show.say(f"{error.message} The others will be submitted when it is their turn.")
+                    return
+
+    def _queue(self, name: str, number: int) -> bool:
+        """Submit one run, to begin when those before it have ended; return False if the comparison was stopped."""
+        ready = self._begin(name, number)
+        if ready is None:
+            return False
+        before = tuple(job.identity for _, job in self._queued.values())
+        ready = replace(ready, order=replace(ready.order, after=before))
+        run = launch.follow(ready, self._shelf, self._show, leave=True)
+        if run.reason in _OURS:
+            raise Interrupted(_OURS[run.reason])
+        job = ready.engine.find(run.id)
+        assert job is not None  # it has just been accepted
+        self._queued[name, number] = replace(ready, run=run), job
+        return True
+
+    def _withdraw(self, *names: str) -> None:
+        """Kill the queued runs of `names`, the last first; reconcile closes their records."""
+        for name, number in [one for one in reversed(self._queued) if one[0] in names]:
+            _, job = self._queued.pop((name, number))
+            with contextlib.suppress(NgcdlError):
+                job.kill()
+
+
+def _told(run: Run) -> str:
+    figures = run.summary
+    if run.status != "finished":
+        why = f"; its output:  ngcdl logs {run.id}" if run.status == "failed" else ""
+        return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id}){why}"
+    rate, each = figures.examples_per_second, figures.seconds_per_batch
+    if rate is None and is_command(run):
+        has_time = run.seconds is not None and not kind_of(run.engine).is_cluster  # there it has the queue's, too
+        return f"took {console.measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
+    if rate is None:
+        return f"too few steps for a figure ({run.id})"
+    made_up = ", on SYNTHETIC data" if run.is_synthetic else ""
+    batch = "" if each is None else f", {console.measured(each, 4)} s/batch"
+    return f"{console.measured(rate)} examples/s{batch}{made_up} ({run.id})"

@@ -1,0 +1,1 @@
+"""What was typed, checked, as the request of a run."""

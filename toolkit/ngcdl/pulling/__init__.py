@@ -1,0 +1,1 @@
+"""How does an image get here, and stay here if the pull is cut?"""

@@ -1,0 +1,342 @@
+"""Brings an image's layers to the engine through this host, so that they outlive a cut line or a killed client.
+
+What arrives is kept in blobs (`registry.blobs`) and passed on by a relay (`registry.relay`). First the engine pulls
+from the relay: unpacked layers if it accepts them (`registry.offer`), else the originals. Its own pull of the real name
+then finds the image there and fetches a few KB, so names, digests and trust remain the registry's. Afterwards the
+relay's name and the blobs are removed. If any of this is impossible, the engine's own pull does all, as for docker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ngcdl.engines.base import Engine, LayerStore, PullEvent, ShowPull
+from ngcdl.errors import (
+    BadOption,
+    DigestMismatch,
+    DiskFull,
+    EngineError,
+    EngineRefused,
+    NgcdlError,
+    RateLimited,
+    RegistryAnswer,
+    RegistryUnreachable,
+)
+from ngcdl.preflight.image import estimated_unpacked
+from ngcdl.pulling import room
+from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.pulling.blobs import Blob
+    from ngcdl.pulling.relay import Relay
+    from ngcdl.pulling.turn import Turn
+    from ngcdl.registry.client import Registry
+    from ngcdl.registry.key import Credential
+    from ngcdl.registry.manifest import Document, Manifest
+
+
+WAY = "NGCDL_PULL"
+WAYS = ("relay", "engine")
+_LOOK_SECONDS = 0.2
+# The engine may have another route to the registry, and more patience.
+_UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited)
+# The events shown from the engine's pull from the relay; bytes are counted where they arrive.
+_SHOWN = ("Pulling fs layer", "Extracting", "Pull complete", "Already exists")
+
+
+class _ByItself(Exception):
+    """The engine must pull by itself; says why. Not for users."""
+
+
+class _Ended(Exception):
+    """The relay has failed: nothing more will come. Not for users."""
+
+
+@dataclass
+class Feed:
+    """Helps one pull. In a `with`: bring() before the engine's own pull, tidy() after it. What is left is kept."""
+
+    engine: Engine
+    ref: ImageRef
+    credential: Credential | None
+    folder: Path  # for the blobs
+    show: ShowPull
+    say: Callable[[str], None]
+    sleep: Callable[[float], None] = time.sleep
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _blobs: list[Blob] = field(default_factory=list)
+    _about: Blob | None = None  # the image's configuration
+    _turn: Turn | None = None
+    _told_until: float = 0.0  # the end of the last wait that was told
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_about: object) -> None:
+        self._stack.close()
+        self._let_go()
+
+    def bring(self) -> None:
+        """Bring the layers to the engine, or say why that is left to its own pull.
+
+        Raise what would end any pull: DiskFull before a byte is fetched, a refusal of the registry, or a line that
+        is dead for too long; what has arrived is kept.
+        """
+        from ngcdl.pulling.blobs import FolderTrouble
+
+        try:
+            self._bring()
+        except _ByItself as why:
+            self.say(f"The engine pulls by itself: {why}.")
+        except FolderTrouble as trouble:
+            self._drop()  # the engine may need the space that they took
+            self.say(f"The engine pulls by itself: layers can't be kept in {trouble}.")
+
+    def tidy(self) -> None:
+        """Once the engine has the image under its own name, remove what this pull and earlier ones left behind."""
+        self._drop()
+        if self._turn is None:
+            return
+        from ngcdl.pulling import leftovers, turn
+
+        # If the engine goes away now, the next pull finds the leftover names; the image is there all the same.
+        with contextlib.suppress(NgcdlError, OSError):
+            for name in self._turn.names():
+                self.engine.untag(name)
+            self._turn.forget()
+            for name in turn.left_behind(self.folder, self.engine.identity):
+                self.engine.untag(name)
+        leftovers.sweep(self.folder, time.time())
+
+    def _drop(self) -> None:
+        for blob in self._blobs:
+            blob.close(keep=False)
+
+    def _let_go(self) -> None:
+        """Close all blobs, and keep what has arrived of them."""
+        for blob in self._blobs:
+            blob.close()
+        self._blobs.clear()
+
+    def _bring(self) -> None:
+        way = os.environ.get(WAY) or "relay"
+        if way not in WAYS:
+            raise BadOption(f"{WAY}={way}: must be one of {', '.join(WAYS)}.")
+        if way == "engine":
+            raise _ByItself(f"{WAY}=engine")
+        try:
+            store = self.engine.layer_store()
+        except EngineRefused as error:  # a proxy in front of it may forbid this query, but allow pulls
+            raise _ByItself(f"it does not list its images ({error.message.rstrip('.')})") from error
+        if store.foreign:
+            raise _ByItself(store.foreign)
+        from ngcdl.pulling.turn import Turn
+        from ngcdl.registry.client import Registry
+
+        with Registry(self.ref.registry, self.credential, sleep=self.sleep) as registry:
+            image, document = self._look(registry, store)
+            try:
+                turn = self._stack.enter_context(Turn(self.folder, image.digest, self.engine.identity))
+                if not turn.take():
+                    self._wait(turn, image)
+                    store = self.engine.layer_store()
+            except OSError as error:
+                raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
+            self._turn = turn
+            for is_last in (False, True):
+                relay = self._offer(registry, image, document, store, is_last=is_last)
+                if relay is None:
+                    return
+                with relay:
+                    if self._through(relay, turn, is_last=is_last):
+                        return
+                self._let_go()
+
+    def _look(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
+        try:
+            image, document = registry.described(self.ref, store.platform)
+        except _UNHEARD as error:
+            raise _unheard(error) from error
+        if image.is_schema_1:
+            raise _ByItself("the image's manifest has schema 1")
+        return image, document
+
+    def _pinned(self, image: Manifest) -> ImageRef:
+        return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
+
+    def _wait(self, turn: Turn, image: Manifest) -> None:
+        """Show another ngcdl's progress with the same image, until it is done or gone."""
+        from ngcdl.pulling import leftovers
+
+        self.say("Another ngcdl is pulling this image to this engine: waiting for it.")
+        while not turn.take():
+            for layer in image.layers:
+                here = min(leftovers.here_bytes(self.folder, layer.digest), layer.size_bytes)
+                if here:
+                    self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
+            time.sleep(_LOOK_SECONDS)
+
+    def _offer(
+        self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
+    ) -> Relay | None:
+        """Return the relay, None if the engine has all layers. Raise DiskFull."""
+        from ngcdl.pulling import handed, offer
+        from ngcdl.pulling.blobs import Blob
+        from ngcdl.pulling.leftovers import here_bytes
+        from ngcdl.pulling.relay import Relay
+        from ngcdl.registry.client import Registry as Connection
+
+        config, described = self._config(registry, document.tree["config"])
+        holds = offer.contents(described, len(image.layers))
+        there = store.has(holds) if holds else 0
+        missing = {layer.digest for layer in image.layers[there:]}
+        sizes = {layer.digest: layer.size_bytes for layer in image.layers}
+        # The engine knows the layers it has by the name under which it got them.
+        known = handed.read(self.folder.parent, self.engine.identity)
+        as_tars = [content in known for content in (holds or ())[:there]]
+        if not missing and (config.digest in store.chains or not any(as_tars)):
+            self._blobs += self._left(sizes)  # for tidy() to remove
+            return None
+        whole = sum(sizes[digest] for digest in missing)
+        here = sum(here_bytes(self.folder, digest) for digest in missing)
+        need = room.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
+        verdict = room.judge(need, store.folder, self.folder, self.say)
+        if verdict is room.Verdict.NOT_HERE:
+            self._blobs += self._left(sizes)
+            self._drop()  # the engine may need the space that they took
+            raise _ByItself(f"{self.folder} has no room for the layers in transit")
+        if here and not is_last:
+            self.say(f"{room.gb(here)} of {room.gb(whole)} are here already.")
+        blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]
+        self._blobs += blobs
+        offered = offer.packed(self._pinned(image), document, (config, *blobs))
+        if holds:
+            takes = not is_last and not store.keeps_packed and verdict is room.Verdict.UNPACKED
+            as_tars += [takes] * (len(holds) - there)
+            offered = offer.unpacked(offered, document.tree, holds, as_tars)
+        return Relay(
+            offered,
+            lambda: Connection(self.ref.registry, self.credential),
+            self._grown,
+            ahead=[blob for blob in offered.blobs if blob.digest in missing],
+        )
+
+    def _config(self, registry: Registry, about: dict[str, object]) -> tuple[Blob, dict[str, Any]]:
+        """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
+        from ngcdl.registry import manifest
+
+        digest, size = str(about["digest"]), about.get("size")
+        if not isinstance(size, int):
+            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
+        blob = self._whole(registry, digest, size)
+        if manifest.digest(blob.read(), digest) != digest:  # damaged here, as by a power cut: try once from scratch
+            blob.close(keep=False)
+            blob = self._whole(registry, digest, size)
+        try:
+            return blob, manifest.parse(blob.read())
+        except ValueError as error:
+            raise RegistryAnswer(self.ref.registry, f"a configuration that can't be read: {error}.") from error
+
+    def _whole(self, registry: Registry, digest: str, size_bytes: int) -> Blob:
+        from ngcdl.pulling.blobs import Blob
+
+        blob = self._about = Blob(self.folder, digest, size_bytes, self.patient)
+        self._blobs.append(blob)
+        try:
+            blob.fill(lambda start: registry.open(self.ref.repository, digest, start), self.sleep)
+        except _UNHEARD as error:
+            raise _unheard(error) from error
+        return blob
+
+    def _left(self, sizes: dict[str, int]) -> list[Blob]:
+        """Open what earlier pulls, such as a killed client's, left here of these layers."""
+        from ngcdl.pulling.blobs import Blob
+        from ngcdl.pulling.leftovers import here_bytes
+
+        return [Blob(self.folder, digest, size) for digest, size in sizes.items() if here_bytes(self.folder, digest)]
+
+    # -- the engine pulls from the relay ----------------------------------------------------------------------------
+
+    def _through(self, relay: Relay, turn: Turn, *, is_last: bool) -> bool:
+        """Let the engine pull from `relay`. Return False if it may take the layers in another form only."""
+        try:
+            turn.note(relay.name)
+        except OSError as error:
+            raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
+        tars = {_short(content): content for content in relay.offer.unpacked}
+
+        def show(event: PullEvent) -> None:
+            if relay.failure is not None:
+                raise _Ended
+            if event.layer is not None and event.status in _SHOWN:
+                content = tars.get(event.layer)
+                self._show(self._as_layer(event, relay, content) if content else event)
+
+        try:
+            self.engine.pull(relay.name, show)
+        except (_Ended, NgcdlError) as error:
+            if relay.failure is not None and not relay.is_no_gzip:
+                self._explain(relay)
+            needs_less = isinstance(error, DiskFull) and bool(tars) and not is_last
+            if isinstance(error, EngineError) and not isinstance(error, EngineRefused) and not needs_less:
+                raise
+            is_damaged = isinstance(error, DigestMismatch) and not tars
+            if is_damaged:
+                self._drop()  # what is kept here was damaged here
+            if is_last or not relay.was_asked or is_damaged:
+                raise _ByItself(f"it can't take the layers from here ({error})") from error
+            return False
+        return True
+
+    def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
+        """Report a tar's event as its layer's. Once the engine has unpacked a tar, there is room for more."""
+        from ngcdl.pulling import handed
+
+        if event.status == "Pull complete":
+            relay.lead.taken(content)
+            handed.add(self.folder.parent, self.engine.identity, content)
+        total_bytes = event.total_bytes or relay.lead.size_bytes(content)
+        return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
+
+    def _explain(self, relay: Relay) -> None:
+        """Raise what ended the relay."""
+        failure = relay.failure
+        assert failure is not None  # the caller has checked
+        if isinstance(failure, RegistryUnreachable) and not relay.came_bytes:
+            raise _ByItself(f"from here {failure.message.rstrip('.')}") from failure
+        if relay.came_bytes and isinstance(failure, NgcdlError) and not isinstance(failure, DigestMismatch):
+            self.say("What arrived is kept: the next pull continues from there.")
+        raise failure
+
+    def patient(self, error: NgcdlError, seconds: float) -> None:
+        """Say that the registry asked for a wait: once, although all connections meet the same."""
+        with self._lock:
+            if time.monotonic() < self._told_until:
+                return
+            self._told_until = time.monotonic() + seconds
+            self.say(f"{error.message} Waiting {seconds:.0f} s.")
+
+    def _grown(self, blob: Blob) -> None:
+        if blob is not self._about:  # the configuration is no layer
+            status = "Download complete" if blob.is_whole else "Downloading"
+            self._show(PullEvent(_short(blob.digest), status, blob.have_bytes, blob.size_bytes))
+
+    def _show(self, event: PullEvent) -> None:
+        with self._lock:  # several threads show their progress on one screen
+            self.show(event)
+
+
+def _unheard(error: NgcdlError) -> _ByItself:
+    return _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}")
+
+
+def _short(digest: str) -> str:
+    return digest.partition(":")[2][:12]

@@ -1,0 +1,255 @@
+"""Why measured runs can't be compared, by the name of the field.
+
+Two kinds: what must be the same in all of them, except what was varied on purpose; and what must not have happened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.report.measured import lines, naming, throttling, tuned
+from ngcdl.report.measured.case import is_command
+from ngcdl.spec import Workload, kind_of
+
+# What is varied -> the fields that differ because of it. All others must be the same.
+BECAUSE_OF: Mapping[str, frozenset[str]] = {
+    **{
+        one: frozenset({one})
+        for one in ("device", "batch", "threads", "seed", "feed", "precision", "teacher", "gpus", "nodes")
+    },
+    "compile": frozenset({"compiled"}),
+    "channels": frozenset({"channels_last"}),
+    # another image brings another release of its framework, or another framework
+    **dict.fromkeys(("image", "framework"), frozenset({"digest", "framework", "framework_version"})),
+}
+_PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
+# Parts of the spec that other fields cover better: a tag may move, a digest can't; the command follows from the
+# workload; the request is one thing, the cards that the run got another.
+_DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
+# Parts of the placement on a cluster that count: the rest says who pays, and where things come from.
+_OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
+_DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
+# What is varied -> what may differ between the arms if it was not requested: a card computes in TF32 and the CPU in
+# float32, and a framework lays out images as its device computes them fastest in that precision.
+_LEFT: Mapping[str, tuple[str, ...]] = {
+    "device": ("precision", "channels_last"),
+    **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
+}
+# Of a command of the user's own, the device is the cards that it is given.
+_OF_COMMAND: Mapping[str, frozenset[str]] = dict.fromkeys(("device", "gpus"), frozenset({"gpus", "gpu_way"}))
+# The option that makes these the same, if they were left to the framework and the card.
+_SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
+_NAMES = {"name": "workload"}
+# An older trainer did not report these, and one that trains nothing has none.
+_MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
+_OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
+NOT_ENDED = "it did not finish"
+TOO_FEW_STEPS = "too few steps: none are left after the start-up"
+UNEQUAL = "it must be the same in all runs, but is not that of"
+# Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them, as a card
+# under load runs at it in every round.
+_SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_damage)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run with what its trainer reported: `start` is its last start event, {} without one, `error` the kind of the
+    error that ended it."""
+
+    run: Run
+    start: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    @classmethod
+    def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
+        seldom = [event for event in events if event.get("event") in ("start", "error")]
+        return cls(run, lines.last_start(seldom), lines.text(lines.last_error(seldom).get("kind")))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in its place: that of `arm` in `round`. `device`: what it was meant to compute on, None if left open."""
+
+    arm: str
+    round: int
+    measured: Measured
+    device: str | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}, round {self.round}"
+
+    @property
+    def run(self) -> Run:
+        return self.measured.run
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`values`: what was found, by the label of the run; if runs differ, also the value of the run they differ from.
+
+    `runs` are the ids of the refused runs."""
+
+    field: str
+    values: Mapping[str, Any]
+    why: str
+    runs: tuple[str, ...]
+
+
+def refusals(
+    entries: Sequence[Entry], vary: str, *, is_weak: bool = False, by_duration: bool = False
+) -> tuple[Refusal, ...]:
+    """Return every reason to refuse a run. What happened to a run comes first: its other fields are then not checked.
+
+    `is_weak`: each replica has the same batch (weak scaling), so the global batch may differ. `by_duration`: the runs'
+    durations are compared, not their speeds."""
+    happened = [refusal for entry in entries for refusal in _happened(entry, by_duration)]
+    spoilt = {run for refusal in happened for run in refusal.runs}
+    whole = [entry for entry in entries if entry.run.id not in spoilt]
+    free = BECAUSE_OF.get(vary, frozenset()) | ({"batch"} if is_weak else set())
+    if all(is_command(entry.run) for entry in entries):
+        free |= _OF_COMMAND.get(vary, frozenset())
+    return (*_merged(happened), *_unequal(whole, vary, free))
+
+
+# -- what must not have happened ------------------------------------------------------------------------------------
+
+
+def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
+    run, found = entry.run, []
+    is_silent = run.device is None and is_command(run)  # most do not report what they compute on
+
+    def refuse(name: str, value: Any, why: str) -> None:
+        found.append(Refusal(name, {entry.label: value}, why, (run.id,)))
+
+    if entry.measured.error == "no_gpu" or _fell_back(entry):
+        refuse("device", run.device, "it was meant to compute on the GPU, but its framework saw none")
+    elif run.status != "finished":
+        refuse("status", run.status, run.reason or NOT_ENDED)
+    elif entry.device == "cpu" and is_silent and run.gpus:
+        refuse("device", "gpu", "it was to have no GPU, but one of its processes computed on one")
+    elif entry.device and run.device != entry.device and not is_silent:
+        refuse("device", run.device, f"it was meant to compute on the {entry.device.upper()}")
+    elif by_duration:
+        if run.seconds is None:
+            refuse("seconds", None, "how long it took is not known")
+    elif run.summary.examples_per_second is None:
+        refuse("examples_per_second", None, _why_silent(entry))
+    if run.device == "gpu" or is_silent:
+        if run.summary.shared_gpu:
+            refuse("shared_gpu", True, "other processes computed on its card at the same time")
+        for reason, share in throttled(run).items():
+            if share >= throttling.SHARE:
+                refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
+    return found
+
+
+def _why_silent(entry: Entry) -> str:
+    if entry.run.workload or entry.measured.start:
+        return TOO_FEW_STEPS
+    is_queued = is_command(entry.run) and kind_of(entry.run.engine).is_cluster
+    return "it reported no speed, and its time includes the queue's" if is_queued else "no training, so no speed"
+
+
+def _fell_back(entry: Entry) -> bool:
+    """Return whether it had a card but computed on the CPU without being told to."""
+    run = entry.run
+    told = run.workload.get("device")
+    return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
+
+
+def throttled(run: Run) -> Mapping[str, float]:
+    """Return the share (0..1) of each reason for which the run's cards slowed down; {} if none is known."""
+    shares = run.summary.throttled_share or {}
+    return {name: share for name in _SLOWDOWNS if (share := lines.number(shares.get(name)))}
+
+
+def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
+    """Merge refusals for the same reason, and those of unfinished runs only for the same status."""
+    found: dict[tuple[str, ...], Refusal] = {}
+    for one in refused:
+        same = (one.field, one.why, *(str(value) for value in one.values.values() if one.field == "status"))
+        old = found.get(same)
+        values, runs = (old.values, old.runs) if old else ({}, ())
+        found[same] = Refusal(one.field, {**values, **one.values}, one.why, runs + one.runs)
+    return list(found.values())
+
+
+# -- what must be the same ------------------------------------------------------------------------------------------
+
+
+def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[Refusal]:
+    asked = [_whole(entry.run.workload) for entry in entries]
+    left = _LEFT.get(vary, ())  # an own command has no such options
+    free |= {name for name in left if all(one.get(name, _PLAIN[name]) == _PLAIN[name] for one in asked)}
+    by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
+    names = list(dict.fromkeys(name for values in by_run.values() for name in values))
+    found = []
+    for name in names:
+        if name in free:
+            groups = [[entry for entry in entries if entry.arm == arm] for arm in dict.fromkeys(e.arm for e in entries)]
+        else:
+            groups = [list(entries)]
+        for group in groups:
+            found += _odd(name, group, {entry.run.id: by_run[entry.run.id].get(name) for entry in group})
+    return found
+
+
+def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[Refusal]:
+    """Refuse the runs that differ from the majority; in a tie, the first run's value counts."""
+    if name in _MAY_BE_UNKNOWN:
+        group = [entry for entry in group if values[entry.run.id] is not None]
+        values = {entry.run.id: values[entry.run.id] for entry in group}
+    spelt = {run: json.dumps(value, sort_keys=True, default=str) for run, value in values.items()}
+    counted = Counter(spelt.values())
+    if len(counted) < 2:
+        return []
+    usual = counted.most_common(1)[0][0]
+    odd = tuple(run for run, text in spelt.items() if text != usual)
+    model = next(entry for entry in group if spelt[entry.run.id] == usual)
+    shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
+    same = f"; to make it the same in all: {_SAME_BY[name]}" if name in _SAME_BY else ""
+    return [Refusal(name, shown, f"{UNEQUAL} {model.label}{same}", odd)]
+
+
+def _fields(measured: Measured) -> dict[str, Any]:
+    run, spec, start = measured.run, measured.run.spec or {}, measured.start
+    asked = run.workload
+    machine = run.machine
+    return {
+        **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
+        # none were requested: as many as there are, or as --autotune chose
+        **({"threads": asked.get("threads") or tuned.chosen(start).get("threads") or "all"} if asked else {}),
+        "oneDNN": tuned.onednn(start),
+        **naming.computed(run, start),
+        "dataset": run.dataset,
+        "digest": run.image.digest,
+        **{name: start.get(name) for name in _OF_START},
+        **{key: value for key, value in spec.items() if key not in _DERIVED},
+        **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
+        "hardware": _kinds(run, start) if kind_of(run.engine).is_cluster else None,  # elsewhere "gpus" names the cards
+        "command": naming.typed(run),
+        "engine": run.engine,
+        "gpu_way": run.gpu_way,
+        "device": run.device,
+        "gpus": sorted(run.gpus) if run.gpus is not None else None,
+        "machine": [machine.hostname, machine.cpu, machine.cores],
+        "driver": machine.driver,
+        "ngcdl": run.ngcdl if asked else None,  # it brings the trainer; a command it only watches
+    }
+
+
+def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
+    """Name the models of the cards, or of the processors, that a cluster provided; None if not reported."""
+    cards = {gpu.name for gpu in run.summary.gpus if gpu.name}
+    return sorted(cards or {*(lines.texts_in(start.get("devices")) or ())}) or None
+
+
+def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested training; options that its record is too old to have get the defaults of that time."""
+    return {**_PLAIN, **asked} if asked else {}

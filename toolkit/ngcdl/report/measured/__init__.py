@@ -1,0 +1,1 @@
+"""What did one run do? Figures and known failures, from its record."""

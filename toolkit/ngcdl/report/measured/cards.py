@@ -1,0 +1,126 @@
+"""What the cards did during a training: utilization, memory, power, energy, clocks, and other users. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ngcdl.record import GpuSummary, Summary
+from ngcdl.report.measured import energy, throttling
+from ngcdl.report.measured.lines import Line, known, mean, most, number, numbers, text, texts_in
+
+MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
+
+Reasons = frozenset[str]
+Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
+
+
+def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool, is_timed: bool) -> Summary:
+    """Return `so_far` with what `samples` say about the cards; `computes`: as far as known, it trained on them;
+    `is_timed`: the samples are those of the time whose energy is asked for."""
+    cards = _cards(samples)
+    energies = [_energy(card) if is_timed else None for card in cards]
+    reasons = [_reasons(card) for card in cards]
+    gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
+    summed = replace(
+        so_far,
+        gpus=gpus,
+        gpu_percent_mean=mean(known(gpu.gpu_percent_mean for gpu in gpus)),
+        gpu_memory_bytes_max=most(known(gpu.memory_bytes_max for gpu in gpus)),
+        sm_mhz_mean=mean(known(gpu.sm_mhz_mean for gpu in gpus)),
+        throttled_share=_throttled_share(reasons),
+        shared_gpu=_is_shared(cards),
+    )
+    return _with_energy(summed, energies, computes)
+
+
+def _cards(samples: Iterable[Line]) -> list[Card]:
+    samples = list(samples)
+    found: dict[str, dict[int, Line]] = {}
+    for place, sample in enumerate(samples):
+        for gpu in cards_in(sample):
+            found.setdefault(str(gpu.get("uuid") or gpu.get("index")), {})[place] = gpu
+    return [[(sample, card.get(place, {})) for place, sample in enumerate(samples)] for card in found.values()]
+
+
+def cards_in(sample: Line) -> list[Line]:
+    gpus = sample.get("gpus")
+    return [gpu for gpu in gpus if isinstance(gpu, dict) and gpu] if isinstance(gpus, list) else []
+
+
+def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None]) -> GpuSummary:
+    readings = [reading for _, reading in card if reading]
+    return GpuSummary(
+        index=most(numbers(readings[:1], "index")),
+        uuid=text(readings[0].get("uuid")),
+        name=text(readings[0].get("name")),
+        gpu_percent_mean=mean(numbers(readings, "gpu_percent")),
+        memory_bytes_max=most(numbers(readings, "memory_used_bytes")),
+        watts_mean=mean(numbers(readings, "watts")),
+        joules=used.joules if used else None,
+        energy_from=used.source if used else None,
+        sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
+        throttled_share=_throttled_share([reasons]),
+    )
+
+
+def _energy(card: Card) -> energy.Energy | None:
+    timed = [(t, reading) for sample, reading in card if (t := _possible(sample.get("t"))) is not None]
+    # With close sampling the counter is not due in every sample: its absence is no gap.
+    asked = [(t, reading) for t, reading in timed if "energy_joules" in reading or not reading]
+    return energy.used(
+        [(t, _possible(reading.get("energy_joules"))) for t, reading in asked],
+        [(t, _possible(reading.get("watts"))) for t, reading in timed],
+    )
+
+
+def _possible(value: object) -> float | None:
+    figure = number(value)
+    return figure if figure is not None and 0 <= figure < MOST else None
+
+
+def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
+    """Sum over all cards; unknown if that of one is. A training on the CPU has no examples/J of its GPUs."""
+    used = [one for one in energies if one]
+    if not used or len(used) < len(energies):
+        return so_far
+    watts, rate = sum(one.watts for one in used), so_far.examples_per_second
+    return replace(
+        so_far,
+        energy_joules=sum(one.joules for one in used),
+        energy_from=energy.COUNTER if all(one.source == energy.COUNTER for one in used) else energy.INTEGRATED,
+        energy_seconds=max(one.seconds for one in used),
+        energy_gap_seconds=max(one.gap_seconds for one in used),
+        examples_per_joule=number(rate / watts) if rate is not None and watts > 0 and computes else None,
+    )
+
+
+def _reasons(card: Card) -> list[Reasons | None]:
+    """Return for each sample what held the clocks down; None where unknown."""
+    made: dict[tuple[str, ...], Reasons] = {}  # very many samples share a few distinct sets
+    found: list[Reasons | None] = []
+    for _, reading in card:
+        named = texts_in(reading.get("throttle_reasons"))
+        key = None if named is None else tuple(named)
+        found.append(None if key is None else made.setdefault(key, frozenset(key) - {throttling.IDLE}))
+    return found
+
+
+def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, float] | None:
+    """Return for each reason the share of the samples in which it held down the clocks of any card."""
+    samples = Counter(zip(*reasons, strict=True))
+    told = {each: count for each, count in samples.items() if any(one is not None for one in each)}
+    counts: Counter[str] = Counter()
+    for each, count in told.items():
+        for reason in Reasons().union(*(one for one in each if one)):
+            counts[reason] += count
+    return {reason: counts[reason] / sum(told.values()) for reason in sorted(counts)} if told else None
+
+
+def _is_shared(cards: Sequence[Card]) -> bool | None:
+    """Return whether others computed on one of the cards; False only if it is known for each card."""
+    counts = [numbers((reading for _, reading in card), "foreign_processes") for card in cards]
+    if any(count > 0 for card in counts for count in card):
+        return True
+    return False if counts and all(counts) else None

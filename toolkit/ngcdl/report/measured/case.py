@@ -1,0 +1,166 @@
+"""The facts that the bottleneck rules examine: the run, and what follows directly from its figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from ngcdl.record import Finding, GpuSummary, Run, Summary
+from ngcdl.report.measured.lines import Line, last_start, number, numbers
+
+# A desktop on the same card uses this much.
+IDLE_PERCENT = 5.0
+# NVML counts any time in which some kernel ran, however small, as busy; the rest is waiting between steps.
+COMPUTE_BOUND_PERCENT = 90.0
+FULL_CPU_PERCENT = 90.0
+# A training that waited for its batches for this share of the time explains a waiting card.
+WAITED_SHARE = 0.3
+# The share of all cores that others kept busy: a quarter is more than a desktop and its browser use.
+OTHERS_SHARE = 0.25
+# Of a command that reports no steps all samples count, with its start-up: in a shorter run, that may be most of it.
+COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
+# Samples that lack a reading, and those that are lacking, may be those in which it mattered. There is one a second
+# (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is suspended.
+COMMAND_SHARE, SAMPLES_PER_SECOND = 0.9, 1.0
+# At a terminal these wait for somebody to type, unless they are given a file or a module. A name may end in a version.
+_SHELLS = frozenset({"bash", "dash", "fish", "ipython", "python", "sh", "tmux", "zsh"})
+# These always wait for somebody.
+_SERVERS = frozenset({"jupyter", "jupyter-lab", "jupyter-notebook"})
+
+
+def is_command(run: Run) -> bool:
+    """Return whether it was a user's own command; False for a record that does not say what was asked for."""
+    return bool(run.spec) and not run.workload
+
+
+def can_judge(run: Run) -> bool:
+    """Return whether the samples of the whole run say something about a command: it reported no steps, and did not wait
+    for somebody to type. Of one that still runs, the samples so far."""
+    taken, due = run.summary.training_samples or 0, float(run.summary.samples or 0)
+    if run.status != "running":
+        if run.seconds is None or run.seconds < COMMAND_SECONDS:
+            return False
+        due = max(due, run.seconds * SAMPLES_PER_SECOND)
+    is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * due
+    return is_command(run) and run.summary.steps is None and is_whole and not _is_interactive(run)
+
+
+def _is_interactive(run: Run) -> bool:
+    spec = run.spec or {}
+    words = spec.get("command")
+    words = [str(word) for word in words] if isinstance(words, list) else []
+    program = PurePosixPath(words[0]).name.rstrip("0123456789.") if words else "sh"
+    asks = program in _SHELLS and (all(word.startswith("-") for word in words[1:]) or "-i" in words)
+    return program in _SERVERS or (bool(spec.get("tty")) and asks)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run as the rules see it."""
+
+    run: Run
+    events: tuple[Line, ...]
+
+    @property
+    def summary(self) -> Summary:
+        return self.run.summary
+
+    @cached_property
+    def start(self) -> Line:
+        return last_start(self.events)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the options of the bundled trainings, such as --batch, are not its own."""
+        return is_command(self.run)
+
+    @property
+    def what(self) -> str:
+        return "run" if self.is_command else "training"
+
+    @cached_property
+    def on_cpu(self) -> bool:
+        """Whether it was meant to compute on the CPU, by request or for lack of a card (but not by ignoring it)."""
+        if self.is_command and self.run.gpus != ():
+            return False  # a card that was not read may compute all the same
+        return self.run.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
+
+    @cached_property
+    def card(self) -> GpuSummary | None:
+        """The busiest of its cards; None if it has none, does not compute there, or their utilization is unknown."""
+        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
+        return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
+
+    @cached_property
+    def computing(self) -> tuple[GpuSummary, ...]:
+        """The cards that computed and whose utilization is known, the busiest first: at most one for each replica."""
+        known = [gpu for gpu in self.summary.gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT]
+        replicas = number(self.start.get("replicas"))
+        busiest = sorted(known, key=lambda gpu: -(gpu.gpu_percent_mean or 0.0))
+        return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
+
+    @cached_property
+    def sets_the_pace(self) -> bool:
+        """Whether its cards do: each of those that computed is busy. A card that waits for another one in NCCL counts
+        as busy, so several cards do not if the training waited for its batches."""
+        if self.busy is None or any((gpu.gpu_percent_mean or 0.0) < COMPUTE_BOUND_PERCENT for gpu in self.computing):
+            return False
+        is_known = not self.is_command or self.waited_share is not None
+        return self.busy >= COMPUTE_BOUND_PERCENT and (len(self.computing) < 2 or (is_known and not self.waited))
+
+    @property
+    def waited(self) -> bool:
+        """Whether it is known to have waited for its batches for a good part of the time."""
+        return (self.waited_share or 0.0) >= WAITED_SHARE
+
+    @property
+    def busy(self) -> float | None:
+        """That card's utilization, 0..100, if the framework used it."""
+        return self.card.gpu_percent_mean if self.card and self.run.device != "cpu" else None
+
+    def waits(self, percent: float) -> bool:
+        """Return whether the card was less busy than that and computed at all.
+
+        An idle card counts as computing only if the framework reported that it did."""
+        busy = self.busy
+        return busy is not None and busy < percent and (busy >= IDLE_PERCENT or self.run.device == "gpu")
+
+    @cached_property
+    def others_cores(self) -> float | None:
+        """The number of cores that others kept busy on a full CPU; None: it was not full, or that is unknown, or others
+        may have their own cores, as the run was not allowed to use all of them."""
+        own, all_busy = self.summary.container_cpu_percent_mean, self.summary.cores_busy
+        if own is None or all_busy is None or (self.summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
+            return None
+        if self.run.allowed_cores is not None:
+            return None
+        return all_busy - own / 100
+
+    @cached_property
+    def is_crowded(self) -> bool:
+        """Whether others kept so many cores busy that the CPU was theirs rather than the run's."""
+        cores, others = self.run.machine.cores, self.others_cores
+        return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and not self.sets_the_pace
+
+    @cached_property
+    def waited_share(self) -> float | None:
+        """The share (0..1) of the steps' time spent waiting for batches. None for the user's own command."""
+        told = [(number(step.get("input_seconds_per_batch")), number(step.get("seconds_per_batch")))
+                for step in self.events if step.get("event") == "step"]  # fmt: skip
+        known = [(waited, whole) for waited, whole in told if waited is not None and whole is not None]
+        whole = sum(one for _, one in known)
+        return sum(one for one, _ in known) / whole if whole > 0 else None
+
+    def told(self, name: str) -> object:
+        """Return what the trainer's last start event says, or what was requested; None for the user's own command."""
+        return self.start.get(name, self.run.workload.get(name))
+
+    def asked(self, name: str) -> float | None:
+        """Return a number from the trainer's last start event, or as requested."""
+        told = numbers((event for event in self.events if event.get("event") == "start"), name)
+        return told[-1] if told else next(iter(numbers([self.run.workload], name)), None)
+
+
+def finding(rule: str, text: str, advice: str | None, **figures: float | None) -> Finding:
+    return Finding(rule, text, {name: value for name, value in figures.items() if value is not None}, advice)

@@ -1,0 +1,162 @@
+"""The figures of one run, from its events and samples. Pure: lines in, a Summary out; what was not measured is None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+from statistics import median
+
+from ngcdl.record import Summary
+from ngcdl.report.measured import achieved
+from ngcdl.report.measured.cards import cards_in, with_cards
+from ngcdl.report.measured.lines import Line, last_start, mean, most, number, numbers, numbers_in
+
+__all__ = ["Line", "number", "summary"]
+
+FEWEST_LATENCIES = 20  # the fewest of which one exceeds the p95
+
+
+def summary(
+    events: Iterable[Line], samples: Iterable[Line], cores: int | None = None, is_command: bool = False
+) -> Summary:
+    """Sum up a run on a machine with `cores` logical processors.
+
+    Means are over the samples between the first and the last logged step, of any attempt; over all samples if there
+    are none in between. But a training has no energy then: most of its time was start-up. `is_command`: without steps,
+    the samples of the whole run count as those of the training."""
+    told, samples = list(events), list(samples)
+    events = _standing(told)
+    steps = _steps(events)
+    # The trainer leaves the first of these null: it includes the framework's start-up.
+    rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
+    losses = numbers(steps, "loss")
+    taught = numbers([step for step in steps if step.get("seconds_per_batch")], "teacher_seconds_per_batch")
+    latencies = sorted(seconds for step in steps for seconds in numbers_in(step.get("latency_seconds")))
+    evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
+    raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
+    during = _while_training(told, samples)
+    start = last_start(events)
+    summed = Summary(
+        steps=_reached(events),
+        examples_per_second=median(rates) if rates else None,
+        seconds_per_batch=median(batches) if batches else None,
+        loss_first=losses[0] if losses else None,
+        loss_last=losses[-1] if losses else None,
+        precision_at_1=mean(raced or evaluations[-1:]),
+        samples=len(samples) or None,
+        gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
+        training_samples=_counted(during, samples, bool(steps), is_command),
+        teacher_seconds_per_batch=median(taught) if taught else None,
+        latency_p50_seconds=_rank(latencies, 0.5),
+        latency_p95_seconds=_rank(latencies, 0.95),
+    )
+    measured = during or samples
+    summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
+    is_timed = bool(during) or not (start or steps)
+    summed = with_cards(summed, measured, computes=start.get("device") != "cpu", is_timed=is_timed)
+    return achieved.with_peak(summed, start) if start else summed
+
+
+def _standing(events: list[Line]) -> list[Line]:
+    """Leave out what a later attempt redid: it continues from a checkpoint, or from scratch without one."""
+    starts = [at for at, event in enumerate(events) if event.get("event") == "start"]
+    kept = events[: starts[0]] if starts else events
+    for at, to in pairwise([*starts, len(events)]):
+        resumed = number(events[at].get("resumed_from_step"))
+        kept = [] if resumed is None else [one for one in kept if _is_before(one, resumed)]
+        kept += events[at:to]
+    return kept
+
+
+def _is_before(event: Line, step: float) -> bool:
+    """Return whether `event` precedes `step`. A step event has its number, from 0; others have the number done."""
+    at = number(event.get("step"))
+    return at is None or (at < step if event.get("event") == "step" else at <= step)
+
+
+def _steps(events: Iterable[Line]) -> list[Line]:
+    """Return each step's event, the later one if there are two. Steps after a `raced` event are another training's."""
+    found: dict[tuple[int, int], Line] = {}
+    trainings = 0
+    for event in events:
+        trainings += event.get("event") == "raced"
+        if event.get("event") == "step" and isinstance(number(event.get("step")), int):
+            found[trainings, event["step"]] = event
+    return list(found.values())
+
+
+def _reached(events: Iterable[Line]) -> int | None:
+    """Return how many steps were done, summed over several trainings from scratch."""
+    most: dict[int, int] = {}
+    trainings = 0
+    for event in events:
+        kind, step = event.get("event"), event.get("step")
+        trainings += kind == "raced"
+        if isinstance(step, int) and number(step) is not None and kind != "error":
+            training = 0 if kind == "finish" else trainings  # it comes last, and has the steps of a single training
+            most[training] = max(most.get(training, step), step)
+    return sum(most.values()) if most else None
+
+
+def _rank(values: Sequence[float], share: float) -> float | None:
+    """Return the least of the sorted `values` that `share` of them do not exceed; None if too few for a p95."""
+    return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
+
+
+def _while_training(events: Iterable[Line], samples: list[Line]) -> list[Line]:
+    """Leave out start-up, evaluation and clean-up; a run without steps (the user's own command) has no such samples.
+
+    Use the steps' least and greatest time, not the first and last: the clock may have been set back meanwhile."""
+    times = numbers([event for event in events if event.get("event") == "step"], "t")
+    if len(times) < 2:
+        return []
+    first, last = min(times), max(times)
+    return [sample for sample in samples if (t := number(sample.get("t"))) is not None and first <= t <= last]
+
+
+def _counted(during: list[Line], samples: list[Line], has_steps: bool, is_command: bool) -> int | None:
+    if not samples or not (has_steps or is_command):
+        return None
+    return sum("host_cpu_percent" in sample for sample in during) if has_steps else _complete(samples)
+
+
+def _complete(samples: Iterable[Line]) -> int:
+    """Count the samples in which the host was read, and every card whose use was read at all."""
+    read = [
+        ({str(card.get("uuid") or card.get("index")) for card in cards_in(one) if _has(card, "gpu_percent")}, one)
+        for one in samples
+    ]
+    ever = frozenset().union(*(cards for cards, _ in read))
+    return sum(cards == ever and _has(one, "host_cpu_percent") for cards, one in read)
+
+
+def _has(line: Line, key: str) -> bool:
+    return number(line.get(key)) is not None
+
+
+def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Summary:
+    percent = mean(numbers(samples, "host_cpu_percent"))
+    busiest = [max(percents) for sample in samples if (percents := numbers_in(sample.get("cpu_percents")))]
+    return replace(
+        summed,
+        cpu_percent_mean=percent,
+        container_cpu_percent_mean=mean(numbers(samples, "container_cpu_percent")),
+        cores_busy=None if percent is None or cores is None else number(percent / 100 * cores),
+        cpu_busiest_core_percent_mean=mean(busiest),
+        threads_running_mean=mean(numbers(samples, "threads_running")),
+    )
+
+
+def _with_memory(summed: Summary, measured: Sequence[Line], samples: Sequence[Line]) -> Summary:
+    """Add the memory figures: the maximum is over the whole run, pressure over the time it trained."""
+    limits, kills = numbers(samples, "memory_limit_bytes"), numbers(samples, "memory_oom_kills")
+    return replace(
+        summed,
+        memory_bytes_max=most(numbers(samples, "memory_bytes")),
+        memory_limit_bytes=int(min(limits)) if limits else None,
+        memory_pressure_percent=max(numbers(measured, "memory_pressure_percent"), default=None),
+        # the cgroup may be older than the run; with several nodes, the one with the kill may not report in the end
+        memory_oom_kills=int(max(kills) - kills[0]) if kills else None,
+    )

@@ -1,0 +1,91 @@
+"""Whether memory limited a training: a batch that did not fit, a limit reached, time lost to waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ngcdl.record import Finding
+from ngcdl.report.measured import tuned
+from ngcdl.report.measured.case import Case, finding
+from ngcdl.report.measured.lines import number
+from ngcdl.spec import kind_of
+
+# File cache is not counted (but of a process the files that it maps): the rest is all that the next batch can have.
+FULL_MEMORY = 0.9
+# The share of the time lost waiting for memory, in percent.
+PRESSURE_PERCENT = 10.0
+
+
+def out_of_memory(case: Case) -> Iterator[Finding]:
+    """Report a run out of memory, by the trainer, the engine or a search's last `oom` event with the largest batch that
+    fits."""
+    told = [event for event in case.events if event.get("event") == "oom"][-1:]
+    since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
+    last = case.events[since:]  # without the errors of earlier attempts
+    failed = [event for event in last if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    killed = case.run.oom_killed and case.run.status == "failed" and case.run.workload
+    known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
+    has_ended = bool(failed or killed or known)
+    if not (told or has_ended):
+        return
+    begun = [event for event in case.events if event.get("event") == "start"]
+    if has_ended and begun:
+        told = []  # the batch that the search found did not fit after all
+    batch = number(told[0].get("batch")) if told else case.asked("batch")
+    fits = number(told[0].get("fits")) if told else None
+    on_card = not (case.on_cpu or case.run.device == "cpu")
+    # the kernel kills for the container's or the machine's memory; a card's is reported by the framework or the log
+    is_hosts = not on_card or bool(killed and not failed and not known)
+    where = _hosts_memory(case) if is_hosts else "the GPU's memory"
+    what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {where}"
+    if fits is not None and begun:
+        taken = number(begun[-1].get("batch"))
+        is_less = taken is not None and taken < fits
+        text = f"{what}: {fits:.0f} is the largest that does{'' if is_less else ', and was used'}."
+        text += f" {taken:.0f} was used, which leaves an eighth free." if is_less else ""
+        yield finding("largest-batch", text, None, batch=batch, fits=fits)
+        return
+    if case.is_command:  # it may have no batch, or other options for it
+        yield finding("out-of-memory", f"It ran out of {where}.", None)
+        return
+    does = f"; {fits:.0f} does" if fits is not None else ""
+    smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
+    advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
+    # with a card, the search probes the card's memory
+    advice += [] if told or (on_card and is_hosts) else ["    ngcdl run ... --batch largest"]
+    yield finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
+
+
+def _hosts_memory(case: Case) -> str:
+    """Name the memory that limits a process without a card."""
+    limit, whole = case.summary.memory_limit_bytes, case.run.machine.memory_bytes
+    is_held = limit is not None and whole is not None and limit < whole
+    return _limit_of(case) if is_held else "the machine's memory"
+
+
+def _limit_of(case: Case) -> str:
+    return f"{'the container' if kind_of(case.run.engine).has_containers else 'its control group'}'s memory limit"
+
+
+def pressed(case: Case) -> Iterator[Finding]:
+    summary = case.summary
+    most, limit = summary.memory_bytes_max, summary.memory_limit_bytes
+    used = most / limit if most is not None and limit else None
+    pressure, kills = summary.memory_pressure_percent, summary.memory_oom_kills
+    of = "the machine's memory" if limit == case.run.machine.memory_bytes else _limit_of(case)
+    said = [f"the kernel OOM-killed {kills} of the run's processes"] if kills and not _was_search(case) else []
+    said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
+    if pressure is not None and pressure >= PRESSURE_PERCENT:
+        said.append(f"it waited for memory up to {pressure:.0f} % of the time")
+    if said:
+        text = "; ".join(said)
+        advice = "Give it more memory, or make it use less: fewer workers, a smaller queue or batch."
+        yield finding(
+            "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
+            memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
+        )  # fmt: skip
+
+
+def _was_search(case: Case) -> bool:
+    """Return whether batches were tried, or ways to compute of which one failed: a trial may be killed."""
+    return any(event.get("event") == "oom" or tuned.has_failed(event) for event in case.events)

@@ -1,0 +1,40 @@
+"""What is said at the end of a user's own command that reported no steps: how its cards were used. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngcdl.console import NOT_AVAILABLE, size
+from ngcdl.record import GpuSummary, Run
+from ngcdl.report.measured.case import can_judge
+from ngcdl.report.measured.lines import known
+from ngcdl.report.measured.words import told
+
+# More cards are summed up: a line for each of eight is too much.
+_MOST_CARDS = 2
+
+
+def observed(run: Run) -> list[str]:
+    """Return a line with what was read of the run's cards, and a second with what follows; [] if its samples are too
+    few, or if it had no card."""
+    cards = run.summary.gpus
+    if not cards or not can_judge(run):
+        return []
+    line = "; ".join(_told(card, run) for card in cards) if len(cards) <= _MOST_CARDS else _all(cards)
+    said = [f"{line} (mean of {run.summary.training_samples:,} samples; ngcdl show {run.id})"]
+    return said + [finding.text for finding in (run.findings or ())[:1]]
+
+
+def _all(cards: Sequence[GpuSummary]) -> str:
+    percents = known(card.gpu_percent_mean for card in cards)
+    busy = f"{min(percents):.0f} to {max(percents):.0f} % busy" if percents else f"{NOT_AVAILABLE} busy"
+    unknown = f", {NOT_AVAILABLE} for {len(cards) - len(percents)}" if 0 < len(percents) < len(cards) else ""
+    return f"{len(cards)} GPUs: {busy}{unknown}"
+
+
+def _told(card: GpuSummary, run: Run) -> str:
+    index = NOT_AVAILABLE if card.index is None else card.index
+    whole = next((gpu.memory_bytes for gpu in run.machine.gpus or () if gpu.uuid and gpu.uuid == card.uuid), None)
+    memory = "memory n/a" if card.memory_bytes_max is None else f"at most {told(card, 'memory_bytes_max')}"
+    memory += f" of {size(whole)}" if whole is not None and card.memory_bytes_max is not None else ""
+    return f"GPU {index}: {told(card, 'gpu_percent_mean', digits=0)} busy, {memory}"

@@ -1,0 +1,1 @@
+"""How are runs and comparisons shown? Pages, charts and tables."""

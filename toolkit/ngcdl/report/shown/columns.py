@@ -1,0 +1,278 @@
+"""A run's events and samples, read into columns for drawing.
+
+At 8 bytes per figure a run of a million steps and 100,000 samples takes some 50 MB. Lines are read in batches, so that
+each check of their numbers is done on a whole batch at once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, compress, islice, zip_longest
+from math import inf, isnan
+from operator import itemgetter
+from typing import Any
+
+from ngcdl.record import Run
+from ngcdl.report.measured import raced, throttling
+from ngcdl.report.measured.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
+from ngcdl.report.shown.curves import NAN, Curve
+from ngcdl.report.shown.story import CardCurves, Measured, Story, Throttled, Training
+from ngcdl.spec import kind_of
+
+# Samples are a second apart: what two consecutive ones both report also held between them.
+_SAMPLES_APART = 2.5
+# Readings of a card that are not taken in every sample when sampling faster (telemetry/sample.py).
+_IN_WHOLE = frozenset({"memory_used_bytes", "sm_mhz", "throttle_reasons"})
+# Lines per batch: enough to make the work per batch negligible, few enough to fit the processor's cache.
+TOGETHER = 64
+_STEP = ("event", "t", "examples_per_second", "step", "loss")
+_OF_A_STEP = itemgetter(*_STEP)
+# The most non-step lines a Rest holds, each in full: none of the bundled trainings writes a hundredth of that.
+MOST_SELDOM = 10_000
+
+
+class TooManyKinds(Exception):
+    """These events have too many lines of other kinds: a Rest of them would not be small."""
+
+
+@dataclass
+class Rest:
+    """The end of a run's events, read without their beginning: the steps, and the lines between them, each with the
+    number of rates and of losses before it."""
+
+    rates: Curve = field(default_factory=Curve)
+    losses: Curve = field(default_factory=Curve)
+    seldom: list[tuple[int, int, object, Line]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class InTwo:
+    """A run's events in two parts, the second read elsewhere: `rest` waits for it; if it returns None, read `end` here.
+
+    `last` is the time of the last step, if known beforehand."""
+
+    beginning: Iterable[Line]
+    end: Iterable[Line]
+    rest: Callable[[], Rest | None]
+    last: float | None
+
+
+def told(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Story:
+    """Read a run's lines into a Story, each line once."""
+    training = Training()
+    _read(training, run.started, events, partial(_told_seldom, training))
+    training.span = _span(training.rates.xs)
+    return _story(run, training, _measured(run.started, samples, training.span))
+
+
+def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
+    """Do the same for events in two parts. Read the samples again if the last step was not the expected one."""
+    training = Training()
+    seldom = partial(_told_seldom, training)
+    _read(training, run.started, events.beginning, seldom)
+    expected = None if events.last is None else _span([*training.rates.xs[:1], events.last - run.started])
+    measured = _measured(run.started, samples(), expected)
+    if (rest := events.rest()) is None:
+        _read(training, run.started, events.end, seldom)
+    else:
+        _join(training, rest)
+    training.span = _span(training.rates.xs)
+    if training.span != expected:
+        measured = _measured(run.started, samples(), training.span)
+    return _story(run, training, measured)
+
+
+def _story(run: Run, training: Training, measured: Measured) -> Story:
+    """Let the time of a run on a cluster begin with its first report: before that it waited for a node."""
+    if kind_of(run.engine).is_cluster:
+        cards = measured.cards.values()
+        curves = [training.rates, measured.host, measured.least, measured.most]
+        curves += [curve for card in cards for curve in card.curves.values()]
+        first = min((min(curve.xs) for curve in curves if curve.xs), default=0.0)
+        for curve in curves:
+            curve.xs = array("d", [x - first for x in curve.xs])
+        for card in cards:
+            card.throttled.spans = [(start - first, end - first) for start, end in card.throttled.spans]
+        training.span = _span(training.rates.xs)
+    return Story(run, training, measured)
+
+
+def rest_of(started: float, events: Iterable[Line]) -> Rest:
+    """Read the end of a run's events. Raise TooManyKinds."""
+    it = Rest()
+
+    def keep(kind: object, event: Line) -> None:
+        if len(it.seldom) == MOST_SELDOM:
+            raise TooManyKinds
+        it.seldom.append((len(it.rates.xs), len(it.losses.xs), kind, event))
+
+    _read(it, started, events, keep)
+    return it
+
+
+def _join(it: Training, rest: Rest) -> None:
+    rates = losses = 0
+    for rates_before, losses_before, kind, event in rest.seldom:
+        _append(it.rates, rest.rates, rates, rates_before)
+        _append(it.losses, rest.losses, losses, losses_before)
+        rates, losses = rates_before, losses_before
+        _told_seldom(it, kind, event)
+    _append(it.rates, rest.rates, rates, None)
+    _append(it.losses, rest.losses, losses, None)
+
+
+def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
+    curve.xs.extend(more.xs[at:to])
+    curve.ys.extend(more.ys[at:to])
+
+
+def _span(times: Sequence[float]) -> tuple[float, float] | None:
+    """Return the least and greatest time, not the first and last: the clock may have been set back meanwhile."""
+    span = (min(times), max(times)) if times else (0.0, 0.0)
+    return span if span[1] > span[0] else None
+
+
+def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: Callable[[object, Line], None]) -> None:
+    """Add the steps to `it`, and pass every other line to `seldom` once the steps before it are added."""
+    steps = []
+    for event in events:
+        try:
+            step = _OF_A_STEP(event)
+        except KeyError:  # any line but a step's
+            step = tuple(map(event.get, _STEP))
+        if step[0] == "step":
+            steps.append(step)
+            if len(steps) < TOGETHER:
+                continue
+        _steps(it, started, steps)
+        steps = []
+        if step[0] != "step":
+            seldom(step[0], event)
+    _steps(it, started, steps)
+
+
+def _steps(it: Training | Rest, started: float, steps: Sequence[tuple[object, ...]]) -> None:
+    """Add what these steps reported: time, rate, number and loss."""
+    if steps:
+        times, rates, numbers, losses = map(column, islice(zip(*steps, strict=True), 1, None))
+        it.rates.extend(*_placed([t - started for t in times], rates))
+        it.losses.extend(*_placed(numbers, losses))
+
+
+def _placed(xs: Sequence[float], ys: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Drop the points whose x is unknown."""
+    if not isnan(sum(xs)):
+        return xs, ys
+    known = [not isnan(x) for x in xs]
+    return list(compress(xs, known)), list(compress(ys, known))
+
+
+def _told_seldom(it: Training, kind: object, event: Line) -> None:
+    step = number(event.get("step"))
+    if kind == "start":
+        it.start = event
+        it.error = None  # it ended an earlier attempt, not this one
+        resumed = number(event.get("resumed_from_step"))
+        it.losses.cut_from(resumed or 0)  # reported again from there; the later report counts
+        for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
+            after.cut_from((resumed or 0) + 1)  # these count the steps done
+        if resumed is None:
+            it.raced.clear()
+    elif kind == "stages":
+        it.stages = event
+    elif kind in raced.EVENTS:
+        it.raced.append(event)
+        it.losses.begun.append(len(it.losses.xs))  # the next training's losses begin at step 0
+    elif kind == "error":
+        it.error = text(event.get("kind"))
+    elif kind == "eval" and step is not None:
+        it.accuracies.add(step, number(event.get("precision_at_1")))
+    elif kind == "epoch" and step is not None:
+        it.epoch_losses.add(step, number(event.get("loss")))
+        it.training_accuracies.add(step, number(event.get("accuracy")))
+
+
+def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> Measured:
+    it, cores = Measured(), _Cores(*(span or (-inf, inf)))
+    timed = (sample for sample in samples if number(sample.get("t")) is not None)
+    while lines := list(islice(timed, TOGETHER)):
+        _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
+        lines = [line for line in lines if "host_cpu_percent" in line]  # elsewhere the host was not due: no gap
+        xs = [line["t"] - started for line in lines]
+        it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
+        cores.add(it, xs, [row if isinstance(row := line.get("cpu_percents"), list) else [] for line in lines])
+    it.cores = cores.means()
+    return it
+
+
+class _Cores:
+    """Means of each logical processor, over the samples from `low` to `high`, most of which have them all."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self._low, self._high = low, high
+        self._sums: list[float] = []
+        self._counts: list[int] = []
+
+    def add(self, it: Measured, xs: Sequence[float], rows: Sequence[list[Any]]) -> None:
+        is_whole = all(rows) and are_numbers([*chain.from_iterable(rows)])
+        known = rows if is_whole else [numbers_in(row) for row in rows]
+        it.least.extend(xs, [*map(min, rows)] if is_whole else [min(row, default=NAN) for row in known])
+        it.most.extend(xs, [*map(max, rows)] if is_whole else [max(row, default=NAN) for row in known])
+        counted = [row for x, row, some in zip(xs, rows, known, strict=True) if some and self._low <= x <= self._high]
+        for place, told in enumerate(zip_longest(*counted)):
+            values = told if is_whole and None not in told else numbers_in([*told])
+            if place == len(self._sums):
+                self._sums.append(0.0)
+                self._counts.append(0)
+            self._sums[place] = sum(values, self._sums[place])
+            self._counts[place] += len(values)
+
+    def means(self) -> tuple[float | None, ...]:
+        return tuple(total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
+
+
+def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
+    """Add the cards' readings. From its first sample on each card has a point per sample, unknown without a reading."""
+    found: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
+    for place, readings in enumerate(told):
+        for reading in readings if isinstance(readings, list) else ():
+            if isinstance(reading, dict):
+                found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
+    for key, placed in found.items():
+        if key not in cards:
+            index = number(placed[0][1].get("index"))
+            cards[key] = CardCurves(text(placed[0][1].get("name")), None if index is None else int(index))
+            begin = placed[0][0]
+        else:
+            begin = 0
+        silent = set(range(begin, len(xs))).difference(place for place, _ in placed)
+        if silent:
+            placed = sorted([*placed, *((place, {}) for place in silent)], key=itemgetter(0))
+        _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed])
+
+
+def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
+    # With close sampling these are not due in every sample: their absence is no gap.
+    wholes = [both for both in zip(xs, readings, strict=True) if not (both[1] and _IN_WHOLE.isdisjoint(both[1]))]
+    whole_xs, whole_readings = [x for x, _ in wholes], [reading for _, reading in wholes]
+    for name, curve in card.curves.items():
+        is_seldom = name in _IN_WHOLE
+        told = [reading.get(name) for reading in (whole_readings if is_seldom else readings)]
+        curve.extend(whole_xs if is_seldom else xs, column(told))
+    for x, reading in wholes:
+        if reasons := reading.get("throttle_reasons"):
+            _throttle(card.throttled, x, reasons)
+
+
+def _throttle(it: Throttled, x: float, told: object) -> None:
+    reasons = [one for one in texts_in(told) or () if one != throttling.IDLE]
+    if not reasons:
+        return
+    it.reasons.update(reasons)
+    if it.spans and x - it.spans[-1][1] <= _SAMPLES_APART:
+        it.spans[-1] = (it.spans[-1][0], x)
+    else:
+        it.spans.append((x, x))

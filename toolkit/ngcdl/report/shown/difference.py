@@ -1,0 +1,126 @@
+"""What differs between two records: what was requested and what it ran on, by name, and the figures with their change.
+
+Each record is a single run, so no change has a spread. If the runs can't be compared, what they reached and used gets
+no change. What always differs (id, times, container, process ids, the run's folders) is left out. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from typing import Any
+
+from ngcdl.record import GpuSummary, Run
+from ngcdl.report.measured.lines import number
+from ngcdl.report.shown import tables
+
+_SPEEDS = frozenset({
+    "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
+    "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
+})  # fmt: skip
+_RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joules"})
+_JOULES_OF_CARD = re.compile(r"gpus\.[\d/]+\.joules")
+_SHARES = "throttled_share"
+_EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`change` is relative to `a`: 0.1 is a tenth more; None without a base to relate it to."""
+
+    a: float | None
+    b: float | None
+    change: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`data`: what each trained on, if either is SYNTHETIC or both are. `refused`: why speeds and results can't be
+    compared."""
+
+    a: str
+    b: str
+    differs: Mapping[str, tuple[Any, Any]]
+    figures: Mapping[str, Figure]
+    data: tuple[str, str] | None = None
+    refused: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """{"a", "b", "data", "refused", "differs": {name: [a's, b's]}, "figures": {name: {"a", "b", "change"}}}"""
+        it = asdict(self)
+        return {name: it[name] for name in ("a", "b", "data", "refused", "differs", "figures")}
+
+
+def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
+    """Compare two records. Leave out figures that neither has; keep equal ones, with change 0.
+
+    `refused`: likeness.py's reasons against comparing their speeds and results."""
+    cards = _cards(one.summary.gpus, other.summary.gpus)
+    here, there = _flat(one, cards), _flat(other, cards)
+    both = {name: (_at(here, name), _at(there, name)) for name in [*here, *there]}
+    shown = {
+        name.removeprefix("summary."): two
+        for name, two in both.items()
+        if name.startswith("summary.")
+        and not name.endswith(".index")  # not a figure: which card it is
+        and any(number(one) is not None for one in two)
+    }
+    # a command has no known speed, and its energy stands as it is
+    has_training = one.summary.steps is not None or other.summary.steps is not None
+    apart = {name for name in shown if name in _SPEEDS or (has_training and _is_result(name))} if refused else set()
+    return Difference(
+        one.id,
+        other.id,
+        {name: two for name, two in both.items() if not name.startswith("summary.") and two[0] != two[1]},
+        {name: _figure(*two, is_related=name not in apart) for name, two in shown.items()},
+        (tables.data(one), tables.data(other)) if one.is_synthetic or other.is_synthetic else None,
+        tuple(refused) if any(None not in shown[name] for name in apart) else (),
+    )
+
+
+def _is_result(name: str) -> bool:
+    return name in _RESULTS or _JOULES_OF_CARD.fullmatch(name) is not None
+
+
+def _figure(here: Any, there: Any, *, is_related: bool) -> Figure:
+    a, b = number(here), number(there)
+    if not is_related:
+        return Figure(a, b, None)
+    return Figure(a, b, 0.0 if a == b else (b - a) / abs(a) if a and b is not None else None)
+
+
+def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
+    """Name the cards in their order, by index: 3, or 3/1 for 3 of the one run beside 1 of the other.
+
+    By their place, if an index is unknown or not unique, as of several nodes."""
+    indexes = [[gpu.index for gpu in cards] for cards in (one, other)]
+    if any(None in each or len({*each}) < len(each) for each in indexes):
+        indexes = [[*range(len(each))] for each in indexes]
+    return ["/".join(dict.fromkeys(str(at) for at in two if at is not None)) for two in zip_longest(*indexes)]
+
+
+def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
+    record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
+    gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
+    return dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
+
+
+def _at(flat: Mapping[str, Any], name: str) -> Any:
+    """Return the value of `name`. A reason that never held the clocks down has a share of 0 where shares are known."""
+    shares = name.rpartition(".")[0]
+    return flat.get(name, 0.0 if shares.endswith(_SHARES) and flat.get(shares) is not None else None)
+
+
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        if prefix.endswith(_SHARES):
+            yield prefix, value
+        for name, one in value.items():
+            yield from _leaves(f"{prefix}.{name}" if prefix else str(name), one)
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        for at, one in enumerate(value):
+            yield from _leaves(f"{prefix}.{at}", one)
+    else:
+        yield prefix, list(value) if isinstance(value, tuple) else value

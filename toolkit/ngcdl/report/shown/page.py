@@ -1,0 +1,209 @@
+"""The report as a single HTML page: no scripts, no external resources, light and dark, for a phone and for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from ngcdl.report.compared import in_words, theirs
+from ngcdl.report.compared.comparison import Comparison
+from ngcdl.report.measured import diagnosis, naming
+from ngcdl.report.shown import likeness, tables
+from ngcdl.report.shown.bars import bars
+from ngcdl.report.shown.markup import Markup, joined, tag
+from ngcdl.report.shown.pictures import pictures
+from ngcdl.report.shown.story import Story
+from ngcdl.report.shown.verdict import verdict
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
+    """Return the whole document, for `comparison` if the stories are its runs.
+
+    Every text from a record is escaped, as it may come from a container."""
+    title = f"{naming.what(stories[0].run)} · {len(stories)} runs" if len(stories) > 1 else naming.what(stories[0].run)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{title} · ngcdl"),
+        tag("style", Markup(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))),
+    )
+    body = tag("body", tag("main", *_sections(stories, title, comparison)))
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
+
+
+def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
+    drawn = pictures(stories)
+    missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
+    found = verdict(stories, comparison).removeprefix(f"{title}: ")  # a command is named once
+    return [
+        tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
+        _compared(comparison),
+        *(_recognised(story) for story in stories),
+        _findings(stories) if comparison is None else _diagnosis(comparison),
+        tag("section", tag("h2", "Figures"), _figures(stories),
+            _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories, comparison)),
+        tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
+            tag("p", missing, class_="note") if missing else None),
+        _theirs(stories, comparison),
+        tag("section", tag("h2", "Conditions"), *_conditions(stories)),
+    ]  # fmt: skip
+
+
+def _warning(stories: Sequence[Story]) -> Markup | None:
+    named = [story for story in stories if story.run.is_synthetic]
+    if not named:
+        return None
+    who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
+    note = (named[0].run.dataset_note or "").removeprefix("synthetic images, ")
+    why = f" ({note})" if note else ""
+    return tag("p", f"{who}SYNTHETIC data{why}: loss and accuracy say nothing about real data.", class_="warning")
+
+
+def _recognised(story: Story) -> Markup | None:
+    known = story.run.diagnosis
+    if not known:
+        return None
+    # a run that did not fail may still have something worth knowing
+    title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
+    return tag("section", tag("h2", title), tag("pre", diagnosis.told(known)))
+
+
+def _findings(stories: Sequence[Story]) -> Markup | None:
+    """Show what set the pace, by the findings made when each run ended."""
+    items = []
+    for story in stories:
+        for one in story.run.findings or ():
+            who = tag("strong", f"{story.letter} ") if len(stories) > 1 else None
+            items.append(joined(who, one.text, _advice(one.advice)))
+    return tag("section", tag("h2", "What set the pace"), _notes(items)) if items else None
+
+
+def _diagnosis(comparison: Comparison) -> Markup | None:
+    """Show what was found about a comparison: each finding once for all rounds, and first what is missing."""
+    items = []
+    for said in comparison.diagnosis:
+        told = [tag("div", line) for line in said.splitlines() if not line.startswith(" ")]
+        advice = "\n".join(line.strip() for line in said.splitlines() if line.startswith(" "))
+        items.append(joined(*told, _advice(advice)))
+    return tag("section", tag("h2", "What was found"), _notes(items)) if items else None
+
+
+def _advice(text: str | None) -> Markup | None:
+    return tag("div", text, class_="advice") if text else None
+
+
+def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str) -> Markup:
+    cells = [tag("tr", tag("th", name, scope="row"), *(tag("td", one or "–") for one in row)) for name, row in rows]
+    columns = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in head))
+    table = tag("table", tag("caption", caption), tag("thead", columns), tag("tbody", *cells))
+    return tag("div", table, class_="wide", tabindex="0", role="region", aria_label=caption)
+
+
+def _figures(stories: Sequence[Story]) -> Markup:
+    head = [story.run.id if len(stories) == 1 else story.letter for story in stories]
+    return _table(head, tables.figures(stories), "What was measured")
+
+
+def _legend_of_runs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
+    if len(stories) == 1:
+        return None
+    arms = {run: f"{arm.name}: " for arm in (comparison.arms if comparison else ()) for run in arm.runs}
+    named = [(story.letter, f" {arms.get(story.run.id, '')}{story.run.id} ") for story in stories]
+    return tag("p", *(tag("span", tag("strong", letter), text, class_="run") for letter, text in named))
+
+
+def _compared(comparison: Comparison | None) -> Markup | None:
+    if comparison is None:
+        return None
+    head, rows = in_words.table(comparison)
+    table = _table([name.lower() for name in head[1:]], rows, "Medians over the rounds (min..max)")
+    return tag("section", tag("h2", "Compared"), bars(comparison), table, _notes(in_words.ratios(comparison)))
+
+
+def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | None:
+    if len(stories) == 1:
+        return None
+    parts = []
+    for story in () if is_compared else stories[1:]:
+        if reasons := likeness.refused(stories[0], story):
+            text = f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}."
+            parts.append(tag("p", text, class_="warning"))
+    rows = likeness.differences(stories)
+    same = tag("p", "Besides what was measured, no difference was found.")
+    parts.append(_table([story.letter for story in stories], rows, "What differs") if rows else same)
+    return joined(*parts)
+
+
+def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
+    """Show what others published about these workloads, with our figures in separate columns.
+
+    Not beside a comparison of something they did not compare, nor beside a speed that is not a training's."""
+    if comparison and not theirs.beside(_bundled(stories[0]), comparison.vary):
+        return None
+    stories = [story for story in stories if not naming.without_result(story.run, story.training.start)]
+    names = dict.fromkeys(_bundled(story) for story in stories)
+    parts = [part for name in names for part in _published(name, [one for one in stories if _bundled(one) == name])]
+    return tag("section", tag("h2", "What others measured"), *parts) if parts else None
+
+
+def _bundled(story: Story) -> str:
+    return str(story.run.workload.get("name") or "").replace("_", "-")
+
+
+def _published(name: str, stories: Sequence[Story]) -> list[Markup]:
+    table = theirs.published(name)
+    if not table:
+        return []
+    notes = [tag("p", note, class_="note") for note in (f"Source: {table.source}.", *table.notes)]
+    here = [_here(story, len(stories) > 1) for story in stories]
+    known = tables.COUNTERPARTS
+    if not any(figure in known for figure, _ in table.rows):
+        ours = "; ".join(
+            f"{head}: {known['s/batch'](story)} s/batch" for head, story in zip(here, stories, strict=True)
+        )
+        shown = _table(table.columns, table.rows, f"{name}: theirs, on their hardware")
+        return [shown, tag("p", f"Ours: {ours}."), *notes]
+    rows = [
+        (figure, (*(known[figure](story) if figure in known else "" for story in stories), *cells))
+        for figure, cells in table.rows
+    ]
+    head = [*here, *(f"theirs: {column}" for column in table.columns)]
+    return [_table(head, rows, f"{name}: ours here, theirs on their hardware"), *notes]
+
+
+def _here(story: Story, is_one_of_several: bool) -> str:
+    synthetic = ", SYNTHETIC data" if story.run.is_synthetic else ""
+    who = f", {story.letter}" if is_one_of_several else ""
+    batch = naming.computed(story.run, story.training.start)["batch"]
+    size = f", batch {batch}" if batch is not None else ""
+    return f"here{who}: {naming.hardware(story.run) or naming.device(story.run)}{size}{synthetic}"
+
+
+def _conditions(stories: Sequence[Story]) -> list[Markup]:
+    """Show the conditions of measurement: for several runs what they share once, then what differs for each."""
+    rows = [dict(tables.conditions(story)) for story in stories]
+    if len(stories) == 1:
+        return [_listed(rows[0], stories[0].run.notes)]
+    shared = {name: value for name, value in rows[0].items() if all(one.get(name) == value for one in rows)}
+    noted = [note for note in stories[0].run.notes if all(note in story.run.notes for story in stories)]
+    parts = [tag("h3", f"The same in all {len(stories)} runs"), _listed(shared, noted)] if shared or noted else []
+    for story, own in zip(stories, rows, strict=True):
+        differing = {name: value for name, value in own.items() if name not in shared and name != tables.RUN}
+        notes = [note for note in story.run.notes if note not in noted]
+        parts += [tag("h3", f"{story.letter}: {story.run.id}"), _listed(differing, notes)]
+    return parts
+
+
+def _listed(rows: Mapping[str, str], notes: Sequence[str]) -> Markup:
+    pairs = [part for name, value in rows.items() for part in (tag("dt", name), tag("dd", value))]
+    return joined(tag("dl", *pairs) if pairs else None, _notes(notes))
+
+
+def _notes(texts: Iterable[str | Markup]) -> Markup | None:
+    items = [tag("li", one) for one in texts]
+    return tag("ul", *items, class_="notes") if items else None

@@ -1,0 +1,217 @@
+"""Which charts a report has: speed, CPU, GPUs and learning; each of several runs is a separate line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ngcdl.report.measured import naming
+from ngcdl.report.shown import charts
+from ngcdl.report.shown.charts import Band, Chart, Line
+from ngcdl.report.shown.markup import Markup
+from ngcdl.report.shown.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
+from ngcdl.report.shown.story import MOST_LETTERS, CardCurves, Story, letters
+from ngcdl.spec import kind_of
+
+Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """`shown` are figures; `missing` names what was not measured and so not drawn."""
+
+    shown: tuple[Markup, ...]
+    missing: tuple[str, ...]
+
+
+def pictures(stories: Sequence[Story]) -> Pictures:
+    shown, missing = [], []
+    for number, (title, made) in enumerate(_all(stories)):
+        if made is None:
+            missing.append(title)
+        else:
+            shown.append(made if isinstance(made, Markup) else charts.drawn(made, f"chart{number}"))
+    return Pictures(tuple(shown), tuple(missing))
+
+
+def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]]:
+    training = any(story.is_training for story in stories)
+    if training:
+        yield "throughput", _throughput(stories)
+    if len(stories) == 1:
+        yield "CPU use", _use(stories[0])
+        yield from _by_core(stories[0])
+    else:
+        lines = [Line(_label(story, stories), story.measured.host, _colour(story)) for story in stories]
+        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda *_: percent_axis())
+        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda *_: percent_axis())
+    yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", lambda _, high: bytes_axis(high))
+    yield "GPU power", _cards(stories, "GPU power", "watts", lambda _, high: axis(0.0, high, "W"))
+    yield "GPU clocks", _clocks(stories)
+    if any(story.is_training and not _trains_nothing(story) for story in stories):
+        yield "loss", _loss(stories)
+        lines = _accuracies(stories)
+        # a single figure, as after a short training, is in the table
+        if sum(len(line.curve.xs) for line in lines) != 1:
+            title, note = "Accuracy (precision @ 1)", _synthetic(stories)
+            yield "accuracy", _chart(title, _steps(lines), lines, lambda *_: axis(0.0, 1.0, "share"), note=note)
+
+
+def _trains_nothing(story: Story) -> bool:
+    """Return whether it finished without a loss: inference only, or batches that are made but not trained on."""
+    return story.run.status == "finished" and not story.training.losses.known
+
+
+def _label(story: Story, stories: Sequence[Story]) -> str:
+    what = f": {story.arm}" if story.arm else f" on {naming.device(story.run)}"
+    return f"{story.letter}{what}" if len(stories) > 1 else ""
+
+
+def _time(stories: Sequence[Story]) -> Axis:
+    """Return the time axis of all charts: as long as the longest run, or up to its last reported value."""
+    ends, queued = [1.0], [kind_of(story.run.engine).is_cluster for story in stories]
+    for story, has_waited in zip(stories, queued, strict=True):
+        curves = [story.training.rates, story.measured.host]
+        curves += [curve for card in story.measured.cards.values() for curve in card.curves.values()]
+        told = max((curve.xs[-1] for curve in curves if curve.xs), default=0.0)
+        seconds = None if has_waited else story.run.seconds
+        ends.append(told if seconds is None else max(seconds, 1.0))
+    return seconds_axis(max(ends), "the first report" if all(queued) else "the start")
+
+
+def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:
+    """Describe a chart for readers who can't see it: the range of each line."""
+    return " ".join(
+        f"{line.label or 'The line'} ranges from {low / y.divisor:,.4g} to {high / y.divisor:,.4g} {y.unit}."
+        for line, (low, high) in zip(lines, spans, strict=True)
+    )
+
+
+def _chart(title: str, x: Axis, lines: Sequence[Line], upright: Upright, **more: object) -> Chart | None:
+    spans = [line.curve.span for line in lines]
+    lines = [line for line, span in zip(lines, spans, strict=True) if span]
+    found = [span for span in spans if span]
+    if not found:
+        return None
+    y = upright(min(low for low, _ in found), max(high for _, high in found))
+    return Chart(title, x, y, lines, _said(lines, found, y), **more)  # type: ignore[arg-type]  # fields of Chart
+
+
+def _throughput(stories: Sequence[Story]) -> Chart | None:
+    lines = [Line(_label(story, stories), story.training.rates, _colour(story)) for story in stories]
+    return _chart(
+        "Throughput", _time(stories), lines, lambda _, high: axis(0.0, high, "examples/s"), note=_synthetic(stories)
+    )
+
+
+def _colour(story: Story) -> int:
+    return letters(MOST_LETTERS).index(story.letter) if story.colour is None else story.colour
+
+
+def _synthetic(stories: Sequence[Story]) -> str:
+    named = [story.letter for story in stories if story.run.is_synthetic]
+    if not named:
+        return ""
+    who = f" ({', '.join(named)})" if len(stories) > 1 else ""
+    return f"SYNTHETIC data{who}: the speed is meaningful, what was learned is not."
+
+
+def _use(story: Story) -> Chart | None:
+    measured = story.measured
+    lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")]
+    band = Band("CPU, least to most busy core", measured.least, measured.most) if measured.most.known else None
+    title = "CPU and GPU use" if measured.cards else "CPU use"
+    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), band=band)
+
+
+def _card(card: CardCurves, many: bool) -> str:
+    number = f" {card.index}" if many and card.index is not None else ""
+    return f"GPU{number}{f' ({card.name})' if card.name else ''}"
+
+
+def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
+    known = [value for value in story.measured.cores if value is not None]
+    if not known:
+        return
+    said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
+    over = "while it trained" if story.is_training else "over the whole run"
+    note = f"Mean {over}: from {min(known):.0f} % to {max(known):.0f} %."
+    yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
+
+
+def _label_of(card: CardCurves, story: Story, stories: Sequence[Story]) -> str:
+    label = _label(story, stories)
+    if len(story.measured.cards) < 2 or card.index is None:
+        return label
+    return f"{label} {card.index}" if label.endswith(" on GPU") else f"{label}, GPU {card.index}"
+
+
+def _card_lines(stories: Sequence[Story], name: str) -> list[Line]:
+    if len(stories) > 1:
+        return [
+            Line(_label_of(card, story, stories), card.curves[name], _colour(story), dash=at)
+            for story in stories
+            for at, card in enumerate(story.measured.cards.values())
+        ]
+    cards = list(stories[0].measured.cards.values())
+    return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)]
+
+
+def _cards(stories: Sequence[Story], title: str, name: str, upright: Upright) -> Chart | None:
+    return _chart(title, _time(stories), _card_lines(stories, name), upright)
+
+
+def _clocks(stories: Sequence[Story]) -> Chart | None:
+    cards = [card for story in stories for card in story.measured.cards.values()]
+    reasons = sorted({reason for card in cards for reason in card.throttled.reasons})
+    marked = [span for card in cards for span in card.throttled.spans]
+    return _chart(
+        "GPU clocks (SM)",
+        _time(stories),
+        _card_lines(stories, "sm_mhz"),
+        lambda _, high: axis(0.0, high, "MHz"),
+        marked=marked,
+        marked_as=f"held down: {', '.join(reasons)}",
+    )
+
+
+def _steps(lines: Iterable[Line]) -> Axis:
+    last = max((line.curve.xs[-1] for line in lines if line.curve.xs), default=1.0)
+    return axis(0.0, max(last, 1.0), "step", steps=5, tight=True)
+
+
+def _loss(stories: Sequence[Story]) -> Chart | None:
+    lines = []
+    for story in stories:
+        name, told = _label(story, stories), story.training
+        of_steps = name if name or not told.epoch_losses.known else "each step"
+        of_epochs = f"{name}, mean of each epoch" if name else "mean of each epoch"
+        lines += [
+            Line(of_steps, told.losses, _colour(story), breaks=False),
+            Line(of_epochs, told.epoch_losses, _colour(story), dots=True, soft=True, breaks=False),
+        ]
+    note = " ".join(filter(None, (_synthetic(stories), _anew(stories))))
+    return _chart(
+        "Loss", _steps(lines), lines, lambda low, high: axis(0.0 if 0 <= low < high * 0.6 else low, high, ""), note=note
+    )
+
+
+def _anew(stories: Sequence[Story]) -> str:
+    often = [sum(event.get("event") == "raced" for event in story.training.raced) for story in stories]
+    if max(often) < 2:
+        return ""
+    many = f"{often[0]} trainings" if len(often) == 1 else "Several trainings in a run"
+    return f"{many}, each from scratch: one line for each, overlaid."
+
+
+def _accuracies(stories: Sequence[Story]) -> list[Line]:
+    lines = []
+    for story in stories:
+        name = _label(story, stories)
+        tested = f"{name}, held-out images" if name else "on held-out images"
+        trained = f"{name}, training images" if name else "on the training images"
+        lines += [
+            Line(tested, story.training.accuracies, _colour(story), dots=True, breaks=False),
+            Line(trained, story.training.training_accuracies, _colour(story), dots=True, soft=True, breaks=False),
+        ]
+    return lines

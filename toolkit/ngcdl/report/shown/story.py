@@ -1,0 +1,84 @@
+"""What is drawn of one or several runs: curves, and the few words that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+
+from ngcdl.record import Run
+from ngcdl.report.measured.lines import Line
+from ngcdl.report.shown.curves import Curve
+
+_CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
+
+
+@dataclass
+class Training:
+    """What the trainer reported. `start` is its last start event; rates are over seconds since the run's start, or on a
+    cluster since its first report: it is started when it is submitted, and may wait for hours."""
+
+    rates: Curve = field(default_factory=Curve)
+    losses: Curve = field(default_factory=Curve)  # over steps
+    epoch_losses: Curve = field(default_factory=Curve)  # over steps: means of whole epochs, while it learned
+    accuracies: Curve = field(default_factory=Curve)  # over steps, 0..1, on held-out images
+    training_accuracies: Curve = field(default_factory=Curve)
+    start: Mapping[str, object] = field(default_factory=dict)
+    stages: Mapping[str, object] = field(default_factory=dict)  # speeds of the pipeline's stages
+    raced: list[Line] = field(default_factory=list)  # the events of trainings from scratch (raced.py)
+    error: str | None = None  # the kind of the error that ended it, after its last start
+    span: tuple[float, float] | None = None  # the first and the last logged step, s as in rates
+
+
+@dataclass
+class Throttled:
+    """Periods in which a card held its clocks down, in s as in Training, and the reasons it gave."""
+
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    reasons: set[str] = field(default_factory=set)
+
+
+@dataclass
+class CardCurves:
+    name: str | None
+    index: int | None
+    curves: dict[str, Curve] = field(default_factory=lambda: {one: Curve() for one in _CARD})
+    throttled: Throttled = field(default_factory=Throttled)
+
+
+@dataclass
+class Measured:
+    """What was sampled. `cores` are means of each logical processor while it trained, 0..100."""
+
+    host: Curve = field(default_factory=Curve)
+    least: Curve = field(default_factory=Curve)  # the least busy core, and the busiest
+    most: Curve = field(default_factory=Curve)
+    cards: dict[str, CardCurves] = field(default_factory=dict)
+    cores: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run with everything to draw. `letter` names it among others: A, B, ... `arm` is its arm in a comparison; the
+    runs of an arm share one `colour`; None: one per run."""
+
+    run: Run
+    training: Training
+    measured: Measured
+    letter: str = "A"
+    arm: str | None = None
+    colour: int | None = None
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it was one of the bundled trainings rather than the user's own command."""
+        return bool(self.training.start or self.run.workload)
+
+
+MOST_LETTERS = 26 + 26 * 26
+
+
+def letters(count: int) -> list[str]:
+    """A, B, ..., Z, AA, AB, ..., ZZ: at most MOST_LETTERS."""
+    single = list(ascii_uppercase)
+    return (single + [first + second for first in single for second in single])[:count]

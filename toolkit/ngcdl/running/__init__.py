@@ -1,0 +1,1 @@
+"""One run, from its choice of cards to its closed record."""

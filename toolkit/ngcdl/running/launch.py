@@ -1,0 +1,309 @@
+"""One run, from start to recorded end, however it ends. Nothing else starts a run.
+
+Start, sample, stream, and close the record: after an exit, an error, Ctrl-C, SIGTERM or the loss of the engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ngcdl import waiting
+from ngcdl.engines.base import Exit, Job, grace_seconds
+from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
+from ngcdl.folder import EVENTS, HOME, LOG, lines
+from ngcdl.record import Run
+from ngcdl.report.measured.diagnosis import diagnosed, told
+from ngcdl.report.measured.filled import filled
+from ngcdl.running import ending, meanwhile
+from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, held
+from ngcdl.running.meanwhile import Show, Terminal
+from ngcdl.running.prepare import Ready
+from ngcdl.running.reconcile import SUBMISSION_SECONDS, bring_output
+from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.store import Store
+
+MAY_BE_ACCEPTED = "Interrupted before the cluster answered: it may have accepted the job, or may yet accept it."
+DETACHED = "Detached with the detach keys; nothing was measured from then on."
+
+
+def follow(
+    ready: Ready,
+    shelf: Store,
+    show: Show,
+    terminal: Terminal | None = None,
+    until: float | None = None,
+    *,
+    leave: bool = False,
+    begun: Job | None = None,
+) -> Run:
+    """Start what is ready and follow it to its end; at `until` (s since the epoch) it is stopped.
+
+    `begun` is its job, if a cluster has already accepted it. Return the closed record. After closing it, raise
+    NgcdlError, or Interrupted if a signal came before there was a job to stop.
+
+    If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
+    the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
+    """
+    workload = ready.order.spec.workload
+    stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None)
+    course = Course(ready, shelf, show, stopper)
+    with stopper.listening():
+        try:
+            job = course.start(begun)
+            if leave:
+                return course.run
+            stopper.stop_at(until)
+            course.watch(job, terminal)
+            if job.detached:
+                return course.run
+        except Interrupted:
+            course.interrupted()
+        except Unkillable:
+            course.given_up()
+        except Exception as error:  # even a bug in ngcdl leaves nothing running, and no record open
+            course.failed(error)
+        stopper.ended()
+        course.close()
+    course.clean_up()
+    return course.came_out()
+
+
+class Course:
+    """One run in progress: its record so far, its job once it has started, and how it ended."""
+
+    def __init__(self, ready: Ready, shelf: Store, show: Show, stopper: Stopper) -> None:
+        self._ready, self._shelf, self._show, self._stopper = ready, shelf, show, stopper
+        self._folder = ready.order.folder
+        self._herald = meanwhile.Herald(show)
+        self._ended = Exit(None)
+        self._is_recorded = False
+        self._is_lost = False
+        self._may_be_left = False  # a container, from a start that was given up
+        self._unlogged: str | None = None  # why log.txt lacks output
+        self._is_cluster = ready.engine.is_cluster
+        self.run = ready.run
+        self.job: Job | None = None
+        self._trouble: Exception | None = None
+        self._clock_ahead = _clock_ahead()
+
+    def start(self, begun: Job | None = None) -> Job:
+        """Start the job, and record what it runs in and which GPUs it sees. For one that has `begun`, return that."""
+        if begun:
+            self.job = self._stopper.job = begun
+            return begun
+        engine = self._ready.engine
+        # What a container's engine has begun, it can find again; a process that is cut off from ngcdl halfway, nobody.
+        whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else held()
+        with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
+            job = self.job = self._stopper.job = engine.start(self._ready.order)
+        for note in job.started.news:
+            self._show.say(note)
+        owner = None if self._is_cluster else self.run.owner  # a run on a cluster needs no watcher
+        self.run = replace(self.run, container=job.identity, owner=owner).noting(*job.started.notes)
+        self._save()
+        self.run = meanwhile.gpus_inside(self.run, self._ready, job, self._show)
+        return job
+
+    def watch(self, job: Job, terminal: Terminal | None) -> None:
+        """Sample, and copy the output to log and screen, until the job has ended or the user has detached."""
+        if self._is_cluster:
+            self._stream(job, terminal)
+            self._ended = job.wait()
+            return
+        with (
+            meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
+            meanwhile.without_cards(self._ready, job, self._show) as told,
+        ):
+            self._stream(job, terminal)
+            if not job.detached:
+                self._ended = job.wait()
+                self._stopper.ended()  # a signal from now on did not end it
+        self.run = told(self.run).noting(*([DETACHED] if job.detached else []), *taken.problems)
+        if job.detached:
+            self._save()
+
+    def _stream(self, job: Job, terminal: Terminal | None) -> None:
+        def look() -> None:
+            self._herald.look(self.run, self._events())
+
+        self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
+
+    def interrupted(self) -> None:
+        """Clean up after a signal that came before there was a job to stop."""
+        self._ended = Exit(None, reason="interrupted before it had started")
+        if self.job:
+            self.job.kill()
+        elif self._is_cluster:
+            self._withdraw()
+        else:
+            self._remove_left(is_given_up=True)
+
+    def _withdraw(self) -> None:
+        """Remove the job that a cluster may have accepted without ngcdl seeing its answer.
+
+        If none is found, or it can't be removed, it may still run: the record stays open, and reconcile looks again."""
+        with contextlib.suppress(NgcdlError, Interrupted):
+            if left := self._ready.engine.find(self.run.id):
+                left.remove()
+                return
+        self._is_lost = True
+        self.run = self.run.noting(MAY_BE_ACCEPTED)
+        self._save()
+        later = f"{SUBMISSION_SECONDS / 60:.0f} min from now"
+        look, stop = f"ngcdl show {self.run.id}", f"ngcdl stop {self.run.id}"
+        self._show.say(f"{MAY_BE_ACCEPTED} What became of it, {later}:  {look}; to stop it:  {stop}")
+
+    def _remove_left(self, is_given_up: bool) -> None:
+        """Remove the job that the engine may have created without returning it.
+
+        `is_given_up`: ngcdl stopped waiting for the answer, so the engine may still create one. Then the record keeps
+        its owner, and reconcile looks for the job."""
+        self._may_be_left = is_given_up and self._ready.engine.has_containers
+        with contextlib.suppress(NgcdlError, Interrupted):
+            left = self._ready.engine.find(self.run.id)
+            if left:
+                self.run = replace(self.run, container=left.identity)
+                left.remove()
+                self._may_be_left = self._ready.engine.find(self.run.id) is not None
+        if self._may_be_left:
+            may = "the engine may still have its container, or create it"
+            self._show.say(f"{may}: the next ngcdl run or runs removes it")
+
+    def given_up(self) -> None:
+        """A second signal came, and the kill did not end the job: query its state once, and leave it."""
+        self._stopper.ended()
+        ended = None
+        if self.job:
+            with contextlib.suppress(NgcdlError):
+                ended = self.job.ended()
+        self._is_lost = ended is None
+        unknown = f"stopped by {self._stopper.name}, but its end is not confirmed after {KILL_SECONDS:g} s"
+        self._ended = ended or Exit(None, reason=unknown)
+        if self._is_lost:
+            self._show.say(unknown + (f"; what became of it:  ngcdl show {self.run.id}" if self._is_cluster else ""))
+
+    def failed(self, error: Exception) -> None:
+        """Remember what went wrong, and end the job unless the engine is lost."""
+        self._is_lost = isinstance(error, EngineLost)
+        if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
+            error = EngineLost(error.doing, is_training=True).with_traceback(error.__traceback__)
+        self._trouble = error
+        if not self.job and not self._is_cluster:  # what a cluster may have accepted goes on there
+            self._remove_left(is_given_up=isinstance(error, EngineHangs))
+        if self.job and not self._is_lost:
+            with contextlib.suppress(NgcdlError, Unkillable):
+                self.job.kill()
+                self._ended = self.job.wait()
+
+    def close(self) -> None:
+        """Record how it ended, according to the engine, the trainer's events and our own signals.
+
+        Raise, and leave the record open, if for all that is known the run goes on on a cluster."""
+        if self._is_cluster and self._is_lost:
+            raise self._trouble or Interrupted(self._stopper.signal or signal.SIGINT)
+        events = list(self._events())
+        self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
+        if self._is_cluster:  # other commands may have added notes to its record
+            with contextlib.suppress(NgcdlError):
+                self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
+        end = ending.End(self._ended, self._trouble, self._is_lost)
+        owner = self.run.owner
+        closed = self._by_stopwatch(ending.closed(self.run, end, events, self._stopper))
+        self.run = filled(closed, events, samples(self._folder))
+        self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
+        self._herald.look(self.run, events)
+        self.run = self.run.noting(*self._herald.told, *(() if self._is_lost else self._lacking()))
+        self._diagnose()
+        self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
+
+    def _by_stopwatch(self, closed: Run) -> Run:
+        """Return it with its end on the clock that it was started by, even if that was set meanwhile: comparisons are
+        made of durations. An end that another machine reports stays."""
+        set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less than that is the time between two readings
+        if closed.finished is None or not self._ready.engine.is_here:
+            return closed
+        return replace(closed, finished=closed.finished - set_seconds)
+
+    def _diagnose(self) -> None:
+        """Record the known failure that the log or the error shows, and report it unless the error's hint does."""
+        hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
+        self.run = diagnosed(self.run, self._folder / LOG, str(self._trouble or ""))
+        if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
+            self._show.say(told(self.run.diagnosis))
+
+    def clean_up(self) -> None:
+        """Remove what the engine keeps of a job whose end is recorded, and the run's HOME if it is empty."""
+        if self.job and self._is_recorded and not self._is_lost:
+            try:
+                if self._is_log_whole():
+                    self.job.remove()
+            except EngineLost as error:
+                if self._is_cluster:
+                    raise
+                self._unlogged = error.message  # only the container has what could not be read
+                self._show.say(*self._lacking())
+                self.run = self.run.noting(*self._lacking())
+                self._save()
+        with contextlib.suppress(OSError):
+            (self._folder / HOME).rmdir()
+
+    def _is_log_whole(self) -> bool:
+        """Append what log.txt lacks, from the engine's copy. Return False, and say so, if that alone still has it."""
+        before = self._lacking()
+        if not before or not self._ready.engine.has_containers:
+            return True
+        try:
+            if not (left := self._ready.engine.find(self.run.id)):
+                return True
+            bring_output(left, self._folder / LOG)
+        except (NgcdlError, OSError):
+            self._show.say(*before)
+            return False
+        self._unlogged = None
+        self.run = replace(self.run, notes=tuple(note for note in self.run.notes if note not in before))
+        if not self.run.diagnosis:
+            self._diagnose()
+        return self._save("Its record is not up to date.")
+
+    def _lacking(self) -> tuple[str, ...]:
+        """Return a note that says what log.txt lacks and why, and where that is."""
+        if self._unlogged is None:
+            return ()
+        has_copy = self._ready.engine.has_containers
+        where = f":  docker logs {self.job.identity[:12]}" if has_copy and self.job else "."
+        return (f"log.txt may lack its end ({self._unlogged}){where}",)
+
+    def came_out(self) -> Run:
+        """Return the closed record. Raise what went wrong, or Interrupted if a signal came but ended no job."""
+        if self._trouble:
+            raise self._trouble
+        stopper, has_ended = self._stopper, self.run.status in ("finished", "failed")
+        # A signal that comes when the job has ended changes nothing here, but it is meant for what would come next too.
+        number = stopper.signal if self.job is None or self.run.status in ("lost", "finished") else stopper.afterwards
+        if number:
+            if self.job and has_ended:
+                name = signal.Signals(number).name
+                self._show.say(f"it had {self.run.status} before {name} reached it:  ngcdl show {self.run.id}")
+            raise Interrupted(number)
+        return self.run
+
+    def _events(self) -> Iterator[dict[str, object]]:
+        return lines(self._folder / EVENTS)
+
+    def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
+        """Save the record and return whether that worked. If not, report it with what follows; the run goes on."""
+        try:
+            self._shelf.save(self.run)
+        except StateNotWritable as error:
+            self._show.say(f"WARNING: {error.message} {otherwise}")
+            return False
+        return True
+
+
+def _clock_ahead() -> float:
+    """Return the host's clock minus the one that nobody sets, which counts from boot, and also while suspended."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,208 @@
+"""What ngcdl does while a run starts and runs: checks the GPUs, copies the output to log and screen,
+and samples."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from ngcdl import waiting
+from ngcdl.engines.base import Chunk, Job, Piped, Unbound
+from ngcdl.errors import GpuNotInside, GpuUnknown
+from ngcdl.folder import LOG, SAMPLES, opened
+from ngcdl.record import Run
+from ngcdl.running.prepare import Ready
+
+if TYPE_CHECKING:
+    from ngcdl.telemetry import apart, sampler
+
+SAMPLE_SECONDS = 1.0
+# The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
+LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
+HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
+GOES_ON = "the run goes on, log.txt has all of it."
+UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
+
+
+class Show(Protocol):
+    """Where messages about a run, and its output, are shown."""
+
+    def say(self, text: str) -> None: ...
+
+    def chunk(self, chunk: Chunk) -> None:
+        """Show it. Raise BrokenPipeError if nobody reads its stream any more (`| head`)."""
+        ...
+
+
+class Terminal(Protocol):
+    """The caller's terminal or stdin, while it is connected to the container."""
+
+    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]: ...
+
+
+class Herald:
+    """Reports at once if a training with device "auto" computes on the CPU although it was given a GPU."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._is_known = False
+        self.told: tuple[str, ...] = ()
+
+    def look(self, run: Run, events: Iterable[dict[str, object]]) -> None:
+        """Check whether the trainer has reported its device; once it has, `events` is not read any more."""
+        workload = run.workload
+        if self._is_known or not run.gpus or workload.get("device") != "auto":
+            return
+        for event in events:
+            if event.get("event") == "start":
+                self._is_known = True
+                if event.get("device") == "cpu":
+                    self.told = (UNUSED_GPU,)
+                    self._show.say(UNUSED_GPU)
+
+
+def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
+    """Check which GPUs the started container sees, and return the run with those. Raise GpuNotInside if they were
+    explicitly requested and are missing.
+
+    If that can't be checked, the run keeps the GPUs that it was given; also if the container sees others besides them,
+    which WSL does not prevent."""
+    if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
+        return run
+    try:
+        with waiting.telling(show.say, lambda: "nvidia-smi in the container"):
+            inside = job.gpus_inside()
+        if inside == ():
+            raise GpuNotInside("nvidia-smi lists no card")
+    except GpuNotInside as error:
+        if ready.order.spec.gpus.demanded:
+            raise
+        note = f"WARNING: the container sees no GPU and computes on the CPU: {error.message}"
+        show.say(note)
+        return replace(run, gpus=()).noting(note)
+    except GpuUnknown as error:
+        show.say(error.message)
+        return run.noting(error.message)
+    if inside is None:
+        return run.noting("It ended before the GPUs inside could be checked.")
+    asked = ready.order.spec.gpus
+    wanted = len(asked.devices) or asked.count
+    if wanted is None or len(inside) <= wanted:
+        return replace(run, gpus=inside)
+    named = [name for name in run.gpus or asked.devices if "-" in name]
+    its = tuple(uuid for uuid in inside if any(map(uuid.startswith, named))) or run.gpus
+    whose = f"the run's are {', '.join(its)}" if its else "which of them are the run's is not known"
+    note = f"nvidia-smi in the container lists more GPUs than requested, {len(inside)} instead of {wanted}: {whose}."
+    show.say(note)
+    return replace(run, gpus=its).noting(note)
+
+
+def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> str | None:
+    """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
+    once; the run goes on, and nothing more is written. Return why, None if the log is whole. So is a stream that nobody
+    reads any more: that may end a command, but never a training."""
+    output = terminal.pump(job, job.output()) if terminal else job.output()
+    log: Log | None = None
+    why: str | None = None
+    unread: set[str] = set()
+
+    def give_up(error: OSError, more: str = "") -> None:
+        nonlocal log, why
+        log, why = None, str(error.strerror)
+        show.say(f"log.txt can't be written{more} ({why}); the run goes on without it.")
+
+    with contextlib.ExitStack() as stack:
+        try:
+            if not job.started.keeps_log:
+                log = Log(stack.enter_context(opened(folder / LOG, to_extend=True, buffering=0)))
+        except OSError as error:
+            give_up(error)
+        for chunk in output:
+            if log:
+                try:
+                    log.write(chunk.data)
+                except OSError as error:
+                    give_up(error, " any more")
+            try:
+                show.chunk(chunk)
+            except BrokenPipeError:
+                if chunk.stream not in unread:
+                    unread.add(chunk.stream)
+                    is_closed = isinstance(job, Piped) and job.hang_up(chunk.stream)
+                    show.say(f"{chunk.stream} is closed; {HUNG_UP if is_closed else GOES_ON}")
+            look()
+        return why
+
+
+class Log:
+    """An unbuffered file that grows until the disk is nearly full: a program gone wild (`yes`) must not take the space
+    that checkpoints, records and everything else on this machine need."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._unlooked_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`. Raise OSError."""
+        self._unlooked_bytes += len(data)
+        if self._unlooked_bytes >= LOOK_BYTES:
+            self._unlooked_bytes = 0
+            disk = os.fstatvfs(self._file.fileno())
+            size_bytes, free_bytes = disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize
+            if free_bytes < min(LEFT_BYTES, size_bytes // 20):
+                raise OSError(errno.ENOSPC, f"only {free_bytes >> 20:,} MiB are left on its disk")
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+
+
+@contextlib.contextmanager
+def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run], Run]]:
+    """Watch whether a run without a container, which was to have no card, computes on one of this host's. Make the
+    function that puts what was seen into its record: a note, and the cards as its own."""
+    from ngcdl.telemetry import strays
+
+    spec = ready.order.spec
+    is_to_have_none = spec.gpus.kind == "none" and not spec.workload  # a training is told its device, and reports it
+    if not isinstance(job, Unbound) or not is_to_have_none or not ready.run.machine.gpus:
+        yield lambda run: run
+        return
+    with strays.Strays(job.pids, show.say) as seen:
+        yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """Stands in for the sampler if the run is on a machine that can't be measured from here."""
+
+    problems: tuple[str, ...] = ("The engine is on another machine: nothing was measured there.",)
+
+
+@contextlib.contextmanager
+def sampling(
+    ready: Ready, job: Job, uuids: tuple[str, ...] | None
+) -> Iterator[apart.Apart | sampler.Sampler | Unmeasured]:
+    from ngcdl.telemetry import apart, cards, sampler, usage
+
+    if not ready.engine.is_here and ready.run.machine.hostname != socket.gethostname():
+        yield Unmeasured()
+        return
+    pid, is_local = job.started.pid, not ready.engine.has_containers
+    meter: usage.Meter | None = None
+    if pid:
+        meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
+    path = ready.order.folder / SAMPLES
+    taken: apart.Apart | sampler.Sampler
+    if uuids and ready.engine.is_here:
+        run = cards.Run(uuids, None if is_local else job.identity, pid if is_local else None)
+        taken = apart.Apart(path, meter, run, SAMPLE_SECONDS)
+    else:
+        taken = sampler.Sampler(path, sampler.sources(meter), SAMPLE_SECONDS)
+    with taken:
+        yield taken

@@ -1,0 +1,343 @@
+"""Everything before a start: choose, check, find the data, pull, and write the record before anything runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ngcdl import __version__, choice, hostfacts, trainings
+from ngcdl.engines.base import Engine, Order
+from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
+from ngcdl.judging.verdicts import Verdicts
+from ngcdl.planning import plan, validation
+from ngcdl.planning.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
+from ngcdl.pulling import fetch
+from ngcdl.record import Image, Machine, Run
+from ngcdl.running import held
+from ngcdl.running.owner import this_process
+from ngcdl.settings import Settings
+from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
+from ngcdl.storing.store import NameTaken, Store
+
+if TYPE_CHECKING:
+    from ngcdl import dataset
+    from ngcdl.judging.imagefacts import Found
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Everything is decided and fetched, nothing is recorded: any number of runs can begin from it.
+
+    `placement` is where they go on a cluster, as chosen; `cache` is as in Order, but need not exist yet."""
+
+    asked: Asked
+    picked: choice.Choice
+    data: dataset.Dataset | None
+    digest: str | None
+    target: str
+    placement: Placement | None = None
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Everything is decided and fetched; `run` is recorded as running, but nothing runs yet."""
+
+    engine: Engine
+    order: Order
+    run: Run
+
+
+def decide(
+    asked: Asked,
+    settings: Settings,
+    shelf: Store,
+    show: Show,
+    dry: bool = False,
+    data: dataset.Dataset | None = None,
+    verdicts: Verdicts | None = None,
+) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
+    """Choose and plan. `dry` downloads nothing: if CIFAR-10 is not cached, the plan has the synthetic set,
+    and a line says so.
+
+    `data` is what an earlier decision found; `verdicts` remembers what is known about the image."""
+    if asked.workload:
+        validation.check_workload(asked.workload, asked.nodes, asked.gpus)
+    elif asked.own is None:
+        raise BadOption(
+            "Nothing to run: name an image, a training with --train, or a command after --.",
+            "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
+        )
+    verdicts = verdicts or Verdicts(asked, settings)
+    unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
+    is_training, taken = bool(asked.workload), partial(held.cards, shelf)
+    usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
+    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    if asked.device == "gpu" and picked.device == "cpu":
+        raise NoGpu("gpu", picked.way.why, option="--device")
+    picked = choice.heard(picked, asked.device)
+    if not picked.engine.has_containers:
+        nothing_of_a_container(asked)
+    show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
+    for line in picked.loud:
+        show.say(line)
+    if picked.engine.is_cluster:
+        nothing_of_a_screen(asked, picked.engine.name)
+        if not dry:
+            _ = picked.engine.version  # raises if the cluster can't be reached: before anything is fetched for it
+    if not dry:
+        look_ahead(asked)
+    placement = asked.placement
+    if picked.engine.is_cluster:
+        placement = verdicts.placement(picked, show, dry)
+    elif not dry:
+        verdicts.tell(picked, show)
+    if asked.workload:
+        validation.check_batch(asked.workload, picked.gpus, asked.nodes)
+        validation.check_place(asked.workload, picked.image, asked.device or picked.device)
+        if picked.engine.shares_files:
+            data = data or _data(asked.workload, settings, show, dry)
+        else:
+            data = data or _data_of_claim(asked.workload, asked.placement)
+            show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
+    return picked, _spec(asked, picked, placement, data, shelf), data
+
+
+def _spec(
+    asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, shelf: Store
+) -> RunSpec:
+    """Plan what was asked for, with what was chosen."""
+    if asked.workload:
+        assert data is not None  # a training always has a data set, if only the synthetic one
+        workload = replace(asked.workload, device=asked.device or picked.device)
+        resume = shelf.folder(workload.resume) if workload.resume else None
+        choices = choices_of(workload, shelf) if picked.engine.shares_files else None
+        spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
+    else:
+        assert asked.own is not None  # Asked has either a workload or its own spec
+        spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
+    if picked.engine.has_containers:
+        spec = replace(spec, user=None if asked.root else picked.engine.caller())
+    return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
+
+
+def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
+    """Return the folder where the choices of --autotune outlive the run; None without --autotune."""
+    return shelf.root.with_name("autotune") if workload and workload.autotune else None
+
+
+def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
+    """Return the folder for what programs in the container cache, None if that is lost with the run: on a cluster, and
+    as root, whose files the caller could not delete.
+
+    There is one for each repository: what one image leaves there can break, or spy on, another."""
+    if settings.inside is None or picked.image is None or spec.user is None or picked.engine.is_cluster:
+        return None
+    return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
+
+
+def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
+    """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
+    asked = _fed(asked)
+    settled = settle(asked, settings, shelf, show)
+    if not _chose_free(settled):
+        return begin(settled, shelf)
+    with held.turn(shelf, show.say):
+        if not held.cards(shelf).keys().isdisjoint(settled.picked.uuids or ()):
+            show.say("another run took the GPU meanwhile: choosing again")
+            fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
+            settled = settle(fetched, settings, shelf, show, settled.data)
+        return begin(settled, shelf)
+
+
+def _fed(asked: Asked) -> Asked:
+    """Return it so that a command on this host gets what is piped into ngcdl, as without ngcdl."""
+    if asked.own is None or asked.image or asked.own.tty:
+        return asked
+    from ngcdl.engines.local import program
+
+    return replace(asked, own=replace(asked.own, stdin=True)) if program.is_fed() else asked
+
+
+def _chose_free(settled: Settled) -> bool:
+    """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
+    picked = settled.picked
+    return settled.asked.gpus.kind in ("auto", "count") and bool(picked.gpus.devices) and not picked.shares
+
+
+def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
+    """Decide and fetch. Raise NgcdlError. `data` is what an earlier call found."""
+    shelf.ensure_writable()
+    if choices := choices_of(asked.workload, shelf):
+        try:
+            choices.mkdir(exist_ok=True)  # Docker would create it, owned by root
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
+    verdicts = Verdicts(asked, settings)
+    picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
+    digest, target = _target(picked, asked, show, verdicts)
+    return Settled(asked, picked, data, digest, target, spec.placement, cache_of(picked, spec, settings))
+
+
+def doubt(settled: Settled, shelf: Store) -> str | None:
+    """Return a reason to doubt that its runs can ever be placed, or None. Raise NotPlaceable. Nothing is recorded."""
+    picked, run_id = settled.picked, "planned"
+    spec = _spec(settled.asked, picked, settled.placement, settled.data, shelf)
+    return picked.engine.fits(Order(spec, run_id, shelf.folder(run_id), settled.target, picked.way.name))
+
+
+def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
+    """Record a run as running. Raise StateNotWritable."""
+    picked, data, digest = settled.picked, settled.data, settled.digest
+    spec = _spec(settled.asked, picked, settled.placement, data, shelf)
+    cache, lost = _made(settled.cache)
+    what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
+    run = Run(
+        id=shelf.new_id(what),
+        status="running",
+        started=time.time(),
+        engine=picked.engine.name,
+        engine_version=picked.engine.version if spec.workload or picked.image else None,  # of this Python
+        engine_id=picked.engine.identity,
+        gpu_way=picked.way.name,
+        image=Image(str(picked.image) if picked.image else None, digest),
+        dataset=data.kind if data else None,
+        dataset_note=data.note if data else None,
+        gpus=picked.uuids,
+        machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
+        spec=spec.as_json(),
+        program=None if spec.workload or picked.image else settled.target,
+        owner=None if picked.engine.is_cluster else this_process(),
+        notes=(*picked.loud, *notes, *lost),
+        ngcdl=__version__,
+    )
+    while True:
+        try:
+            folder = shelf.create(run)
+            break
+        except NameTaken:
+            run = replace(run, id=shelf.new_id(what))
+    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache), run)
+
+
+def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
+    """Create the folder and return it; None and a note if it can't be used. Docker would create it, owned by root."""
+    if cache is None:
+        return None, ()
+    why = None
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(cache, os.W_OK | os.X_OK):
+            why = "it is not writable"
+        elif os.statvfs(cache).f_flag & os.ST_NOEXEC:  # compiled kernels are loaded from there
+            why = "its file system is mounted noexec"
+    except OSError as error:
+        why = error.strerror or str(error)
+    lost = f"What programs in the container cache is lost with the run: {cache} can't be used ({why})."
+    return (None, (lost,)) if why else (cache, ())
+
+
+def _gpu_words(picked: choice.Choice) -> str:
+    if picked.gpus.kind == "none" or picked.uuids == ():
+        return "none" if picked.loud else f"none ({picked.way.why})"
+    cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
+    way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
+    return (", ".join(cards) or str(picked.gpus)) + way
+
+
+def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
+    from ngcdl import dataset
+
+    known = trainings.bundled(workload.name)
+    stands_for = known.data
+    if known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
+        return dataset.pictures(workload.data, known.classes, workload.evaluate)
+    if stands_for != "cifar10":
+        return dataset.Dataset("synthetic", None, None, f"{workload.name} makes its data up, in place of {stands_for}")
+    if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
+        if there := dataset.cached(settings.cache):
+            return there
+        show.say("CIFAR-10 is not here yet: this plan has --data synthetic; the run itself downloads it first.")
+        return dataset.Dataset("synthetic", None, None, "nothing is cached yet")
+    return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
+
+
+def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Dataset:
+    """Return the data that pods see: a volume claim, by name, or synthetic data. They see no folder of this host."""
+    from ngcdl import dataset
+
+    known, claim = trainings.bundled(workload.name), placement.data_pvc if placement else None
+    if workload.data not in ("auto", "synthetic"):
+        raise BadOption(
+            f"--data {workload.data}: a pod can't see this machine's folders.",
+            "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data-pvc CLAIM",
+        )
+    if known.data_folder and claim and workload.data == "auto":
+        return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
+    is_wanted = claim or workload.data == "synthetic"
+    why = "as requested" if is_wanted else f"in place of {known.data}: no claim was named (--data-pvc)"
+    return dataset.Dataset("synthetic", None, None, f"made up, {why}")
+
+
+def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
+    if extra is None:
+        return spec
+    return replace(
+        spec,
+        mounts=spec.mounts + extra.mounts,
+        environment=tuple((dict(spec.environment) | dict(extra.environment)).items()),
+        ports=extra.ports,
+        shm_bytes=extra.shm_bytes,
+        ulimits=extra.ulimits,
+        cpu_limit=extra.cpu_limit,
+        memory_bytes=extra.memory_bytes,
+        workdir=extra.workdir or spec.workdir,
+    )
+
+
+def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str]:
+    """Return the image's digest and the name to start it by; fetch the image if the engine lacks it.
+
+    A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
+    if picked.image is None:
+        return None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
+    if picked.engine.is_cluster:
+        pinned = _pinned(picked.image, verdicts.found(picked.image), show)
+        return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
+    digest = None if asked.always_pull else picked.engine.has(picked.image)
+    if digest is None:
+        try:
+            digest = fetch.image(picked.engine, picked.image, show.pull, show.say)
+        finally:
+            show.quiet()
+    return digest, picked.engine.target(picked.image, digest)
+
+
+def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | None:
+    """Return the digest that `image` has now, None if unknown. Raise UnknownTag or UnknownRepository."""
+    if isinstance(found, UnknownTag | UnknownRepository):
+        raise found
+    if isinstance(found, NgcdlError):
+        show.say(f"{found.message} The nodes get the tag, and each resolves it itself.")
+        return image.digest
+    digest = found.facts.digest or image.digest
+    if digest is None:
+        show.say(f"The registry can't be asked for the digest of {image}: the nodes get the tag.")
+    return digest
+
+
+def planned_target(picked: choice.Choice, asked: Asked) -> str:
+    """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
+    if picked.image:
+        return str(picked.image)
+    return picked.engine.without_image(_own(asked), bool(picked.probe.cards), None)
+
+
+def _own(asked: Asked) -> RunSpec | None:
+    """Return the command with what was typed beside it: -e PATH=... decides where its program is looked for."""
+    return _with_extra(asked.own, asked.extra) if asked.own else None

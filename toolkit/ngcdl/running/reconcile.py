@@ -1,0 +1,300 @@
+"""Finds out what became of runs that lost their watcher, and records it truthfully; the next command does this.
+
+A killed ngcdl (kill -9, power cut) leaves a record that says "running". If the run goes on, its record says that it is
+unwatched. If it has ended, the engine may have kept its exit code and output. If it is gone, only the trainer's events
+may tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from ngcdl import engines
+from ngcdl.engines.base import Engine, Exit, Job
+from ngcdl.errors import (
+    ClusterHangs,
+    ClusterUnreachable,
+    EngineAbsent,
+    EngineHangs,
+    EngineLost,
+    NgcdlError,
+    RunElsewhere,
+)
+from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
+from ngcdl.record import Run
+from ngcdl.report.measured import figures
+from ngcdl.report.measured.diagnosis import diagnosed
+from ngcdl.report.measured.filled import filled
+from ngcdl.running.ending import STOPPED, stopped_by
+from ngcdl.running.owner import is_alive, this_process
+from ngcdl.spec import kind_of
+from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.store import Store
+
+UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
+# A record without an ngcdl (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
+QUIET_SECONDS = 30.0
+# A run on a machine that can't be asked may be in a long step; only a run that resumes from it needs to know.
+DEAD_SECONDS = 300.0
+# How long an engine may take to create a container after ngcdl stopped waiting for it. A later command looks once more.
+LATE_SECONDS = 3600.0
+# How long a submission may take: sbatch waits up to 120 s for a busy controller, kubectl up to 135 s in three calls.
+SUBMISSION_SECONDS = 180.0
+FOLLOW_SECONDS = 0.3
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is shared by all its users
+RESTARTED = "the host or its engine was restarted while it ran"
+# The exit code of a container that SIGTERM ended, and of one that ended unseen by Docker, as in a power cut:
+# https://github.com/docker/for-linux/issues/556
+_TERMINATED, _UNSEEN = 143, 255
+_UNKNOWN = ("running", "lost")  # the end of other open runs is known; only their container may be left
+NOTHING = Exit(None)  # nothing is known about its end
+LOCK = ".reconcile.lock"  # in a run's folder
+_WATCHERS_FILES = (SAMPLES, LOG)
+_ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
+# No answer: the next query would wait as long, up to 45 s.
+SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
+
+
+def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
+    """Return `run` in its true state, and save what was found out. Never raise; what can't be known stays as it is.
+
+    An engine in `away` is not asked; one that does not answer is added to it, by name."""
+    if not _is_unwatched(run) or (away and run.engine in away):
+        return run
+    import filelock
+
+    folder = shelf.folder(run.id)
+    try:
+        with filelock.FileLock(folder / LOCK, timeout=5):
+            run = shelf.load(run.id)  # another command may have been faster
+            if not _is_unwatched(run):
+                return run
+            found = _found_out(shelf, run)
+            if found != run:
+                shelf.save(found)
+            return found
+    except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
+        if away is not None and isinstance(error, SILENT):
+            away[str(run.engine)] = error
+        return run
+
+
+def standing(
+    shelf: Store,
+    run_id: str,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    away: dict[str, NgcdlError] | None = None,
+) -> Iterator[Run]:
+    """Yield the run's state every FOLLOW_SECONDS. A cluster, which also updates the log then, is asked at growing
+    intervals, and at once when the run's end has been written. An engine that did not answer just now is in `away`."""
+    away = {} if away is None else away
+    ended, due, pause = None, clock(), FIRST_ASK_SECONDS
+    while True:
+        run, before = shelf.load(run_id), ended
+        with contextlib.suppress(OSError):
+            ended = (shelf.folder(run_id) / EXIT).stat().st_mtime_ns
+        if not kind_of(run.engine).is_cluster or ended != before or clock() >= due:
+            away.clear()
+            run = reconcile(shelf, run, away)
+            pause = FIRST_ASK_SECONDS if ended != before else pause
+            due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
+        yield run
+        sleep(FOLLOW_SECONDS)
+
+
+def still_runs(shelf: Store, run: Run) -> bool:
+    """Is `run`, as returned by `reconcile`, still running? If nobody watches it and it is on another machine, or the
+    host has been restarted since, it may never be asked again: it counts as dead once its folder has not changed for
+    DEAD_SECONDS."""
+    can_be_asked = kind_of(run.engine).is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
+    can_be_asked = can_be_asked or is_alive(run.owner)
+    return run.status == "running" and (can_be_asked or _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS)
+
+
+def _is_unwatched(run: Run) -> bool:
+    """Is it open, with no living process to record its end?"""
+    return run.is_open and not is_alive(run.owner)
+
+
+def _found_out(shelf: Store, run: Run) -> Run:
+    if kind_of(run.engine).is_cluster:
+        return _by_cluster(shelf, run)
+    if run.owner is None:  # nobody watches it: only its files can tell
+        return _by_events(shelf, run) if _quiet_seconds(shelf, run, *_ITS_FILES) > QUIET_SECONDS else run
+    if _is_elsewhere(run) and _quiet_seconds(shelf, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
+        return run  # its watcher may be alive where its process is not visible from here
+    return _by_engine(shelf, run)
+
+
+def _is_elsewhere(run: Run) -> bool:
+    """Did it start on another machine that shares this home? This one may merely have a new name by now: a dev
+    container has a new name at each start."""
+    return run.machine.hostname not in (None, socket.gethostname())
+
+
+def _is_of_another_boot(run: Run) -> bool:
+    """Has the host been restarted since it began? If that is unknown: no."""
+    boot = this_process().boot
+    return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
+
+
+def _by_engine(shelf: Store, run: Run) -> Run:
+    engine = engines.connect(str(run.engine))
+    if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
+        return run  # it is on another engine: another machine's, or the one that DOCKER_HOST or the context named then
+    if run.status not in _UNKNOWN:
+        return _without_left(engine, run) if engine.has_containers else run
+    job = engine.find(run.id)
+    if job is None and run.status == "lost":
+        return replace(run, owner=None)
+    ended = job.ended() if job else NOTHING
+    if ended is None:
+        return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
+    if job is None or ended == NOTHING:
+        closed = _by_events(shelf, run)
+        is_anothers = run.engine_id is None and _is_elsewhere(run)  # whose engine is not asked here, and may know more
+        return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
+    notes = [UNWATCHED]
+    try:
+        bring_output(job, shelf.folder(run.id) / LOG)
+    except (NgcdlError, OSError) as error:
+        said = error.message if isinstance(error, NgcdlError) else error.strerror
+        notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
+    if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
+        ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
+    closed = _with_exit(shelf, run, ended).noting(*notes)
+    shelf.save(closed)
+    if notes == [UNWATCHED]:
+        job.remove()
+    return closed
+
+
+def _without_left(engine: Engine, run: Run) -> Run:
+    """Remove the container of a start that was given up; if none has been seen yet, it may still be created."""
+    if left := engine.find(run.id):
+        left.remove()
+    elif run.container is None and time.time() - (run.finished or 0.0) < LATE_SECONDS:
+        return run
+    return run if engine.find(run.id) else replace(run, owner=None)
+
+
+def bring_output(job: Job, log: Path) -> None:
+    """Append to `log` what it lacks of the output of `job`, which was found again. Raise NgcdlError or OSError.
+
+    An engine that keeps only the end, orders the two streams differently, or replaces bytes that are not UTF-8 (as
+    Docker's json-file does, by U+FFFD) returns output that does not begin like `log`. Then all of it is appended: twice
+    is better than never.
+    """
+    with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
+        kept.writelines(chunk.data for chunk in job.output())
+        kept.seek(0)
+        while data := file.read(65536):
+            if kept.read(len(data)) != data:
+                kept.seek(0)
+                break
+        shutil.copyfileobj(kept, file)
+
+
+def engine_of(run: Run, command: str) -> Engine:
+    """Connect to the engine that `run` is on, for `ngcdl COMMAND`. Raise EngineError, or RunElsewhere if another one is
+    selected here."""
+    engine = engines.connect(str(run.engine))
+    if run.engine_id not in (None, engine.identity):
+        choose = kind_of(run.engine).choose.format(its=run.engine_id)
+        raise RunElsewhere(run.id, engine.name, str(run.engine_id), engine.identity, choose, command)
+    return engine
+
+
+def unheard(run: Run, log: IO[bytes]) -> Iterator[bytes]:
+    """Yield what the container of an unwatched run has written beyond the part of `log` that was read, and writes until
+    it ends; if `log` differs from it, all that the engine has. Raise EngineError or RunElsewhere."""
+    if job := engine_of(run, "logs -f").find(run.id):
+        yield from _beyond(job, log)
+
+
+def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
+    left = log.tell()
+    log.seek(0)
+    for chunk in job.output():
+        known = log.read(min(left, len(chunk.data)))
+        left -= len(known)
+        if not chunk.data.startswith(known):
+            break
+        if len(known) < len(chunk.data):
+            yield chunk.data[len(known) :]
+    else:
+        return
+    yield from (chunk.data for chunk in job.output())
+
+
+def _by_cluster(shelf: Store, run: Run) -> Run:
+    """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is; so does a run that
+    may be in submission, by an ngcdl of another login node perhaps: that there is no job yet says nothing."""
+    if run.container is None and time.time() - run.started < SUBMISSION_SECONDS:
+        return run
+    engine = engines.connect(str(run.engine))
+    if run.engine_id not in (None, engine.identity):
+        return run
+    job = engine.find(run.id)
+    if job is None:
+        return _by_events(shelf, run)
+    ended = job.ended()
+    if ended is None:
+        return replace(run, container=job.identity, owner=None, reason=job.waiting())
+    closed = _with_exit(shelf, run, ended)
+    shelf.save(closed)
+    job.remove()
+    return closed
+
+
+def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
+    stopped, reason = STOPPED in run.notes or ended.is_stopped, ended.reason
+    status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
+    if stopped and status == "interrupted":
+        reason = stopped_by(run, ended)
+    finished = ended.finished or time.time()
+    closed = replace(run, oom_killed=ended.oom_killed).closed(status, ended.code, reason, finished)
+    return _told_by_files(shelf, closed, list(lines(shelf.folder(run.id) / EVENTS)))
+
+
+def _by_events(shelf: Store, run: Run) -> Run:
+    """Close the run by what the trainer wrote: nothing else is left to ask."""
+    events = list(lines(shelf.folder(run.id) / EVENTS))
+    last = events[-1] if events else {}
+    when = figures.number(last.get("t"))
+    kind = last.get("event")
+    what = "ngcdl was killed" if run.owner else "it was killed"
+    if kind == "finish":
+        status, reason = "finished", f"{what}; the trainer reports that it finished"
+    elif kind == "error":
+        # A training that was stopped says so.
+        status = "interrupted" if last.get("kind") == "interrupted" else "failed"
+        reason = f"{last.get('kind')}: {last.get('message')}"
+    elif STOPPED in run.notes:
+        status, reason = "interrupted", stopped_by(run, NOTHING) or what
+    else:
+        status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
+    return _told_by_files(shelf, run.closed(status, run.exit_code, reason, when), events)
+
+
+def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
+    """Return the closed run with what its folder shows: its figures, and why it failed."""
+    folder = shelf.folder(closed.id)
+    return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
+
+
+def _quiet_seconds(shelf: Store, run: Run, *names: str) -> float:
+    newest = run.started
+    for name in names:
+        with contextlib.suppress(OSError):
+            newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
+    return time.time() - newest

@@ -1,0 +1,239 @@
+"""Repeats a recorded run with the same image (by digest), command, cards, seed and data, or refuses and says what can't
+be the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ngcdl import __version__, engines, trainings
+from ngcdl.engines.base import is_planned
+from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
+from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
+from ngcdl.planning.asked import Asked, Show
+from ngcdl.record import Run
+from ngcdl.report.measured import naming, tuned
+from ngcdl.report.measured.lines import last_start
+from ngcdl.running.reconcile import reconcile, still_runs
+from ngcdl.settings import Settings
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload, kind_of
+from ngcdl.storing.store import Store
+
+
+@dataclass(frozen=True)
+class Again:
+    """What to run again. `remarks` are sentences about what may differ this time."""
+
+    asked: Asked
+    remarks: tuple[str, ...]
+
+
+def again(
+    before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False, trust: bool = False
+) -> Again:
+    """Turn a record back into what was typed. Raise NotRepeatable, also for an imported run without `trust`.
+
+    With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
+    recorded = before.spec
+    if not recorded:
+        raise NotRepeatable(
+            before.id, f"{before.engine or 'something else'} started it, and only that knows what was requested"
+        )
+    try:
+        spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
+    except (BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
+        raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
+    image = _image(before, settings)
+    # don't trust what a record from another machine requests
+    if not dry and not trust and os.path.lexists(shelf.folder(before.id) / IMPORTED):
+        why = "it was imported, and nobody here has checked what it would do"
+        raise NotRepeatable(before.id, why, _warning(before, spec, image))
+    environment, remarks = _environment(before, spec, dry)
+    spec = replace(spec, environment=environment)
+    workload, more = _workload(before, settings, shelf, show, dry)
+    if workload and workload.autotune and (start := _start(before, shelf)):
+        workload = _as_chosen(workload, start)
+        if tuned.onednn(start):
+            spec = replace(spec, environment=(*spec.environment, ("TF_ENABLE_ONEDNN_OPTS", "0")))
+        more = (*more, "--autotune is left out: what it chose then is set explicitly")
+    extra = None
+    if workload:
+        extra = replace(spec, command=(), mounts=_typed(spec), workdir=None, user=None, tty=False, stdin=False)
+    elif any(REDACTED in word for word in spec.command):
+        raise NotRepeatable(
+            before.id,
+            "a word of its command looked like a secret and was not recorded",
+            f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
+        )
+    elif spec.stdin and not spec.tty:
+        remarks.append("its stdin was not recorded")
+    if not (workload or kind_of(before.engine).has_containers):
+        remarks += _here(before, spec, dry)
+    asked = Asked(
+        engine=before.engine or "auto",
+        image=image,
+        gpus=_gpus(before, recorded),
+        workload=workload,
+        own=None if workload else spec,
+        device=before.device if workload and before.device in ("cpu", "gpu") else None,
+        root=kind_of(before.engine).has_containers and recorded.get("user") is None,
+        placement=spec.placement,
+        extra=extra,
+    )
+    if before.ngcdl not in (None, __version__):
+        remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
+    return Again(asked, (*remarks, *more))
+
+
+def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
+    """Return what a command without an image finds changed on this host. Raise NotRepeatable if its folder is gone."""
+    if not spec.command:
+        raise NotRepeatable(before.id, "its record does not say which command it was")
+    if spec.workdir and not Path(spec.workdir).is_dir():
+        gone = f"its folder {spec.workdir} no longer exists"
+        if dry:
+            return [gone]
+        raise NotRepeatable(before.id, gone, f"To run it in another folder, there:\n    {naming.command(before)}")
+    with contextlib.suppress(StartError):  # the start itself reports a program that is gone
+        now = engines.connect(str(before.engine)).without_image(spec, False, None)
+        if before.program not in (None, now):
+            return [f"{spec.command[0]} was {before.program} then, and is {now} now"]
+    return []
+
+
+def _image(before: Run, settings: Settings) -> ImageRef | None:
+    if not kind_of(before.engine).has_containers:
+        return None
+    if not before.image.reference or not before.image.digest:
+        raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
+    try:
+        image = ImageRef.parse(before.image.reference, settings.registry)
+        ImageRef.parse(image.pinned(before.image.digest))
+    except BadReference as error:
+        raise NotRepeatable(before.id, f"its record names no valid image ({error})") from error
+    return replace(image, tag=None, digest=before.image.digest)
+
+
+def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
+    """Request the very cards that it had; none if it had none, whatever the host has today."""
+    if before.gpus:
+        return GpuRequest("devices", devices=before.gpus)
+    if before.gpus is not None or (before.gpu_way == "none" and kind_of(before.engine).has_containers):
+        return GpuRequest("none")
+    return GpuRequest.parse(str(recorded.get("gpus") or "auto"))
+
+
+def _typed(spec: RunSpec) -> tuple[Mount, ...]:
+    """Return the mounts of a training that its plan did not add."""
+    return tuple(mount for mount in spec.mounts if not is_planned(mount.container))
+
+
+def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
+    """List everything a run would get from this host, for the user who must decide whether to allow it."""
+    training = before.workload
+    names = [f"{name} as it is set here" if value == REDACTED else name for name, value in spec.environment]
+    folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
+    folders += [str(training["data"])] if training.get("data", "auto") not in ("auto", "synthetic") else []
+    what = {
+        "image": str(image or naming.NO_IMAGE[bool(training)]),
+        "training": str(training.get("name", "")),
+        "command": "" if training else shlex.join(spec.command),
+        "folder": "" if training or kind_of(before.engine).has_containers else spec.workdir or "",
+        "variables": ", ".join(names),
+        "folders": ", ".join(folders),
+        "sbatch": shlex.join(spec.placement.options if spec.placement else ()),
+    }
+    told = [f"    {name:<9}  {value}".replace("\n", "\\n") for name, value in what.items() if value]
+    return "\n".join(
+        ["It would get:", *told, "If you trust who made it:", f"    ngcdl runs replay {before.id} --trust"]
+    )
+
+
+def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """Fill in the caller's own values where the record redacted what looked like secrets. Raise NotRepeatable."""
+    hidden = [name for name, value in spec.environment if value == REDACTED]
+    if dry:
+        return spec.environment, [f"the value of {name} was not recorded: the current one is used" for name in hidden]
+    missing = [name for name in hidden if name not in os.environ]
+    if missing:
+        raise NotRepeatable(
+            before.id,
+            f"the value of {', '.join(missing)} looked like a secret and was not recorded",
+            f"Set it here:\n    {' '.join(f'{name}=...' for name in missing)} ngcdl runs replay {before.id}",
+        )
+    remarks = [f"the value of {name} was not recorded: the one set here is used" for name in hidden]
+    return tuple((name, os.environ[name] if name in hidden else value) for name, value in spec.environment), remarks
+
+
+def _start(before: Run, shelf: Store) -> Mapping[str, Any]:
+    """Return the last start event, {} if no training began."""
+    return last_start(lines(shelf.folder(before.id) / EVENTS))
+
+
+def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
+    """Request explicitly what autotune chose."""
+    known = {name: value for name, value in tuned.chosen(start).items() if name in ("threads", "channels_last", "feed")}
+    return replace(workload, **{"feed": workload.feed or "ahead", **known, "autotune": False})
+
+
+def _workload(
+    before: Run, settings: Settings, shelf: Store, show: Show, dry: bool
+) -> tuple[Workload | None, tuple[str, ...]]:
+    recorded = before.workload
+    if not recorded:
+        return None, ()
+    known = {one.name for one in fields(Workload)}
+    unknown = [name for name, value in recorded.items() if name not in known and value is not None]
+    if unknown:
+        raise NotRepeatable(before.id, f"this ngcdl does not know its {', '.join(unknown)}", "Update ngcdl.")
+    if not recorded.get("name"):
+        raise NotRepeatable(before.id, "its record does not say which training it was")
+    workload = Workload(**{name: value for name, value in recorded.items() if name in known})
+    remarks: tuple[str, ...] = ()
+    if workload.resume:
+        _check_resumed(before, workload.resume, shelf)
+        remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
+    if before.is_synthetic:
+        return replace(workload, data="synthetic"), remarks
+    if not dry:
+        workload = replace(workload, data=_data(before, workload, settings, shelf, show))
+    return workload, remarks
+
+
+def _check_resumed(before: Run, source: str, shelf: Store) -> None:
+    """Raise NotRepeatable if `source`, which `before` resumed from, is not here, has no checkpoints (any more), or is
+    still running."""
+    told = EVENTS if kind_of(before.engine).shares_files else RECORD  # a pod's events may never have arrived
+    if not (shelf.folder(source) / told).exists():
+        raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
+    with contextlib.suppress(RecordBroken, NoSuchRun):  # its checkpoints may be intact all the same
+        if still_runs(shelf, reconcile(shelf, shelf.load(source))):
+            raise NotRepeatable(
+                before.id,
+                f"it resumed from {source}, which is still running; a second training would do the same beside it.",
+                f"Watch it, or stop it first:\n    ngcdl logs -f {source}\n    ngcdl stop {source}",
+            )
+    if kind_of(before.engine).shares_files and not has_checkpoint(shelf.folder(source)):
+        raise NotRepeatable(before.id, f"it resumed from {source}, whose checkpoints are not here")
+
+
+def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, show: Show) -> str:
+    """Return the folder of the same data set. Raise NotRepeatable if the one here is different."""
+    from ngcdl import dataset
+
+    if before.dataset is None and not trainings.bundled(workload.name).data_folder:
+        return workload.data  # without data: the smoke test
+    if before.dataset == "pictures":
+        return str(dataset.pictures(workload.data).folder)
+    found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
+    wanted = _start(before, shelf).get("dataset_sha256")
+    if found.kind != before.dataset:
+        raise NotRepeatable(before.id, f"it trained on {before.dataset}, which is not available now")
+    if wanted and found.sha256 and found.sha256 != wanted:
+        raise NotRepeatable(before.id, "the training images here are not bit for bit those that it had")
+    return str(found.folder) if found.folder else "synthetic"

@@ -1,0 +1,113 @@
+"""What it means to stop a run or a comparison: who is asked to end it, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ngcdl import console, waiting
+from ngcdl.engines.base import grace_seconds
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers, RunOnHost
+from ngcdl.record import Run
+from ngcdl.running.ending import STOPPED
+from ngcdl.running.owner import is_alive
+from ngcdl.running.reconcile import SILENT, engine_of, reconcile, standing
+from ngcdl.spec import kind_of
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.store import Store
+
+LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accept
+
+
+def stopped(
+    shelf: Store,
+    run: Run,
+    say: Callable[[str], None] = console.say,
+    pause: float = waiting.FIRST_SECONDS,
+    look_seconds: float = LOOK_SECONDS,
+) -> Run:
+    """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
+    nobody can tell. Wait for a cluster until it answers. From `pause` s on, `say` now and then what is waited for.
+
+    Ask its watcher or, if that is gone, its engine; every `look_seconds` again while a cluster may yet accept its job.
+    Raise EngineError, RunElsewhere or RunOfOthers."""
+    away: dict[str, NgcdlError] = {}
+
+    def waits_for() -> str:
+        silent = "".join(f" ({error.message.rstrip('.')})" for error in tuple(away.values()))
+        return f"{run.id} to end{silent}"
+
+    with waiting.telling(say, waits_for, pause, "only ends this command"):
+        is_asked = True
+        if run.owner and is_alive(run.owner):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(run.owner.pid, signal.SIGTERM)
+                os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see the other
+        else:
+            is_asked = _ask_engine(shelf, run)
+        due = time.monotonic() + look_seconds
+        states = standing(shelf, run.id, away=away)
+        while (now := next(states)).status == "running" and not _is_left(now):
+            if not is_asked and time.monotonic() >= due:
+                try:
+                    is_asked = _ask_engine(shelf, now)
+                except SILENT as error:
+                    away[str(run.engine)] = error
+                due = time.monotonic() + look_seconds
+        return now
+
+
+def _is_left(run: Run) -> bool:
+    """Is its watcher gone, so that only `standing`, which has just checked, would close its record?"""
+    return run.owner is not None and not is_alive(run.owner)
+
+
+def _ask_engine(shelf: Store, run: Run) -> bool:
+    """Stop its job. Return False if there is none yet: its cluster may accept it later (launch.MAY_BE_ACCEPTED)."""
+    is_cluster = kind_of(run.engine).is_cluster
+    if run.owner is None and not is_cluster:
+        raise RunOfOthers(run.id, str(run.engine))
+    is_unknown = is_cluster and run.container is None
+    job = engine_of(run, "stop").find(run.id)
+    host, here = run.machine.hostname, socket.gethostname()
+    if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # by a shared home
+        raise RunOnHost(run.id, str(host), here)
+    if job is None or (is_unknown and job.ended()):
+        return not is_unknown
+    # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.
+    shelf.save(replace(run, container=run.container or job.identity).noting(STOPPED))
+    job.stop(grace_seconds(run.workload))
+    return True
+
+
+def is_over(shelf: Store, kept: Kept) -> bool:
+    """Has a comparison ended? One without a watcher may still have runs in a queue."""
+    is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
+    return is_closed and not _left(shelf, kept)
+
+
+def comparison(shelf: Store, kept: Kept) -> Iterator[Run]:
+    """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
+
+    Yield each as it ended. Raise as `stopped` does."""
+    for run_id in _left(shelf, comparisons.stop(kept, shelf)):
+        run = reconcile(shelf, shelf.load(run_id))
+        yield stopped(shelf, run) if run.status == "running" else run
+
+
+def _left(shelf: Store, kept: Kept) -> list[str]:
+    """Return the runs of a comparison that have not ended, the last first."""
+    return [trial.run for trial in reversed(kept.trials) if _runs(shelf, trial.run)]
+
+
+def _runs(shelf: Store, run_id: str) -> bool:
+    try:
+        return shelf.load(run_id).status == "running"
+    except (NoSuchRun, RecordBroken):
+        return False

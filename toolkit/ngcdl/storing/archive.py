@@ -1,0 +1,254 @@
+"""Packs runs and comparisons in one file, to take to another machine: a plain tar, with a checksum for each file.
+
+    <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they are in the run's folder
+    <id>/checkpoints/step-<n>.npz
+    comparisons/<id>.json                                                            as comparisons.py stores it
+    SHA256SUMS                                                                       last; `sha256sum -c` reads it
+
+No absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. Reading trusts
+nothing: it accepts only these names and only regular files, and checks every checksum and every record. Nothing is
+imported unless all of it is valid. If the disk fills up or Ctrl-C arrives while it is moved into place, a part may be
+there; importing the file again adds the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from ngcdl import whole
+from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, StateNotWritable
+from ngcdl.folder import (
+    CHECKPOINTS,
+    EVENTS,
+    EXIT,
+    HOME,
+    IMPORTED,
+    LOG,
+    MANIFEST,
+    RECORD,
+    SAMPLES,
+    SAMPLES_OF_NODES,
+    SCRIPT,
+    TRACE,
+    opened,
+)
+from ngcdl.record import Run
+from ngcdl.storing.comparisons import FOLDER as COMPARISONS
+from ngcdl.storing.comparisons import Kept, has, save
+from ngcdl.storing.store import Store
+
+SUMS = "SHA256SUMS"
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # the last three: from a cluster
+_OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
+_STEP = r"step-[0-9]{1,18}\.npz"
+_NAME = re.compile(
+    r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
+    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
+)
+_COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
+_BLOCK = 1 << 20
+_SUMS_BYTES = 1 << 22
+
+
+def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[Kept] = ()) -> None:
+    """Write `runs`, which have ended, and `comparisons` to `file`. Raise NotWritten, and then leave nothing behind."""
+    if not file.name:
+        raise NotWritten(file, "it is a folder")
+    try:
+        with whole.written(file, is_new=True) as raw:
+            _write(store, runs, comparisons, raw)
+    except FileExistsError as error:
+        raise NotWritten(file, "it is there already, and is left as it is") from error
+    except OSError as error:
+        raise NotWritten(file, error.strerror or str(error)) from error
+
+
+def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[Kept], raw: IO[bytes]) -> None:
+    sums = []
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for run in runs:
+            for name, path in _files(store.folder(run.id)):
+                sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
+        for kept in comparisons:
+            name, content = f"{COMPARISONS}/{kept.id}.json", json.dumps(kept.as_json(), indent=1).encode()
+            archive.addfile(_entry(name, len(content), kept.finished or kept.started), io.BytesIO(content))
+            sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
+        text = "".join(sums).encode()
+        archive.addfile(_entry(SUMS, len(text), 0), io.BytesIO(text))
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    for name in _FILES:
+        if _is_file(folder / name):
+            yield name, folder / name
+    for path in sorted(folder.glob(SAMPLES_OF_NODES)):
+        if re.fullmatch(_OF_NODE, path.name) and _is_file(path):
+            yield path.name, path
+    checkpoints = folder / CHECKPOINTS
+    if checkpoints.is_dir() and not checkpoints.is_symlink():
+        for path in sorted(checkpoints.iterdir()):
+            if re.fullmatch(_STEP, path.name) and _is_file(path):
+                yield f"{CHECKPOINTS}/{path.name}", path
+
+
+def _is_file(path: Path) -> bool:
+    """Is it a regular file? The run can write in its folder: a link there may lead anywhere."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    """Add the current content of the file, and return its SHA-256."""
+    with opened(path) as file:
+        state = os.fstat(file.fileno())
+        summed = _Summed(file)
+        archive.addfile(_entry(name, state.st_size, state.st_mtime), summed)
+        return summed.sha256.hexdigest()
+
+
+def _entry(name: str, size: int, changed: float) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = size, 0o600, int(changed)
+    return entry
+
+
+class _Summed(io.RawIOBase):
+    """A file that is hashed while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.sha256 = file, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.sha256.update(data)
+        return data
+
+
+def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
+    """Import the runs and comparisons in `file`, and return their ids. Those already here are left as they are,
+    and reported. Raise BadOption or ArchiveBroken, and then keep nothing; StateNotWritable may leave a part, see
+    above."""
+    store.ensure_writable()
+    try:
+        with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
+            found = _unpack(file, Path(draft))
+            folders = [path for path in found if path.parent.name != COMPARISONS]
+            for folder in folders:
+                _accept(file, Store(Path(draft)), folder.name)
+            comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
+            # First what has to be written: once that fits on the disk, placing the runs only renames their folders.
+            new = [kept for kept in comparisons if _is_new(kept.id, has(kept.id, store), say)]
+            for kept in new:
+                save(kept, store)
+            placed = [one for one in folders if _is_new(one.name, os.path.lexists(store.folder(one.name)), say)]
+            for folder in placed:
+                folder.rename(store.folder(folder.name))
+            return [folder.name for folder in placed] + [kept.id for kept in new]
+    except tarfile.TarError as error:
+        raise ArchiveBroken(file, str(error)) from error
+    except OSError as error:
+        is_ours = error.filename is not None and str(error.filename).startswith(str(store.root))
+        if is_ours or error.errno in (errno.ENOSPC, errno.EDQUOT):  # a write does not name its file
+            raise StateNotWritable(store.root, error.strerror or str(error)) from error
+        if error.errno == errno.ENOENT:
+            raise BadOption(f"{file}: there is no such file.") from error
+        raise ArchiveBroken(file, error.strerror or str(error)) from error
+
+
+def _unpack(file: Path, draft: Path) -> list[Path]:
+    found: dict[str, str] = {}
+    sums: dict[str, str] | None = None
+    with tarfile.open(file, mode="r:") as archive:
+        for entry in archive:
+            if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None:
+                raise ArchiveBroken(file, f"{entry.name[:80]!r} is not a regular file")
+            content = archive.extractfile(entry)
+            assert content is not None  # it is a regular file
+            if entry.name == SUMS and sums is None:
+                sums = _sums(file, content.read(_SUMS_BYTES))
+                continue
+            if not (_NAME.fullmatch(entry.name) or _COMPARISON.fullmatch(entry.name)) or entry.name in found:
+                raise ArchiveBroken(
+                    file, f"{entry.name[:80]!r} does not belong in an archive of runs, or is there twice"
+                )
+            found[entry.name] = _copied(content, draft / entry.name)
+    wrong = [name for name, digest in found.items() if (sums or {}).get(name) != digest]
+    missing = [name for name in sums or {} if name not in found]
+    if sums is None or wrong or missing:
+        what = f"{[*wrong, *missing][0]} does not match its checksum" if sums else f"{SUMS} is missing"
+        raise ArchiveBroken(file, what)
+    if not found:
+        raise ArchiveBroken(file, "there is no run in it")
+    return [draft / name for name in dict.fromkeys(_root(name) for name in found)]
+
+
+def _root(name: str) -> str:
+    """Return the name of a run's folder, or of a comparison's only file."""
+    return name if _COMPARISON.fullmatch(name) else name.partition("/")[0]
+
+
+def _copied(content: IO[bytes], path: Path) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    digest = hashlib.sha256()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        while data := content.read(_BLOCK):
+            digest.update(data)
+            file.write(data)
+    return digest.hexdigest()
+
+
+def _sums(file: Path, text: bytes) -> dict[str, str]:
+    sums = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        digest, _, name = line.partition("  ")
+        if not re.fullmatch(r"[0-9a-f]{64}", digest):
+            raise ArchiveBroken(file, f"{SUMS} has an invalid line")
+        sums[name] = digest
+    return sums
+
+
+def _accept(file: Path, drafts: Store, run_id: str) -> None:
+    """Check a record, remove its owner (processes and containers of another machine are not ours to stop), and mark the
+    run as imported."""
+    try:
+        run = drafts.load(run_id)
+    except NgcdlError as error:
+        raise ArchiveBroken(file, f"{run_id} has no readable record, or that of another run") from error
+    if run.status == "running":
+        raise ArchiveBroken(file, f"the record of {run_id} says that it is still running")
+    drafts.save(replace(run, owner=None, engine_id=None, container=None))
+    (drafts.folder(run_id) / HOME).mkdir(mode=0o700)
+    (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
+
+
+def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
+    if is_here:
+        say(f"{name} is here already, and is left as it is")
+    return not is_here
+
+
+def _read(file: Path, path: Path) -> Kept:
+    """Read and check a comparison. Its runs may be here already, or missing: its results will say which."""
+    try:
+        kept = Kept.from_json(json.loads(path.read_bytes()))
+        json.dumps(kept.as_json(), allow_nan=False)  # as `save` will
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error
+    known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
+    if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
+        raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")
+    return kept

@@ -1,0 +1,163 @@
+"""Stored comparisons: save, find, load. A comparison is the ids of its runs, in a file beside their folders.
+
+$XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
+    format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
+    arms [{name, device}], trials [{arm, round, run}] in chronological order,
+    scaling (strong | weak: for machines and cards; null or missing otherwise)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
+from ngcdl.folder import opened
+from ngcdl.storing.store import Store, age, named, write_whole
+
+FORMAT = 1
+FOLDER = "comparisons"
+KIND = "compare"  # in their ids, where a run has what it trains
+STOPPED = "it was stopped: not all of its runs were finished"
+LOCK_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    arm: str
+    round: int
+    run: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A comparison as stored in its file."""
+
+    id: str
+    vary: str
+    repeat: int
+    arms: tuple[tuple[str, str | None], ...]
+    started: float
+    finished: float | None = None
+    remarks: tuple[str, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    scaling: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        arms = [{"name": name, "device": device} for name, device in self.arms]
+        return {"format": FORMAT, **asdict(self), "arms": arms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Kept:
+        """Read `data`. Raise ValueError, KeyError or TypeError if it is not a comparison."""
+        if data["format"] > FORMAT:
+            raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
+        return cls(
+            id=str(data["id"]),
+            vary=str(data["vary"]),
+            repeat=int(data["repeat"]),
+            arms=tuple((str(arm["name"]), arm["device"]) for arm in data["arms"]),
+            started=float(data["started"]),
+            finished=data["finished"],
+            remarks=tuple(str(remark) for remark in data["remarks"]),
+            trials=tuple(Trial(str(one["arm"]), int(one["round"]), str(one["run"])) for one in data["trials"]),
+            scaling=data.get("scaling"),
+        )
+
+
+def path(comparison_id: str, shelf: Store) -> Path:
+    return shelf.root.with_name(FOLDER) / f"{comparison_id}.json"
+
+
+def has(comparison_id: str, shelf: Store) -> bool:
+    return path(comparison_id, shelf).exists()
+
+
+def save(kept: Kept, shelf: Store) -> None:
+    """Save `kept`. Raise StateNotWritable."""
+    _made(shelf)
+    write_whole(path(kept.id, shelf), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+def _made(shelf: Store) -> Path:
+    """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
+    folder = shelf.root.with_name(FOLDER)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateNotWritable(folder, error.strerror or str(error)) from error
+    return folder
+
+
+@contextlib.contextmanager
+def alone(shelf: Store) -> Iterator[None]:
+    """Keep every other ngcdl out of such a block, so that a comparison can be loaded, changed and saved.
+
+    Enter it regardless on a file system without locks, or if another ngcdl stays in its block for LOCK_SECONDS.
+    Raise StateNotWritable."""
+    import filelock
+
+    lock = filelock.FileLock(_made(shelf) / ".lock")
+    try:
+        with contextlib.suppress(OSError, NotImplementedError):  # the lock's timeout is an OSError, too
+            lock.acquire(timeout=LOCK_SECONDS)
+        yield
+    finally:
+        lock.release()
+
+
+def stop(kept: Kept, shelf: Store) -> Kept:
+    """Close a comparison, so that the ngcdl that runs it starts no more runs, and return it with all that began.
+
+    Raise StateNotWritable, NoSuchComparison or RecordBroken."""
+    with alone(shelf):
+        now = load(kept.id, shelf)
+        if now.finished is None:
+            now = replace(now, finished=time.time(), remarks=(*now.remarks, STOPPED))
+            save(now, shelf)
+    return now
+
+
+def is_named(name: str, shelf: Store) -> bool:
+    """Is `name` a comparison's id, or enough of one, rather than a run's? A run of an image such as compare-x has the
+    word in its id, too."""
+    return KIND in name and named(name, shelf.ids()) is None
+
+
+def find(name: str, shelf: Store) -> str:
+    """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
+    ids = _ids(shelf)
+    found = named(name, ids[::-1])
+    if found is None:
+        raise NoSuchComparison(name, shelf.root.with_name(FOLDER), ids)
+    return found
+
+
+def _ids(shelf: Store) -> list[str]:
+    """Return the ids of all, the oldest first."""
+    return sorted((file.stem for file in shelf.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
+
+
+def stored(shelf: Store) -> Iterator[Kept]:
+    """Yield all that can be read, the oldest first."""
+    for one in _ids(shelf):
+        with contextlib.suppress(RecordBroken):
+            yield _read(path(one, shelf))
+
+
+def load(name: str, shelf: Store) -> Kept:
+    """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
+    return _read(path(find(name, shelf), shelf))
+
+
+def _read(file: Path) -> Kept:
+    try:
+        with opened(file) as content:
+            return Kept.from_json(json.load(content))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordBroken(file, str(error)) from error
