@@ -9,7 +9,8 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     the engine answered; null on a cluster, where `container` names the job: slurm:ID or kubernetes:NAMESPACE/NAME),
     notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a known failure, recognised in the run's output),
-    findings [{rule, text, numbers, advice}] (what held a training back, report/measured/bottleneck.py; null: not examined),
+    findings [{rule, text, numbers, advice}] (what held a training back, by report/measured/bottleneck.py; null: not
+    examined),
     ngcdl (the version that wrote the record),
     program (the path of what a command's first word named on this host, where it ran without an image)
 Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
