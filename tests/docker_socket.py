@@ -31,6 +31,7 @@ class Daemon:
     log: bytes | None = None
     cuts_log: bool = False
     pulled: bytes = b""
+    component: str = "Engine"
 
     @property
     def host(self) -> str:
@@ -41,7 +42,8 @@ class Daemon:
         if path.endswith("/_ping"):
             return 200, "OK"
         if path.endswith("/version"):
-            return 200, {"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "29.1.0"}
+            said = {"ApiVersion": "1.47", "MinAPIVersion": "1.24", "Version": "29.1.0"}
+            return 200, said | {"Components": [{"Name": self.component, "Version": self.info.get("ServerVersion")}]}
         if path.endswith("/info"):
             return 200, self.info
         if "/images/create?" in path:

@@ -275,6 +275,16 @@ def test_a_demand_that_nothing_speaks_for_is_left_to_docker_s_own_answer(cards: 
     assert it["way"] == "device-request"
 
 
+def test_podman_that_would_leave_the_gpus_out_is_not_tried(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= {"ServerVersion": "4.9.3", "ContainerdCommit": {"ID": ""}} | NVIDIA
+    daemon.component = "Podman Engine"
+    it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
+    assert (it["error"], "Podman 4.9.3 leaves out GPUs" in it["message"]) == ("NoGpu", True)
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (it["way"], it["device"]) == ("none", "cpu")
+    assert "Podman 4.9.3" in it["loud"][0]
+
+
 def test_a_driver_that_can_t_be_asked_is_not_the_same_as_none(cards: Host) -> None:
     cards.set(fail__Init=18)
     it = choose(cards, gpus="all")

@@ -235,6 +235,16 @@ def test_an_address_that_a_variable_names_is_not_mended_by_a_start(variable: str
     assert all(step.by_hand for step in finding.remedy)
 
 
+@pytest.mark.parametrize(("version", "typed"), [
+    ("Podman 4.9.3", []), ("Podman 5.6.0", ["sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"]),
+])  # fmt: skip
+def test_podman_is_not_told_to_register_a_runtime(version: str, typed: list[str]) -> None:
+    podman = replace(engine(version=version), way=GpuWay("none", "by CDI alone", is_final=True))
+    finding = found(replace(HEALTHY, engine=podman))["gpu-way"]
+    assert (finding.state, finding.found, commands(finding)) == ("broken", "by CDI alone", typed)
+    assert ("Update Podman" in (finding.cause or "")) is (not typed)
+
+
 def test_rootless_docker_is_configured_as_its_own_user() -> None:
     rootless = replace(engine(is_rootless=True), way=GpuWay("none", ""))
     finding = found(replace(HEALTHY, engine=rootless))["gpu-way"]

@@ -327,6 +327,8 @@ def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: Probe) 
 
 def _way(engine: Engine, gpus: GpuRequest) -> GpuWay:
     way = engine.gpu_way()
+    if way.is_final and gpus.demanded:
+        raise NoGpu(str(gpus), way.why)
     if way.name == "none" and gpus.demanded and engine.has_containers:
         # --gpus may still work; the daemon's own answer is better than a guess.
         return GpuWay("device-request", "nothing else is available")

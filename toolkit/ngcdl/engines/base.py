@@ -169,11 +169,13 @@ class NoInput:
 @dataclass(frozen=True)
 class GpuWay:
     """How GPUs get into a container. `name` is runtime, device-request, cdi or none; `why` is for people. `described`
-    lists the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-..."""
+    lists the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-... `is_final`: there is no way, and
+    none is worth trying."""
 
     name: str
     why: str
     described: tuple[str, ...] = ()
+    is_final: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from ngcdl.doctor import packages
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, warning
 from ngcdl.doctor.packages import service
 from ngcdl.doctor.sight import Engine, Sight, Trouble
+from ngcdl.engines.docker import podman
 from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
 from ngcdl.errors.engine import CONFIG, daemon_of
 
@@ -22,7 +23,8 @@ def judge(sight: Sight) -> Finding:
     engine = sight.engine
     if isinstance(engine, Trouble):
         return _silent(sight, engine)
-    found = f"Docker {engine.facts.version or 'of an unknown version'} at {engine.address}"
+    version = engine.facts.version or "of an unknown version"
+    found = f"{version if podman.is_named(version) else f'Docker {version}'} at {engine.address}"
     if sight.context is not None:
         found += f", from Docker's context {sight.context}"
     if engine.facts.is_desktop:

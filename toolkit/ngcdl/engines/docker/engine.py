@@ -14,7 +14,19 @@ from typing import Any
 
 from ngcdl.engines import OfKind
 from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, Order, ShowPull, Started
-from ngcdl.engines.docker import client, context, host, keys, layers, memlock, messages, passwd, proxies, request
+from ngcdl.engines.docker import (
+    client,
+    context,
+    host,
+    keys,
+    layers,
+    memlock,
+    messages,
+    passwd,
+    podman,
+    proxies,
+    request,
+)
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
@@ -77,7 +89,8 @@ class DockerEngine(OfKind):
     def info(self) -> dict[str, Any]:
         with messages.docker_errors(self.address, "asked about it"):
             found: dict[str, Any] = self._client.info()
-        return found
+            number = podman.version(self._client.version()) if podman.may_be(found) else None
+        return podman.completed(found, number) if number else found
 
     @property
     def version(self) -> str:
@@ -116,6 +129,8 @@ class DockerEngine(OfKind):
             if asked not in _WAYS:
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(_WAYS)}.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
+        if podman.is_named(self.version):
+            return podman.gpu_way(self.version, self.cdi_devices)
         if "nvidia" in (self.info.get("Runtimes") or {}):
             return GpuWay("runtime", "the runtime nvidia is there")
         if self.cdi_devices:

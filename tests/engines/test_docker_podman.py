@@ -1,0 +1,82 @@
+"""Podman behind Docker's API: what /info and /version of a real Podman 4.3.1 said, and what follows for GPUs.
+
+That a newer Podman hands over CDI devices was read in its code, and not seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ngcdl.engines.docker.engine import DockerEngine
+
+INFO: dict[str, Any] = {
+    "ServerVersion": "4.3.1",
+    "ContainerdCommit": {"ID": "", "Expected": ""},
+    "Runtimes": {"crun": {"path": "/usr/bin/crun"}, "nvidia": {"path": "/usr/bin/nvidia-container-runtime"}},
+    "CDISpecDirs": None,
+    "LiveRestoreEnabled": False,
+}
+
+
+@dataclass
+class Podman:
+    release: str = "4.3.1"
+    component: str = "Podman Engine"
+    info_there: dict[str, Any] = field(default_factory=lambda: INFO)
+    base_url: str = "http+docker://localhost"
+    asked: int = 0
+
+    def info(self) -> dict[str, Any]:
+        return {**self.info_there, "ServerVersion": self.release}
+
+    def version(self) -> dict[str, Any]:
+        self.asked += 1
+        return {"Components": [{"Name": self.component, "Version": self.release}, {"Name": "Conmon"}]}
+
+
+@pytest.fixture(autouse=True)
+def _of_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NGCDL_GPU_WAY", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def test_podman_says_that_it_is_podman() -> None:
+    engine = DockerEngine(Podman())
+    assert engine.version == "Podman 4.3.1"
+    assert engine.facts().version == "Podman 4.3.1"
+    assert engine.facts().cdi_dirs == ("/etc/cdi", "/var/run/cdi")
+    assert engine.facts().live_restore is None, "containers outlive its service: there is nothing to switch on"
+
+
+def test_its_runtime_nvidia_is_no_way_as_it_reads_neither_runtime_nor_number() -> None:
+    way = DockerEngine(Podman("4.9.3")).gpu_way()
+    assert (way.name, way.is_final) == ("none", True)
+    assert way.why.startswith("Podman 4.9.3 leaves out GPUs that are asked for by Docker's API")
+
+
+@pytest.mark.parametrize(
+    ("release", "found"), [("5.3.2", "none"), ("5.4.0", "cdi"), ("6.0.0-dev", "cdi"), ("?", "cdi")]
+)
+def test_a_newer_one_takes_the_gpus_that_cdi_describes(release: str, found: str) -> None:
+    there = {**INFO, "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=all"}]}
+    way = DockerEngine(Podman(release, info_there=there)).gpu_way()
+    assert (way.name, way.described) == (found, ("all",) if found == "cdi" else ())
+
+
+def test_without_a_description_no_other_way_is_tried() -> None:
+    way = DockerEngine(Podman("5.6.0")).gpu_way()
+    assert (way.name, way.is_final) == ("none", True)
+    assert way.why == "Podman 5.6.0 takes GPUs by CDI alone, and neither /etc/cdi nor /var/run/cdi describes one"
+
+
+def test_docker_is_not_asked_twice_and_keeps_its_words() -> None:
+    there = {**INFO, "ContainerdCommit": {"ID": "7c4c8b8f"}}
+    docker = Podman("26.1.5", "Engine", there)
+    engine = DockerEngine(docker)
+    assert (engine.version, engine.gpu_way().name, docker.asked) == ("26.1.5", "runtime", 0)
+    unsure = Podman("20.10.24", "Engine")
+    assert (DockerEngine(unsure).gpu_way().name, unsure.asked) == ("runtime", 1)
