@@ -120,7 +120,7 @@ def test_what_is_kept_is_for_this_user_s_eyes_and_written_whole(ngc: NgcServer, 
 def test_a_kept_answer_loads_neither_requests_nor_a_thread(ngc: NgcServer, cache: Path) -> None:
     imagefacts.of(ref(ngc), cache, "amd64")
     code = (
-        "import sys\nfrom pathlib import Path\nfrom ngcdl import imagefacts\nfrom ngcdl.spec import ImageRef\n"
+        "import sys\nfrom pathlib import Path\nfrom ngcdl.judging import imagefacts\nfrom ngcdl.spec import ImageRef\n"
         "found = imagefacts.of(ImageRef.parse(sys.argv[1]), Path(sys.argv[2]), 'amd64')\n"
         "assert found.origin == 'cache', found\n"
         "print(sorted({'requests', 'urllib3', 'docker', 'concurrent'} & set(sys.modules)))\n"

@@ -33,7 +33,8 @@ import json, os, sys
 from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from fakes import IMAGE, FakeShow
-from ngcdl import held, prepare, settings
+from ngcdl import settings
+from ngcdl.running import held, prepare
 from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef, Workload
