@@ -18,11 +18,7 @@ INFO: dict[str, Any] = {"Architecture": "aarch64", "OSType": "linux", "DockerRoo
 @dataclass
 class Daemon:
     images_there: dict[str, list[str] | None] = field(default_factory=dict)
-    component: str = "Engine"
     removed: list[str] = field(default_factory=list)
-
-    def version(self) -> dict[str, Any]:
-        return {"Components": [{"Name": self.component}]}
 
     def images(self, quiet: bool) -> list[str]:
         assert quiet
@@ -61,7 +57,7 @@ def test_room_is_needed_where_containerd_keeps_images_if_the_engine_leaves_them_
     (Daemon(), INFO, False, "not on this host"),
     (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, True, "rootless"),
     (Daemon(), INFO | {"SecurityOptions": ["name=seccomp,profile=/rootless.json"]}, True, ""),
-    (Daemon(component="Podman Engine"), INFO, True, "podman"),
+    (Daemon(), INFO | {"ServerVersion": "Podman 4.3.1"}, True, "podman"),
 ])  # fmt: skip
 def test_who_can_t_be_handed_layers_is_said(daemon: Daemon, info: dict[str, Any], is_here: bool, why: str) -> None:
     foreign = layer_store(daemon, info, is_here).foreign

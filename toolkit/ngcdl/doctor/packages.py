@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from ngcdl.doctor.chain import Step
 from ngcdl.doctor.sight import Programs
 
 MANAGERS = ("apt-get", "dnf", "zypper", "pacman")
 TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 _TOOLKIT, _NVIDIA = "nvidia-container-toolkit", "https://nvidia.github.io/libnvidia-container"
 _KEYRING = f"/usr/share/keyrings/{_TOOLKIT}-keyring.gpg"
 _SOURCES = f"/etc/apt/sources.list.d/{_TOOLKIT}.list"
@@ -69,6 +71,11 @@ def _manager(programs: Programs) -> str | None:
 def toolkit(programs: Programs) -> tuple[Step, ...]:
     """Install NVIDIA's container toolkit, with NVIDIA's repository first: most distributions do not have it."""
     return (*(Step(command) for command in _repository(programs)), *install(programs, _TOOLKIT))
+
+
+def describe_gpus(path: str) -> str:
+    """Return the command that writes CDI's description of this host's GPUs."""
+    return f"sudo nvidia-ctk cdi generate --output={quote(path)}"
 
 
 def _repository(programs: Programs) -> tuple[str, ...]:

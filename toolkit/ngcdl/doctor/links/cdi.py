@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from shlex import quote
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, warning
+from ngcdl.doctor.packages import CDI_GUIDE, describe_gpus
 from ngcdl.doctor.sight import CdiSpec, Sight, Trouble
 from ngcdl.telemetry.card import Probe
 
 NAME = "cdi"
-_URL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 
 
 def judge(sight: Sight) -> Finding | None:
@@ -30,7 +29,7 @@ def judge(sight: Sight) -> Finding | None:
     )
     say = broken if is_used else warning
     found = "; ".join(f"{path}: {why}" for path, why in stale.items())
-    return say(NAME, found, cause, *_anew(stale), source=_URL)
+    return say(NAME, found, cause, *_anew(stale), source=CDI_GUIDE)
 
 
 def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
@@ -60,7 +59,7 @@ def _anew(stale: Iterable[Path]) -> tuple[Step, ...]:
     commands = (
         "sudo systemctl restart nvidia-cdi-refresh"
         if str(path).startswith(("/run/", "/var/run/"))
-        else f"sudo nvidia-ctk cdi generate --output={quote(str(path))}"
+        else describe_gpus(str(path))
         for path in stale
     )
     return tuple(Step(command) for command in dict.fromkeys(commands))

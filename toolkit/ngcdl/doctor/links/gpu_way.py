@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
-from ngcdl.doctor.packages import TOOLKIT_GUIDE, service, toolkit
+from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_GUIDE, describe_gpus, service, toolkit
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.docker import podman
 
 NAME = "gpu-way"
-CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 # Rootless Docker needs it, by the toolkit's guide, but it is one setting for the whole host:
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
 _NO_CGROUPS = (
@@ -47,15 +46,12 @@ def judge(sight: Sight) -> Finding | None:
 
 def _none(engine: Engine, sight: Sight) -> Finding:
     """Say which installation step was skipped, as Docker can't give containers a GPU."""
-    named = engine.facts.version or ""
-    if podman.is_named(named):
-        if not podman.takes_cdi(named):
+    if podman.is_named(engine.facts.version):
+        if podman.ignores_cdi(engine.facts.version):
             return broken(NAME, engine.way.why, "Update Podman, or install Docker Engine beside it", source=CDI_GUIDE)
-        describe = Step("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
         install = () if "nvidia-ctk" in sight.programs.names else toolkit(sight.programs)
-        return broken(
-            NAME, engine.way.why, "Podman needs a description of the GPUs", *install, describe, source=CDI_GUIDE
-        )
+        steps = (*install, Step(describe_gpus("/etc/cdi/nvidia.yaml")))
+        return broken(NAME, engine.way.why, "Podman needs a description of the GPUs", *steps, source=CDI_GUIDE)
     empty = [str(folder) for folder in engine.facts.cdi_dirs]
     if engine.registered is not None:
         found = f"{engine.registered} names the runtime nvidia, but the engine does not have it"

@@ -129,12 +129,12 @@ class DockerEngine(OfKind):
             if asked not in _WAYS:
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(_WAYS)}.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
-        if podman.is_named(self.version):
-            return podman.gpu_way(self.version, self.cdi_devices)
         if "nvidia" in (self.info.get("Runtimes") or {}):
             return GpuWay("runtime", "the runtime nvidia is there")
-        if self.cdi_devices:
+        if self.cdi_devices and not podman.ignores_cdi(self.version):
             return GpuWay("cdi", "CDI (--device nvidia.com/gpu) is there", self.cdi_devices)
+        if podman.is_named(self.version):
+            return GpuWay("none", podman.no_way(self.version), is_final=True)
         # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
         if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
             return GpuWay("device-request", "docker's --gpus is there")

@@ -8,28 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import LayerStore, architecture
-from ngcdl.engines.docker import host
+from ngcdl.engines.docker import host, podman
 from ngcdl.spec import ImageRef
 
 
 def layer_store(client: Any, info: Mapping[str, Any], is_here: bool) -> LayerStore:
-    """List the images of `client` (docker.APIClient); `info` is what `docker info` returned."""
+    """List the images of `client` (docker.APIClient); `info` is the engine's."""
     platform = (str(info.get("OSType") or "linux"), architecture(info.get("Architecture")) or "amd64")
-    foreign = _foreign(client, info, is_here)
+    foreign = _foreign(info, is_here)
     if foreign:
         return LayerStore(foreign, platform)
     folder = host.read(info, host.here()).images_folder
     return LayerStore(None, platform, Path(folder) if folder else None, _chains(client), host.is_containerd_store(info))
 
 
-def _foreign(client: Any, info: Mapping[str, Any], is_here: bool) -> str | None:
+def _foreign(info: Mapping[str, Any], is_here: bool) -> str | None:
     if not is_here:
         return "the engine is not on this host"
     if host.has_option(info, "rootless"):
         # Its loopback is not this host's: https://docs.docker.com/engine/security/rootless/
         return "the engine is rootless and has its own network"
-    names = [str(part.get("Name", "")) for part in client.version().get("Components") or []]
-    return "the engine is podman" if any("podman" in name.lower() for name in names) else None
+    return "the engine is podman" if podman.is_named(info.get("ServerVersion")) else None
 
 
 def _chains(client: Any) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Podman behind Docker's API: what it says of itself in Docker's words, and how it takes GPUs. Pure.
+"""Podman behind Docker's API: what it says of itself, put as Docker would. Pure.
 
 Its code reads neither HostConfig.Runtime nor a request for a number of GPUs: containers start, without any.
 https://github.com/containers/podman/blob/main/pkg/api/handlers/compat/containers_create.go
@@ -7,16 +7,13 @@ https://github.com/containers/podman/blob/main/pkg/api/handlers/compat/container
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from ngcdl.engines.base import GpuWay
 
 # The first release whose Docker API honours CDI devices: https://github.com/containers/podman/blob/main/RELEASE_NOTES.md
 _CDI = (5, 4)
 # https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
 _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
-_COMMAND = "podman run --device nvidia.com/gpu=all"
 
 
 def may_be(info: Mapping[str, Any]) -> bool:
@@ -31,10 +28,15 @@ def version(told: Mapping[str, Any]) -> str | None:
 
 
 def completed(info: Mapping[str, Any], number: str) -> dict[str, Any]:
-    """Return `docker info` with what Podman leaves out or means differently: its release is none of Docker's, it looks
-    for CDI devices in the usual folders, and containers outlive its service."""
-    folders = info.get("CDISpecDirs") or list(_CDI_FOLDERS)
-    return {**info, "ServerVersion": f"Podman {number}", "CDISpecDirs": folders, "LiveRestoreEnabled": None}
+    """Return `docker info` with what Podman leaves out or means differently: its release is none of Docker's, the
+    runtime nvidia is never used, CDI devices are described in the usual folders, and containers outlive its service."""
+    return {
+        **info,
+        "ServerVersion": f"Podman {number}",
+        "Runtimes": {name: one for name, one in (info.get("Runtimes") or {}).items() if name != "nvidia"},
+        "CDISpecDirs": info.get("CDISpecDirs") or list(_CDI_FOLDERS),
+        "LiveRestoreEnabled": None,
+    }
 
 
 def is_named(release: str | None) -> bool:
@@ -42,17 +44,17 @@ def is_named(release: str | None) -> bool:
     return bool(release and release.startswith("Podman "))
 
 
-def takes_cdi(named: str) -> bool:
-    numbers = re.search(r"(\d+)\.(\d+)", named)
-    return not numbers or (int(numbers[1]), int(numbers[2])) >= _CDI
+def ignores_cdi(release: str | None) -> bool:
+    """Is it a Podman that leaves CDI devices out, too? One of an unknown version is taken for a new one."""
+    numbers = re.match(r"Podman (\d+)\.(\d+)", release or "")
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _CDI
 
 
-def gpu_way(named: str, devices: Sequence[str]) -> GpuWay:
-    """Choose how GPUs get in. `named`: its version, as "Podman 4.9.3"; `devices`: the GPUs that CDI describes."""
-    if not takes_cdi(named):
-        why = f"{named} leaves out GPUs that are asked for by Docker's API, as it did before 5.4 (by hand: {_COMMAND})"
-        return GpuWay("none", why, is_final=True)
-    if devices:
-        return GpuWay("cdi", "CDI (--device nvidia.com/gpu) is there", tuple(devices))
-    folders = " nor ".join(_CDI_FOLDERS)
-    return GpuWay("none", f"{named} takes GPUs by CDI alone, and neither {folders} describes one", is_final=True)
+def no_way(release: str) -> str:
+    """Say why a Podman hands over no GPU."""
+    if ignores_cdi(release):
+        by_hand = "podman run --device nvidia.com/gpu=all"
+        return (
+            f"{release} leaves out GPUs that are asked for by Docker's API, as it did before 5.4 (by hand: {by_hand})"
+        )
+    return f"{release} takes GPUs by CDI alone, and neither {' nor '.join(_CDI_FOLDERS)} describes one"
