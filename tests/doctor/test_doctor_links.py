@@ -245,6 +245,13 @@ def test_podman_is_not_told_to_register_a_runtime(version: str, typed: list[str]
     assert ("Update Podman" in (finding.cause or "")) is (not typed)
 
 
+def test_podman_is_not_judged_by_docker_s_holes() -> None:
+    links = found(replace(HEALTHY, engine=engine(version="Podman 4.3.1")))
+    assert links["engine"].found.startswith("Podman 4.3.1 at ")
+    assert "docker" in found(HEALTHY)
+    assert "docker" not in links
+
+
 def test_rootless_docker_is_configured_as_its_own_user() -> None:
     rootless = replace(engine(is_rootless=True), way=GpuWay("none", ""))
     finding = found(replace(HEALTHY, engine=rootless))["gpu-way"]

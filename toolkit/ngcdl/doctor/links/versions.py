@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ngcdl.doctor.chain import Finding, Link, ok, unchecked, warning
 from ngcdl.doctor.packages import own_engine, upgrade
 from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.engines.docker import podman
 
 if TYPE_CHECKING:
     from ngcdl.catalog.holes import Hole
@@ -31,10 +32,12 @@ def runc(sight: Sight) -> Finding | None:
 
 
 def docker(sight: Sight) -> Finding | None:
-    if isinstance(sight.engine, Trouble) or sight.engine.facts.version is None:
+    if isinstance(sight.engine, Trouble) or (version := sight.engine.facts.version) is None:
+        return None
+    if podman.is_named(version):  # which has other holes
         return None
     closed = _BY_AUTHORIZATION if sight.engine.facts.authorization_plugins == () else frozenset()
-    return _judged(sight, "docker", "docker", sight.engine.facts.version, closed)
+    return _judged(sight, "docker", "docker", version, closed)
 
 
 def _judged(sight: Sight, name: str, component: str, version: str, closed: frozenset[str] = frozenset()) -> Finding:
