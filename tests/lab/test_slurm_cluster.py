@@ -85,7 +85,8 @@ def test_the_options_of_pyxis_reach_every_node_and_what_they_say_is_written_down
 
 def test_a_node_that_dies_is_noticed_its_job_queued_again_and_finished_by_the_next(run: Commands) -> None:
     script = """echo start ${SLURM_RESTART_COUNT:-0}
-        srun --kill-on-bad-exit=1 bash -c 'echo began; [ ${SLURM_RESTART_COUNT:-0} != 0 ] || sleep 300; echo done'
+        srun --kill-on-bad-exit=1 bash -c 'echo began
+            [ ${SLURM_RESTART_COUNT:-0} != 0 ] || sleep 300 || exit; echo done'
         code=$?
         [ $code = 0 ] || [ ${SLURM_RESTART_COUNT:-0} -gt 1 ] || scontrol requeue $SLURM_JOB_ID
         exit $code"""
