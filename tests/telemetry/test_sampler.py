@@ -115,8 +115,9 @@ def test_closer_than_half_a_second_only_gpus_are_read_in_brief(tmp_path: Path, i
     Sampler(tmp_path / "s.jsonl", replace(read, gpus=cards), interval, HandClock(11)).run()
     taken = lines(tmp_path / "s.jsonl")
     assert [row["gpus"][0]["index"] for row in taken] == [*range(11)]
-    for name, value in {"host_cpu_percent": 1.0, "host_memory_bytes": 2, "memory_bytes": 4}.items():
+    for name, value in {"host_memory_bytes": 2, "memory_bytes": 4}.items():
         assert {n: row[name] for n, row in enumerate(taken) if name in row} == dict.fromkeys(due, value)
+    assert [n for n, row in enumerate(taken) if "host_cpu_percent" in row] == due
     assert {tuple(row) for n, row in enumerate(taken) if n not in due} <= {("t", "seconds", "gpus", "gap")}
     assert {row["gap"] for row in taken} == {None}
     assert [n for n, is_brief in enumerate(cards.asked) if not is_brief] == due
@@ -137,16 +138,16 @@ def test_ticks_that_were_missed_count_until_the_host_is_due(tmp_path: Path) -> N
 
 
 def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -> None:
-    gpus = Gpus(card(0), Gap("NVML gave no answer for 1.0 s"), card(0, "GPU is lost"))
-    broken: list[Callable[[], Any]] = [lambda: Cpu(7.5, (15.0, 0.0), 3), lambda: 1 / 0, lambda: Cpu()]
+    gpus = Gpus(card(0), card(0), Gap("NVML gave no answer for 1.0 s"), card(0, "GPU is lost"))
+    broken: list[Callable[[], Any]] = [Cpu, lambda: Cpu(7.5, (15.0, 0.0), 3), lambda: 1 / 0, lambda: Cpu()]
 
     sampler = Sampler(
         tmp_path / "s.jsonl",
         Sources(lambda: broken.pop(0)(), lambda: 2**30, Fixed(Usage(150.0, 5, 50, 1.5, 0)), gpus),
-        clock=HandClock(3),
+        clock=HandClock(4),
     )
     sampler.run()
-    first, second, third = lines(tmp_path / "s.jsonl")
+    _, first, second, third = lines(tmp_path / "s.jsonl")
     limits = ("memory_limit_bytes", "memory_pressure_percent", "memory_oom_kills")
     assert (first["gap"], first["host_cpu_percent"], first["gpus"]) == (None, 7.5, [card(0)])
     assert (first["cpu_percents"], first["threads_running"]) == ([15.0, 0.0], 3)
@@ -157,6 +158,16 @@ def test_a_reading_that_fails_is_a_gap_and_the_others_are_kept(tmp_path: Path) -
     assert (third["gap"], third["host_cpu_percent"]) == ("GPU 0: GPU is lost", None)
     assert third["gpus"][0]["error"] == "GPU is lost"
     assert sampler.problems == ()
+
+
+def test_the_first_sample_has_no_rate_because_it_is_of_the_milliseconds_before_it(tmp_path: Path) -> None:
+    read = Sources(lambda: Cpu(100.0, (100.0, 100.0), 3), lambda: 2, Fixed(Usage(180.0, 4)))
+    Sampler(tmp_path / "s.jsonl", read, clock=HandClock(2)).run()
+    rates = ("host_cpu_percent", "cpu_percents", "container_cpu_percent")
+    first, second = lines(tmp_path / "s.jsonl")
+    assert [first[name] for name in rates] == [None, None, None]
+    assert (first["threads_running"], first["memory_bytes"], first["gap"]) == (3, 4, None)
+    assert [second[name] for name in rates] == [100.0, [100.0, 100.0], 180.0]
 
 
 def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:

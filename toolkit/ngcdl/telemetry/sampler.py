@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -92,6 +92,7 @@ class Sampler:
         self._sources = sources
         self._interval = interval_seconds
         self._whole_ticks, self._whole_in = ceil(WHOLE_SECONDS / interval_seconds), 0
+        self._is_first = True
         self._clock = clock or SystemClock()
         self._lines = _Lines(path)
         self._stop = threading.Event()
@@ -166,6 +167,9 @@ class Sampler:
             gaps.append("container: it can't be read (any more)")
         usage = usage or Usage()
         cpu = _piece(gaps, "host CPU", self._sources.host_cpu) or host.Cpu()
+        if self._is_first:  # since the meters were made only milliseconds have passed: that is no rate
+            cpu, usage = replace(cpu, percent=None, percents=None), replace(usage, cpu_percent=None)
+            self._is_first = False
         return {
             "host_cpu_percent": cpu.percent,
             "cpu_percents": cpu.percents,

@@ -151,10 +151,11 @@ def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Su
 
 def _with_memory(summed: Summary, measured: Sequence[Line], samples: Sequence[Line]) -> Summary:
     """Add the memory figures: the maximum is over the whole run, pressure over the time it trained."""
+    used = numbers(samples, "memory_bytes")
     limits, kills = numbers(samples, "memory_limit_bytes"), numbers(samples, "memory_oom_kills")
     return replace(
         summed,
-        memory_bytes_max=most(numbers(samples, "memory_bytes")),
+        memory_bytes_max=most(used) if len(used) > 1 else None,  # the first is of its first milliseconds
         memory_limit_bytes=int(min(limits)) if limits else None,
         memory_pressure_percent=max(numbers(measured, "memory_pressure_percent"), default=None),
         # the cgroup may be older than the run; with several nodes, the one with the kill may not report in the end
