@@ -143,7 +143,12 @@ def test_what_came_out_is_made_of_the_records_alone(shelf: Store) -> None:
     assert kept.finished is not None
     found = compare.compared(kept, shelf)
     assert found.ratio is not None
-    assert (found.ratio.median, found.ratio.min, found.ratio.max, found.ratio.pairs) == (2.0, 2.0, 2.0, 3)
+    assert (found.ratio.times.median, found.ratio.times.min, found.ratio.times.max, found.ratio.times.rounds) == (
+        2.0,
+        2.0,
+        2.0,
+        3,
+    )
     assert found.refused == ()
 
 

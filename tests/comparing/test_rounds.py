@@ -93,7 +93,7 @@ def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(
     assert [order.spec.placement.nodes for order in fake.orders if order.spec.placement] == [1, 2, 2, 1]
     found = compare.compared(comparisons.load("last", shelf), shelf)
     assert found.ratio is not None
-    assert (found.ratio.median, found.scaling, found.refused) == (2.0, "strong", ())
+    assert (found.ratio.times.median, found.scaling, found.refused) == (2.0, "strong", ())
     assert killed(fake) == []
 
 

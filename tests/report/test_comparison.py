@@ -23,7 +23,9 @@ def test_the_ratio_is_the_median_of_the_rounds_own_with_the_least_and_the_most()
     it = comparison(arms([600.0, 300.0, 500.0], [4680.0, 2400.0, 3800.0]), "device")
     assert [pair.ratio for pair in it.pairs] == pytest.approx([7.8, 8.0, 7.6])
     assert it.ratio is not None
-    assert (it.ratio.median, it.ratio.min, it.ratio.max, it.ratio.pairs) == pytest.approx((7.8, 7.6, 8.0, 3))
+    assert (it.ratio.times.median, it.ratio.times.min, it.ratio.times.max, it.ratio.times.rounds) == pytest.approx(
+        (7.8, 7.6, 8.0, 3)
+    )
     assert [(arm.name, arm.counted, arm.on) for arm in it.arms] == [
         ("cpu", 3, "Xeon, 16 cores"), ("gpu", 3, "GeForce GTX 1050 Ti")
     ]  # fmt: skip
@@ -87,7 +89,7 @@ def test_a_difference_is_told_of_all_rounds_by_a_hundredth_and_of_few_where_they
 ) -> None:
     it = comparison(arms([100.0] * len(rounds), [*rounds]), "device")
     assert it.ratio is not None
-    assert it.ratio.is_told is is_told
+    assert it.ratio.times.is_told is is_told
     spread = Spread.of([rate / 100 for rate in rounds])
     assert spread is not None
     assert spread.is_told is is_told
@@ -282,9 +284,9 @@ def test_a_ratio_lies_within_its_spread_and_turns_with_the_arms(rounds: list[tup
     ratio, turned = comparison([one, two], "threads").ratio, comparison([two, one], "threads").ratio
     assert ratio is not None
     assert turned is not None
-    assert ratio.min <= ratio.median <= ratio.max
-    assert turned.min == pytest.approx(1 / ratio.max)
-    assert turned.max == pytest.approx(1 / ratio.min)
+    assert ratio.times.min <= ratio.times.median <= ratio.times.max
+    assert turned.times.min == pytest.approx(1 / ratio.times.max)
+    assert turned.times.max == pytest.approx(1 / ratio.times.min)
 
 
 def test_names_are_listed_as_people_do() -> None:

@@ -140,7 +140,7 @@ def test_on_a_cluster_only_reported_speeds_are_compared() -> None:
     assert (it.by_duration, refused(it)) == (False, ["examples_per_second"])
     assert it.refused[0].why == "it reported no speed, and its time includes the queue's"
     assert it.ratio is not None
-    assert it.ratio.median == 4.0
+    assert it.ratio.times.median == 4.0
     assert [arm.given for arm in it.arms] == ["cpu", "gpu"], "by what was asked for"
 
 
@@ -167,7 +167,7 @@ def test_commands_that_all_report_their_speed_are_compared_by_it() -> None:
     silent = of(cpu, [gpu[0], own("gpu2", 90.0, 96.0)])
     assert silent.by_duration, "one did not report it"
     assert silent.ratio is not None
-    assert silent.ratio.median == pytest.approx(240 / 90)
+    assert silent.ratio.times.median == pytest.approx(240 / 90)
 
 
 @pytest.mark.parametrize(("field", "change"), [
@@ -183,7 +183,7 @@ def test_a_run_that_was_another_is_refused_by_the_name_of_what_differs(field: st
     assert refused(it) == [field]
     assert it.refused[0].runs == ("gpu3",)
     assert it.ratio is not None
-    assert it.ratio.pairs == 2
+    assert it.ratio.times.rounds == 2
 
 
 def test_images_are_compared_by_duration_with_their_names() -> None:

@@ -24,7 +24,7 @@ from ngcdl.report.compared.scaling import WEAK
 from ngcdl.report.compared.unlike import Entry, Measured, Refusal, refusals
 from ngcdl.report.measured import lines, naming
 from ngcdl.report.measured.case import is_command
-from ngcdl.report.measured.spread import Spread, differs
+from ngcdl.report.measured.spread import Spread
 from ngcdl.report.measured.use import Use, use
 from ngcdl.spec import kind_of
 from ngcdl.trainings import find
@@ -109,22 +109,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast `arm` is as `against`, over `pairs` rounds, at least two."""
+    """How many times as fast `arm` is as `against`, over at least two rounds."""
 
     arm: str
     against: str
-    median: float
-    min: float
-    max: float
-    pairs: int
-
-    @property
-    def is_told(self) -> bool:
-        return differs(self.min, self.max, self.pairs)
+    times: Spread
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, and `told`: whether the rounds show a difference at all."""
-        return {**asdict(self), "told": self.is_told}
+        """{"arm", "against", "median", "min", "max", "pairs": the rounds, "told": whether they show a difference}"""
+        figures = asdict(self.times)
+        pairs = figures.pop("rounds")
+        return {"arm": self.arm, "against": self.against, **figures, "pairs": pairs, "told": self.times.is_told}
 
 
 @dataclass(frozen=True)
@@ -305,9 +300,8 @@ def _took(run: Run) -> float | None:
 
 def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
     ratios = [pair.ratio for pair in pairs if pair.arm == arm and pair.ratio is not None]
-    if len(ratios) < 2:  # a ratio without a spread is not a result
-        return None
-    return Ratio(arm, against, median(ratios), min(ratios), max(ratios), len(ratios))
+    times = Spread.of(ratios)
+    return Ratio(arm, against, times) if times and times.rounds > 1 else None  # without a spread it is no result
 
 
 def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -34,7 +34,7 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
 def ratios(it: Comparison) -> Iterator[str]:
     """Yield each ratio with its spread, then what was refused."""
     for ratio in it.ratios:
-        yield f"{ratio.arm} / {ratio.against}: {times(ratio)}, {ratio.pairs} rounds"
+        yield f"{ratio.arm} / {ratio.against}: {times(ratio.times)}, {ratio.times.rounds} rounds"
     for refusal in it.refused:
         yield _refused(refusal)
 
@@ -141,15 +141,15 @@ def _listed(names: Sequence[str]) -> str:
 def _sentence(it: Comparison, ratio: Ratio) -> str:
     arm = next(arm for arm in it.arms if arm.name == ratio.arm)
     is_of_command = it.is_command and it.vary == "device"
-    slower = ": the CPU is faster here" if ratio.max < 1 else ""
-    if not ratio.is_told:
+    slower = ": the CPU is faster here" if ratio.times.max < 1 else ""
+    if not ratio.times.is_told:
         even = f"No measurable difference between {_phrase(it, ratio.arm)} and {_phrase(it, ratio.against)}: "
-        return f"{even}{times(ratio)}." + (f" {arm.use}." if is_of_command else "")
+        return f"{even}{times(ratio.times)}." + (f" {arm.use}." if is_of_command else "")
     if is_of_command:
         if it.by_duration:
-            gain = f"with it the whole run, start-up included, is {times(ratio)} as fast"
+            gain = f"with it the whole run, start-up included, is {times(ratio.times)} as fast"
         else:
-            gain = f"with it the command does {times(ratio)} the CPU's work"
+            gain = f"with it the command does {times(ratio.times)} the CPU's work"
         return f"{arm.use}; {gain}{slower}."
     if it.vary == "device":
         percent = measured(arm.gpu_percent, 0, " % busy")
@@ -157,15 +157,15 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
             used = f"The GPU is used (by the framework's account; {percent} by NVML's)"
         else:
             used = f"The GPU is used{f' ({percent})' if arm.gpu_percent is not None else ''}"
-        return f"{used} and does {times(ratio)} the CPU's work{slower}."
+        return f"{used} and does {times(ratio.times)} the CPU's work{slower}."
     subject = _phrase(it, ratio.arm)
     if it.by_duration:
         against = _phrase(it, ratio.against)
-        return f"With {subject} the whole run, start-up included, is {times(ratio)} as fast as with {against}."
+        return f"With {subject} the whole run, start-up included, is {times(ratio.times)} as fast as with {against}."
     do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
     if it.vary not in ("image", "framework"):  # a name keeps its letters
         subject = subject[0].upper() + subject[1:]
-    return f"{subject} {do} {times(ratio)} the work of {_phrase(it, ratio.against)}."
+    return f"{subject} {do} {times(ratio.times)} the work of {_phrase(it, ratio.against)}."
 
 
 def _phrase(it: Comparison, arm: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log10
 from statistics import median
-from typing import Protocol
 
 from ngcdl.console import NOT_AVAILABLE, measured
 
@@ -14,15 +13,6 @@ from ngcdl.console import NOT_AVAILABLE, measured
 NEAREST = 1.01
 # This few rounds agree by chance alone: they must also be closer together.
 FEW_ROUNDS = 4
-
-
-class Spreading(Protocol):
-    @property
-    def median(self) -> float: ...
-    @property
-    def min(self) -> float: ...
-    @property
-    def max(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread
     return Spread.of(values) if len(values) > 1 else None
 
 
-def times(it: Spreading) -> str:
+def times(it: Spread) -> str:
     """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057): the minimum keeps two digits, whatever the maximum is."""
     digits = 4 if it.max < 0.1 else 2 if it.max < 10 else 1 if it.max < 100 else 0
     if it.min > 0:
@@ -69,14 +59,14 @@ def times(it: Spreading) -> str:
     return f"{it.median:,.{digits}f} times ({it.min:,.{digits}f}..{it.max:,.{digits}f})"
 
 
-def percent(it: Spreading) -> str:
+def percent(it: Spread) -> str:
     """A share 0..1 as 88 % (86..90) or 0.42 % (0.38..0.47): the minimum keeps two digits, from 10 % on no decimals."""
     least = it.min if it.min > 0 else it.median
     digits = 0 if least <= 0 or least >= 0.1 else min(1 - floor(log10(100 * least)), 4)
     return f"{100 * it.median:.{digits}f} % ({100 * it.min:.{digits}f}..{100 * it.max:.{digits}f})"
 
 
-def duration(it: Spreading) -> str:
+def duration(it: Spread) -> str:
     """Seconds to three digits: 1.90 ms (1.85..1.97); a single value has no range."""
     named = (("s", 1.0), ("ms", 1e3))
     unit, factor = next((one for one in named if abs(it.median) * one[1] >= 1), ("µs", 1e6))
