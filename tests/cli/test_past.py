@@ -20,7 +20,7 @@ from made_runs import Made
 from ngcdl.cli.past import told
 from ngcdl.report.shown.difference import Difference, Figure
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 SMALL = "20231114-221320-cifar10-small1"
@@ -86,7 +86,7 @@ def test_runs_go_from_one_home_to_another(kept: House, tmp_path: Path) -> None:
 
 def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> None:
     trials = (Trial("cpu", 1, CPU), Trial("gpu", 1, GPU), Trial("cpu", 2, "20231114-221320-cifar10-gone00"))
-    comparison = Kept(
+    comparison = StoredComparison(
         "20231114-230000-compare-000abc", "device", 2, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
     )
     comparisons.save(comparison, kept.shelf)

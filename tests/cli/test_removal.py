@@ -21,7 +21,7 @@ from ngcdl.folder import IMPORTED
 from ngcdl.record import Machine, Run
 from ngcdl.running.owner import this_process
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 
 OLD, NEW, OPEN = (f"2023111{day}-221320-cifar10-{name}" for day, name in ((4, "old001"), (5, "new001"), (6, "open01")))
 RM = ("runs", "rm")
@@ -190,7 +190,9 @@ def test_a_run_that_was_resumed_while_it_asked_is_left(kept: House) -> None:
 
 def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
     trials = (Trial("a", 1, OLD), Trial("b", 1, NEW), Trial("a", 2, "20231114-221320-cifar10-gone00"))
-    comparison = Kept("20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials)
+    comparison = StoredComparison(
+        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
+    )
     comparisons.save(comparison, kept.shelf)
     said = f"the comparison {comparison.id} loses 1 of its 2 runs"
     assert said not in kept.run(*RM, OLD, "--keep-record", "--dry-run").stdout, "it needs the records only"
@@ -203,7 +205,9 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
 def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:
     kept.shelf.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
     trials = (Trial("a", 1, OLD), Trial("b", 1, OPEN))
-    comparison = Kept("20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials)
+    comparison = StoredComparison(
+        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
+    )
     comparisons.save(comparison, kept.shelf)
     done = kept.run(*RM, "--older-than", "1h", "--yes")
     assert (done.returncode, kept.shelf.ids()) == (125, [OPEN, OLD])

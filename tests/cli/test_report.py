@@ -20,7 +20,7 @@ from ngcdl.report.compared.unlike import Measured
 from ngcdl.report.shown import browser, markdown, page
 from ngcdl.report.shown.story import MOST_LETTERS, letters
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = "run-format-1"
@@ -191,7 +191,9 @@ def compared(house: House, repeat: int, arms: dict[str, Made]) -> None:
             run = f"20231114-2213{number:02d}-cifar10-{at:03d}{number:03d}"
             made.keep(house.shelf, run)
             trials.append(Trial(name, number, run))
-    kept = Kept(ID, next(iter(arms)).partition("=")[0], repeat, tuple((name, None) for name in arms), 1.0, 2.0)
+    kept = StoredComparison(
+        ID, next(iter(arms)).partition("=")[0], repeat, tuple((name, None) for name in arms), 1.0, 2.0
+    )
     comparisons.save(replace(kept, trials=tuple(trials)), house.shelf)
 
 
@@ -244,7 +246,7 @@ def test_a_run_whose_name_looks_like_a_comparison_is_a_run(house: House) -> None
 
 def test_a_comparison_without_any_run_left_is_said_and_no_other_run_is_reported(house: House) -> None:
     Made(steps=100).keep(house.shelf, "20231114-221320-cifar10-gpu001")
-    lost = Kept(ID, "batch", 1, (("batch=8", None),), 1.0, None, (), (Trial("batch=8", 1, "gone"),))
+    lost = StoredComparison(ID, "batch", 1, (("batch=8", None),), 1.0, None, (), (Trial("batch=8", 1, "gone"),))
     comparisons.save(lost, house.shelf)
     done = house.run("report", ID)
     assert (done.returncode, done.stdout) == (2, "")

@@ -11,7 +11,7 @@ from house import House
 
 from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.comparisons import StoredComparison
 
 GONE = Owner(2**22 + 1, 5)
 
@@ -157,7 +157,7 @@ def test_a_run_that_is_not_there_is_told(kept: House) -> None:
 @pytest.mark.parametrize("command", ["show", "logs"])
 @pytest.mark.parametrize("name", ["20180216-010101-compare-aaa111", "compare-aaa111"])
 def test_a_comparison_is_no_run_and_its_report_is_named(kept: House, command: str, name: str) -> None:
-    found = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    found = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     comparisons.save(found, kept.shelf)
     told = kept.run(command, name).stderr
     assert f"There is no run '{name}': that is a comparison." in told

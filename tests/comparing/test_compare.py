@@ -38,7 +38,7 @@ from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Probe
 
@@ -92,7 +92,7 @@ def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trai
         f"threads={n}": replace(settled, asked=replace(settled.asked, workload=Workload("cifar10", 21, threads=n)))
         for n in (1, 2)
     }
-    kept = Kept(shelf.new_id("compare"), "threads", repeat, tuple((name, None) for name in arms), 1.0)
+    kept = StoredComparison(shelf.new_id("compare"), "threads", repeat, tuple((name, None) for name in arms), 1.0)
     return Comparing(arms, kept, shelf, show), fake, show
 
 
@@ -261,7 +261,7 @@ def test_a_run_during_which_the_code_was_edited_is_not_counted_and_the_last(
 
 
 def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
-    seen: list[Kept] = []
+    seen: list[StoredComparison] = []
 
     def looked(order: Order) -> FakeJob:
         seen.append(comparisons.load("last", shelf))
@@ -384,7 +384,9 @@ def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(sh
     shelf.create(Run("one", "finished", 1.0, 2.0))
     shelf.create(Run("two", "running", 2.0))
     trials = (Trial("cpu", 1, "one"), Trial("gpu", 1, "two"))
-    kept = Kept("20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials)
+    kept = StoredComparison(
+        "20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
+    )
     assert "it is still running: 1 of 6 runs have ended" in "\n".join(in_words.lines(compare.compared(kept, shelf)))
     shelf.save(Run("two", "lost", 2.0))
     text = "\n".join(in_words.lines(compare.compared(kept, shelf)))

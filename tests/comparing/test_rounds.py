@@ -27,7 +27,7 @@ from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, Placement, Workload
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Probe
 
@@ -71,7 +71,9 @@ def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
     asked = Asked("slurm", IMAGE, GpuRequest("none"), Workload("cifar10", 21))
     settled = Settled(asked, picked, Dataset("synthetic", None, None, "as asked for"), None, str(IMAGE))
     arms = {f"nodes={n}": replace(settled, placement=Placement(nodes=n)) for n in (1, 2)}
-    kept = Kept(shelf.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong")
+    kept = StoredComparison(
+        shelf.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong"
+    )
     return Comparing(arms, kept, shelf, FakeShow()), fake
 
 

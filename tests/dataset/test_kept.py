@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.dataset.kept import Kept
+from ngcdl.dataset.kept import CachedArchive
 from ngcdl.dataset.unpack import unpack
 
 from . import small
@@ -27,23 +27,23 @@ def calendar() -> Calendar:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, calendar: Calendar) -> Kept:
+def kept(tmp_path: Path, calendar: Calendar) -> CachedArchive:
     (tmp_path / "packed").write_bytes(small.PACKED)
-    kept = Kept(tmp_path / "cache", small.archive_of(small.PACKED), calendar)
+    kept = CachedArchive(tmp_path / "cache", small.archive_of(small.PACKED), calendar)
     unpack(tmp_path / "packed", kept.archive, kept.folder)
     return kept
 
 
-def test_without_a_stamp_there_is_nothing(kept: Kept) -> None:
+def test_without_a_stamp_there_is_nothing(kept: CachedArchive) -> None:
     assert kept.check() == (None, None)
 
 
-def test_a_stamped_set_is_whole(kept: Kept) -> None:
+def test_a_stamped_set_is_whole(kept: CachedArchive) -> None:
     assert kept.stamp() == small.TRAINING_SHA256
     assert kept.check() == (small.TRAINING_SHA256, None)
 
 
-def test_new_dates_alone_are_no_damage_and_are_stamped(kept: Kept) -> None:
+def test_new_dates_alone_are_no_damage_and_are_stamped(kept: CachedArchive) -> None:
     kept.stamp()
     stamp = kept.cache / "cifar-10.json"
     before = stamp.read_text()
@@ -55,7 +55,7 @@ def test_new_dates_alone_are_no_damage_and_are_stamped(kept: Kept) -> None:
     assert stamp.read_text() == after
 
 
-def test_after_a_day_every_byte_is_read_again(kept: Kept, calendar: Calendar) -> None:
+def test_after_a_day_every_byte_is_read_again(kept: CachedArchive, calendar: Calendar) -> None:
     kept.stamp()
     path = kept.cache / "cifar-10.json"
     stamp = json.loads(path.read_text())
@@ -66,7 +66,7 @@ def test_after_a_day_every_byte_is_read_again(kept: Kept, calendar: Calendar) ->
     assert kept.check() == (None, "data_batch_1.bin has changed since it was unpacked")
 
 
-def test_a_missing_file_is_damage(kept: Kept) -> None:
+def test_a_missing_file_is_damage(kept: CachedArchive) -> None:
     kept.stamp()
     (kept.folder / small.FOLDER / "readme.html").unlink()
     training, damage = kept.check()
@@ -77,12 +77,12 @@ def test_a_missing_file_is_damage(kept: Kept) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", "null", '{"format": 2}', '{"format": 1, "archive": "x", "files": {}}', "\udcff"]
 )
-def test_a_stamp_that_can_not_be_read_counts_as_none(kept: Kept, text: str) -> None:
+def test_a_stamp_that_can_not_be_read_counts_as_none(kept: CachedArchive, text: str) -> None:
     (kept.cache / "cifar-10.json").write_text(text, encoding="utf-8", errors="surrogateescape")
     assert kept.check() == (None, None)
 
 
-def test_each_field_of_a_stamp_is_looked_at(kept: Kept) -> None:
+def test_each_field_of_a_stamp_is_looked_at(kept: CachedArchive) -> None:
     kept.stamp()
     path = kept.cache / "cifar-10.json"
     stamp = json.loads(path.read_text())

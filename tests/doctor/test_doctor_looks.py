@@ -18,7 +18,7 @@ from ngcdl.doctor.hands import Hands, output, space
 from ngcdl.doctor.look import engine, image, kernel, keys, programs
 from ngcdl.doctor.sight import Node, Trouble
 from ngcdl.errors import NoGpu
-from ngcdl.registry.kept import Kept, Said
+from ngcdl.registry.kept import KeptAnswers, Said
 
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build  (dvs)\n"
@@ -234,7 +234,7 @@ def test_the_size_of_the_default_image_is_the_one_that_was_kept_for_this_hosts_p
 ) -> None:
     environ = {"HOME": str(tmp_path), "NGCDL_DEFAULT_IMAGE": "pytorch:26.07-py3"}
     known, digest = settings.load(environ), "sha256:" + "0" * 64
-    kept = Kept(known.cache, f"{known.registry}/nvidia/pytorch")
+    kept = KeptAnswers(known.cache, f"{known.registry}/nvidia/pytorch")
     kept.keep_tagged("26.07-py3", digest)
     kept.keep_image("arm64", Said(digest, "arm64", ("amd64", "arm64"), 1000, False, {}))
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")

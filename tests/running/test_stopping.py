@@ -27,7 +27,7 @@ from ngcdl.running.owner import this_process
 from ngcdl.running.reconcile import UNWATCHED, reconcile
 from ngcdl.spec import KINDS, Kind
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 DEAD = Owner(2**22 + 1, 5, "another boot")
@@ -231,7 +231,7 @@ def test_a_job_that_a_cluster_accepted_late_and_that_may_not_be_stopped_is_an_er
 
 
 def test_a_run_that_begins_while_its_comparison_is_stopped_is_stopped_with_it(shelf: Store, job: Job) -> None:
-    kept = Kept("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0)
+    kept = StoredComparison("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0)
     shelf.create(RUN)
     comparisons.save(replace(kept, trials=(Trial("cpu", 1, RUN.id),)), shelf)
     assert [run.status for run in stopping.comparison(shelf, kept)] == ["interrupted"]
@@ -243,7 +243,7 @@ def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(shelf
     for run in (replace(runs[0], status="finished"), *runs[1:]):
         shelf.create(run)
     trials = tuple(Trial("cpu", n, run.id) for n, run in enumerate(runs, start=1))
-    kept = Kept("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0, trials=trials)
+    kept = StoredComparison("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0, trials=trials)
     comparisons.save(kept, shelf)
     assert not stopping.is_over(shelf, kept)
     ended = []

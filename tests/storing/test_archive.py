@@ -22,12 +22,14 @@ from ngcdl.folder import IMPORTED
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
 from ngcdl.storing import archive, comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 MADE = Made(steps=50)
-COMPARISON = Kept("20260101-000000-compare-000abc", "threads", 1, (("threads=1", None), ("threads=2", "cpu")), 5.0, 9.0,
-                  ("a remark",), (Trial("threads=1", 1, "run-1"), Trial("threads=2", 1, "run-gone")))  # fmt: skip
+COMPARISON = StoredComparison(
+    "20260101-000000-compare-000abc", "threads", 1, (("threads=1", None), ("threads=2", "cpu")), 5.0, 9.0,
+    ("a remark",), (Trial("threads=1", 1, "run-1"), Trial("threads=2", 1, "run-gone")),
+)  # fmt: skip
 Member = tuple[tarfile.TarInfo, bytes]
 
 

@@ -11,12 +11,12 @@ import pytest
 from ngcdl.errors import NoSuchComparison, RecordBroken
 from ngcdl.record import Run
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 
 def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> None:
-    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     assert not comparisons.has(kept.id, shelf)
     comparisons.save(kept, shelf)
     assert comparisons.has(kept.id, shelf)
@@ -25,8 +25,8 @@ def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> No
 
 
 def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
-    older = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    newer = Kept(
+    older = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    newer = StoredComparison(
         "20180217-010101-compare-bbb222", "device", 1, (("cpu", "cpu"),), 2.0, 3.0, ("x",), (Trial("cpu", 1, "r"),)
     )
     for kept in (newer, older):
@@ -41,9 +41,9 @@ def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
 
 
 def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
-    kept = Kept("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
+    kept = StoredComparison("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
     older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
-    assert Kept.from_json(older) == kept
+    assert StoredComparison.from_json(older) == kept
 
 
 def test_a_run_of_an_image_called_compare_is_no_comparison(shelf: Store) -> None:
@@ -55,7 +55,7 @@ def test_a_run_of_an_image_called_compare_is_no_comparison(shelf: Store) -> None
 
 
 def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(shelf: Store) -> None:
-    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     comparisons.save(kept, shelf)
     changed = replace(kept, trials=(Trial("cpu", 1, "r"),))
     stop = threading.Thread(target=comparisons.stop, args=(kept, shelf))
@@ -72,7 +72,7 @@ def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(shelf: Store) ->
 def test_what_can_t_be_locked_is_changed_all_the_same(
     shelf: Store, monkeypatch: pytest.MonkeyPatch, is_held: bool
 ) -> None:
-    kept = Kept("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     comparisons.save(kept, shelf)
     monkeypatch.setattr(comparisons, "LOCK_SECONDS", 0.05)
     if not is_held:

@@ -27,7 +27,7 @@ from ngcdl.report.compared.comparison import Comparison
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
 REFUSED = 1
@@ -76,7 +76,7 @@ class Rounds:
     scaling: str | None = None
 
 
-def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Kept, int | None]:
+def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[StoredComparison, int | None]:
     """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
     config = settings.load()
     shelf = Store(config.runs)
@@ -107,7 +107,9 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[Ke
         edited, unwatched = _code(asked)  # now that the image is here: what is edited during a pull is not yet run
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
-        kept = Kept(shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
+        kept = StoredComparison(
+            shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
+        )
         settled = {variant.name: settled for variant, settled in ready}
         going = Comparing(settled, kept, shelf, screen, rounds.until, edited=edited)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
@@ -205,7 +207,7 @@ def batches_of(vary: str | None) -> list[int]:
     return [int(value) for value in values.split(",") if value.strip().isdecimal()] if name == "batch" else []
 
 
-def _left(kept: Kept, as_json: bool) -> int:
+def _left(kept: StoredComparison, as_json: bool) -> int:
     if as_json:
         console.result_json(kept.as_json())
     else:
@@ -238,7 +240,7 @@ def show(name: str, as_json: bool) -> int:
     return _print(reconciled.comparison(shelf, name), shelf, as_json)
 
 
-def _print(kept: Kept, shelf: Store, as_json: bool) -> int:
+def _print(kept: StoredComparison, shelf: Store, as_json: bool) -> int:
     found = comparing.compared(kept, shelf)
     if as_json:
         about = {"id": kept.id, "repeat": kept.repeat, "started": kept.started, "finished": kept.finished}

@@ -22,7 +22,7 @@ from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
-    from ngcdl.storing.comparisons import Kept
+    from ngcdl.storing.comparisons import StoredComparison
 
 RECENT_BYTES = 8 << 20  # of the samples of one card: hours
 RECENT = (
@@ -122,7 +122,7 @@ def _can_go_on(folder: Path, run: Run) -> bool:
     return bool(resumed.words_for_claim(run)) and resumed.reports_checkpoint(folder)
 
 
-def comparison(store: Store, name: str) -> Kept:
+def comparison(store: Store, name: str) -> StoredComparison:
     """Return the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
     from ngcdl.storing import comparisons
 

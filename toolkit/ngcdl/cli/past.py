@@ -21,7 +21,7 @@ from ngcdl.report.shown.likeness import kept_apart
 
 if TYPE_CHECKING:
     from ngcdl.planning.asked import Asked
-    from ngcdl.storing.comparisons import Kept
+    from ngcdl.storing.comparisons import StoredComparison
     from ngcdl.storing.store import Store
 
 _LONGEST = 48  # characters of a cell
@@ -126,7 +126,7 @@ def export(words: Sequence[str]) -> None:
     console.result_exact(str(Path(target).absolute()))
 
 
-def _there(comparison: Kept, store: Store) -> list[str]:
+def _there(comparison: StoredComparison, store: Store) -> list[str]:
     """Return the runs of a comparison, and report those that were deleted meanwhile."""
     found = [trial.run for trial in comparison.trials if store.has(trial.run)]
     for gone in [trial.run for trial in comparison.trials if not store.has(trial.run)]:

@@ -22,7 +22,7 @@ from ngcdl.running import meanwhile, prepare
 from ngcdl.running.prepare import Settled
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
-from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
 
@@ -107,7 +107,7 @@ def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store,
 # -- afterwards -----------------------------------------------------------------------------------------------------
 
 
-def compared(kept: Kept, shelf: Store) -> Comparison:
+def compared(kept: StoredComparison, shelf: Store) -> Comparison:
     """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
     measured: dict[tuple[str, int], Measured] = {}
     remarks = list(kept.remarks)
@@ -124,7 +124,7 @@ def compared(kept: Kept, shelf: Store) -> Comparison:
     return comparison(arms, kept.vary, remarks, kept.scaling)
 
 
-def _unfinished(kept: Kept, runs: Sequence[Run]) -> Iterator[str]:
+def _unfinished(kept: StoredComparison, runs: Sequence[Run]) -> Iterator[str]:
     """Yield a remark on the runs still to come, or that never came, if a comparison was not seen to finish."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
     if kept.finished is None and going:

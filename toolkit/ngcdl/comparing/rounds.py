@@ -25,7 +25,7 @@ from ngcdl.running.interrupt import SIGNALS, TIME_IS_UP, Interrupted
 from ngcdl.running.prepare import Ready, Settled
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept, Trial
+from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 # Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
@@ -38,7 +38,7 @@ class Comparing:
     def __init__(
         self,
         arms: Mapping[str, Settled],
-        kept: Kept,
+        kept: StoredComparison,
         shelf: Store,
         show: Show,
         until: float | None = None,

@@ -18,7 +18,7 @@ from typing import Literal
 
 from ngcdl.dataset import address, classes, disk, given, pace, unpack
 from ngcdl.dataset.fetch import Fetch, Offline
-from ngcdl.dataset.kept import Kept
+from ngcdl.dataset.kept import CachedArchive
 from ngcdl.dataset.official import CIFAR10, Archive, Member
 from ngcdl.dataset.pace import Patience, Progress
 from ngcdl.errors import BadOption, DatasetWrong
@@ -90,7 +90,7 @@ def prepare(
         choice = environ.get(FOLDER, "").strip() or "auto"
     if choice == "synthetic":
         return Dataset("synthetic", None, None, "synthetic images, as asked for")
-    kept = Kept(cache.absolute(), archive)
+    kept = CachedArchive(cache.absolute(), archive)
     if choice != "auto":
         folder = Path(choice).expanduser().absolute()
         try:
@@ -118,16 +118,16 @@ def prepare(
 
 def cached(cache: Path, archive: Archive = CIFAR10) -> Dataset | None:
     """Return CIFAR-10 from the cache, complete and checked; None if `prepare` would have to download it."""
-    kept = Kept(cache.absolute(), archive)
+    kept = CachedArchive(cache.absolute(), archive)
     training, _ = kept.check()
     return None if training is None else _from_cache(kept, training)
 
 
-def _from_cache(kept: Kept, training: str) -> Dataset:
+def _from_cache(kept: CachedArchive, training: str) -> Dataset:
     return Dataset("cifar10", kept.folder, training, "the official files, to the bit")
 
 
-def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Dataset:
+def _from_folder(folder: Path, kept: CachedArchive, say: Callable[[str], None]) -> Dataset:
     packed = folder
     if folder.is_dir():
         packed = folder / kept.archive.name
@@ -150,7 +150,7 @@ def _from_folder(folder: Path, kept: Kept, say: Callable[[str], None]) -> Datase
     return _made(kept, say, lambda: packed)
 
 
-def _made(kept: Kept, say: Callable[[str], None], packed: Callable[[], Path]) -> Dataset:
+def _made(kept: CachedArchive, say: Callable[[str], None], packed: Callable[[], Path]) -> Dataset:
     """Fill the cache, one process at a time; use what another process has prepared meanwhile."""
     from filelock import FileLock, Timeout
 
@@ -173,7 +173,7 @@ def _made(kept: Kept, say: Callable[[str], None], packed: Callable[[], Path]) ->
     return _from_cache(kept, training)
 
 
-def _downloaded(kept: Kept, fetch: Fetch, urls: Sequence[str]) -> Path:
+def _downloaded(kept: CachedArchive, fetch: Fetch, urls: Sequence[str]) -> Path:
     """Return the archive in the cache; download it if it is missing or has changed."""
     if kept.packed.exists():
         if disk.sha256(kept.packed) == kept.archive.sha256:

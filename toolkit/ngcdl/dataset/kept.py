@@ -30,7 +30,7 @@ _TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits can r
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedArchive:
     """`clock` returns the seconds since the epoch."""
 
     cache: Path

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ngcdl.errors import NgcdlError, NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag
 from ngcdl.preflight.facts import ImageFacts
-from ngcdl.registry.kept import Kept, Said
+from ngcdl.registry.kept import KeptAnswers, Said
 from ngcdl.registry.session import HURRY, USUAL, Keys, Session
 from ngcdl.spec import ImageRef
 
@@ -79,7 +79,7 @@ def of(
     UnknownTag and UnknownRepository are definite answers, and are raised. If the registry can't be asked (unreachable,
     rate-limited, needs a key, odd answer), return an older answer, else the catalogue's, with the trouble.
     """
-    look = _Look(ref, architecture, Kept(cache, ref.name, now))
+    look = _Look(ref, architecture, KeptAnswers(cache, ref.name, now))
     known = look.known()
     if known and known.is_fresh:
         return known
@@ -97,7 +97,7 @@ def many(
     left: deque[tuple[_Look, Found | None]] = deque()
     order = list(dict.fromkeys(refs))
     for ref in order:
-        look = _Look(ref, architecture, Kept(cache, ref.name))
+        look = _Look(ref, architecture, KeptAnswers(cache, ref.name))
         known = look.known()
         if known and known.is_fresh:
             found[ref] = known
@@ -122,7 +122,7 @@ def tags(
     now: Clock = time.time,
 ) -> Tags:
     """Return a repository's tags: the registry's, remembered for an hour, else the catalogue's. Raise as of() does."""
-    kept = Kept(cache, f"{registry}/{repository}", now)
+    kept = KeptAnswers(cache, f"{registry}/{repository}", now)
     known = kept.listed()
     if known and known.age_seconds <= TAGS_SECONDS:
         return Tags(known.names, "cache", None, known.age_seconds)
@@ -164,7 +164,7 @@ class _Look:
 
     ref: ImageRef
     architecture: str
-    kept: Kept
+    kept: KeptAnswers
 
     def known(self) -> Found | None:
         """Return the remembered answer: without limit for a digest, with its age for a tag."""

@@ -23,7 +23,7 @@ from ngcdl.spec import NVCR
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeyPlace:
     """Where a key was stored. `in_clear`: whoever can read the file can read the key."""
 
     where: str
@@ -116,7 +116,7 @@ def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
 
 def save(
     host: str, secret: Secret, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
-) -> Kept:
+) -> KeyPlace:
     """Store the key where `docker login` would: in the helper that config.json names, else in config.json itself.
 
     Change only our own entry. On any error the file is unchanged; a helper not named in config.json is never used.
@@ -128,12 +128,12 @@ def save(
         if helper is None:
             plain = f"{NGC_USERNAME}:{secret.reveal()}".encode()
             docker_config.write(real, config.with_entry(host, {"auth": base64.b64encode(plain).decode()}))
-            return Kept(str(file), in_clear=True)
+            return KeyPlace(str(file), in_clear=True)
         tree = config.with_entry(host, {})  # as Docker does: an empty entry means that the helper has the key
         helper.store(docker_config.key_of(host), NGC_USERNAME, secret)
         if tree != config.tree:
             docker_config.write(real, tree)
-        return Kept(helper.program, in_clear=False)
+        return KeyPlace(helper.program, in_clear=False)
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[str, ...], NgcdlError | None]:

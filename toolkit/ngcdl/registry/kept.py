@@ -54,7 +54,7 @@ class Listed:
     age_seconds: float
 
 
-class Kept:
+class KeptAnswers:
     """The answers about one repository. `name` includes its registry; nothing is created before the first keep."""
 
     def __init__(self, cache: Path, name: str, now: Callable[[], float] = time.time) -> None:

@@ -19,7 +19,7 @@ from ngcdl.running.owner import is_alive
 from ngcdl.running.reconcile import SILENT, engine_of, reconcile, standing
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import Kept
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
 LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accept
@@ -86,13 +86,13 @@ def _ask_engine(shelf: Store, run: Run) -> bool:
     return True
 
 
-def is_over(shelf: Store, kept: Kept) -> bool:
+def is_over(shelf: Store, kept: StoredComparison) -> bool:
     """Has a comparison ended? One without a watcher may still have runs in a queue."""
     is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
     return is_closed and not _left(shelf, kept)
 
 
-def comparison(shelf: Store, kept: Kept) -> Iterator[Run]:
+def comparison(shelf: Store, kept: StoredComparison) -> Iterator[Run]:
     """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
 
     Yield each as it ended. Raise as `stopped` does."""
@@ -101,7 +101,7 @@ def comparison(shelf: Store, kept: Kept) -> Iterator[Run]:
         yield stopped(shelf, run) if run.status == "running" else run
 
 
-def _left(shelf: Store, kept: Kept) -> list[str]:
+def _left(shelf: Store, kept: StoredComparison) -> list[str]:
     """Return the runs of a comparison that have not ended, the last first."""
     return [trial.run for trial in reversed(kept.trials) if _runs(shelf, trial.run)]
 

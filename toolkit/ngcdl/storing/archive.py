@@ -46,7 +46,7 @@ from ngcdl.folder import (
 )
 from ngcdl.record import Run
 from ngcdl.storing.comparisons import FOLDER as COMPARISONS
-from ngcdl.storing.comparisons import Kept, has, save
+from ngcdl.storing.comparisons import StoredComparison, has, save
 from ngcdl.storing.store import Store
 
 SUMS = "SHA256SUMS"
@@ -62,7 +62,7 @@ _BLOCK = 1 << 20
 _SUMS_BYTES = 1 << 22
 
 
-def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[Kept] = ()) -> None:
+def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[StoredComparison] = ()) -> None:
     """Write `runs`, which have ended, and `comparisons` to `file`. Raise NotWritten, and then leave nothing behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
@@ -75,7 +75,7 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
         raise NotWritten(file, error.strerror or str(error)) from error
 
 
-def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[Kept], raw: IO[bytes]) -> None:
+def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
     sums = []
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for run in runs:
@@ -241,10 +241,10 @@ def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
     return not is_here
 
 
-def _read(file: Path, path: Path) -> Kept:
+def _read(file: Path, path: Path) -> StoredComparison:
     """Read and check a comparison. Its runs may be here already, or missing: its results will say which."""
     try:
-        kept = Kept.from_json(json.loads(path.read_bytes()))
+        kept = StoredComparison.from_json(json.loads(path.read_bytes()))
         json.dumps(kept.as_json(), allow_nan=False)  # as `save` will
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error

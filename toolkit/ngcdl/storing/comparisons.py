@@ -35,7 +35,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredComparison:
     """A comparison as stored in its file."""
 
     id: str
@@ -53,7 +53,7 @@ class Kept:
         return {"format": FORMAT, **asdict(self), "arms": arms}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Kept:
+    def from_json(cls, data: Mapping[str, Any]) -> StoredComparison:
         """Read `data`. Raise ValueError, KeyError or TypeError if it is not a comparison."""
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
@@ -78,7 +78,7 @@ def has(comparison_id: str, shelf: Store) -> bool:
     return path(comparison_id, shelf).exists()
 
 
-def save(kept: Kept, shelf: Store) -> None:
+def save(kept: StoredComparison, shelf: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
     _made(shelf)
     write_whole(path(kept.id, shelf), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
@@ -111,7 +111,7 @@ def alone(shelf: Store) -> Iterator[None]:
         lock.release()
 
 
-def stop(kept: Kept, shelf: Store) -> Kept:
+def stop(kept: StoredComparison, shelf: Store) -> StoredComparison:
     """Close a comparison, so that the ngcdl that runs it starts no more runs, and return it with all that began.
 
     Raise StateNotWritable, NoSuchComparison or RecordBroken."""
@@ -143,21 +143,21 @@ def _ids(shelf: Store) -> list[str]:
     return sorted((file.stem for file in shelf.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
 
 
-def stored(shelf: Store) -> Iterator[Kept]:
+def stored(shelf: Store) -> Iterator[StoredComparison]:
     """Yield all that can be read, the oldest first."""
     for one in _ids(shelf):
         with contextlib.suppress(RecordBroken):
             yield _read(path(one, shelf))
 
 
-def load(name: str, shelf: Store) -> Kept:
+def load(name: str, shelf: Store) -> StoredComparison:
     """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
     return _read(path(find(name, shelf), shelf))
 
 
-def _read(file: Path) -> Kept:
+def _read(file: Path) -> StoredComparison:
     try:
         with opened(file) as content:
-            return Kept.from_json(json.load(content))
+            return StoredComparison.from_json(json.load(content))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecordBroken(file, str(error)) from error

@@ -13,7 +13,7 @@ import psutil
 
 from ngcdl import record
 from ngcdl.telemetry.card import Card
-from ngcdl.telemetry.kept import Kept
+from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.processors import processors
 
 CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
@@ -37,7 +37,7 @@ def machine(driver: str | None = None, cards: Sequence[Card] | None = None) -> r
 
 
 def _cpu() -> str | None:
-    for line in (Kept(CPUINFO).read() or "").splitlines():
+    for line in (KernelFile(CPUINFO).read() or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":
             return value.strip() or None
@@ -57,7 +57,7 @@ class CpuMeter:
     """Measures the use of all processors, and of each of the first 512, since the previous reading."""
 
     def __init__(self, read: Callable[[], str | None] | None = None) -> None:
-        self._read = read or Kept(STAT).read
+        self._read = read or KernelFile(STAT).read
         self._last = _times(self._read() or "")
 
     def read(self) -> Cpu:

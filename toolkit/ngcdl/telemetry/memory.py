@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from ngcdl.telemetry.kept import Kept
+from ngcdl.telemetry.kernelfile import KernelFile
 
 SHORTEST_SECONDS = 1.0  # the pressure is a 10 s average
 
@@ -38,10 +38,10 @@ class Limits:
         self._total = psutil.virtual_memory().total
         older = folders.get("memory")  # if present, it knows the group, and version 2 only the service that started it
         group = older or folders.get("")
-        self._some = None if older or group is None else Kept(group / "memory.pressure")
-        self._events = Kept(group / ("memory.oom_control" if older else "memory.events")) if group else None
+        self._some = None if older or group is None else KernelFile(group / "memory.pressure")
+        self._events = KernelFile(group / ("memory.oom_control" if older else "memory.events")) if group else None
         file = "memory.limit_in_bytes" if older else "memory.max"
-        around = [Kept(one / file) for one in (group, *group.parents)] if group else []
+        around = [KernelFile(one / file) for one in (group, *group.parents)] if group else []
         self._limits = list(takewhile(_text, around))  # up to the first without the file
 
     @property
@@ -71,7 +71,7 @@ class Limits:
         return min([self._total, *limits]) if self._limits else None
 
 
-def _text(file: Kept | None) -> str:
+def _text(file: KernelFile | None) -> str:
     return ((file.read() if file else None) or "").strip()
 
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from ngcdl.telemetry import host
-from ngcdl.telemetry.kept import Kept
+from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Sources:
 
 def sources(usage: Meter | None = None, gpus: GpuSource | None = None) -> Sources:
     """Return what is read for a run: this host, the run's container or process tree, its GPUs."""
-    meminfo = Kept(host.MEMORY)
+    meminfo = KernelFile(host.MEMORY)
     return Sources(host.CpuMeter().read, lambda: host.memory_used_bytes(meminfo.read()), usage, gpus)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import psutil
 
 from ngcdl.telemetry import container
-from ngcdl.telemetry.kept import Kept
+from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.memory import Limits
 
 # How long one reading may look at the memory that processes share, and for what share of the time at most.
@@ -191,7 +191,7 @@ class _Number:
     """A number in a control group's file: its whole content, or the sum of what follows `keys`. None: it lacks one."""
 
     def __init__(self, group: Path | None, file: str, *keys: str) -> None:
-        self._file = Kept(group / file) if group else None
+        self._file = KernelFile(group / file) if group else None
         self._keys = keys
 
     def read(self) -> int | None:

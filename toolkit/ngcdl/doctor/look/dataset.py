@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ngcdl.dataset import CIFAR10, FOLDER
-from ngcdl.dataset.kept import Kept
+from ngcdl.dataset.kept import CachedArchive
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Dataset
 
@@ -15,5 +15,5 @@ def look(hands: Hands, cache: Path) -> Dataset:
     if named is not None:
         is_there = named == "synthetic" or Path(named).expanduser().exists()
         return Dataset(False, None, cache, named, is_there)
-    training, damage = Kept(cache.absolute(), CIFAR10).check()
+    training, damage = CachedArchive(cache.absolute(), CIFAR10).check()
     return Dataset(training is not None, damage, cache)

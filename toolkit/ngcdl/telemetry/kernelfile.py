@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-class Kept:
+class KernelFile:
     """A file below /proc or /sys. Each read() returns its whole content at that moment."""
 
     def __init__(self, path: Path) -> None:
