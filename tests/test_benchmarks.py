@@ -45,6 +45,12 @@ def test_each_way_is_measured_in_each_round_and_every_other_round_goes_backwards
     assert taken == {"a": (3, 6, 7), "b": (4, 5, 8)}
 
 
+def test_where_time_is_short_there_are_as_many_rounds_as_a_verdict_needs() -> None:
+    ways = {"a": lambda: 1.0}
+    assert turns.in_turn(ways, 9, until=0.0) == {"a": (1.0,) * 3}
+    assert turns.in_turn(ways, 2, until=0.0) == {"a": (1.0,) * 2}
+
+
 def test_a_command_that_fails_ends_the_benchmark_with_what_it_said() -> None:
     with pytest.raises(SystemExit, match="ended with 3: no room"):
         turns.seconds([sys.executable, "-c", "import sys; sys.stderr.write('no room'); sys.exit(3)"])
@@ -215,10 +221,10 @@ def test_the_look_at_a_gpu_finds_a_python_beside_the_caller_and_ends_with_what_l
     done = scripted(tmp_path, "gpu-check")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
-    place = f"{tmp_path}/a clone/tests/containers/test_trainer_"
+    place = "tests/containers/test_trainer_"
     assert line.endswith("".join(f" {place}{name}.py" for name in ("graphed", "recorded", "graphs")))
-    assert line.startswith(f"{tmp_path}|")
-    assert f"{tmp_path}||{tmp_path}/a clone/scripts/benchmarks/gpu_apart.py" in done.stdout
+    assert line.startswith(f"{tmp_path}/a clone|")
+    assert f"{tmp_path}/a clone||scripts/benchmarks/gpu_apart.py" in done.stdout
     assert done.stdout.splitlines()[-1] == "ngcdl gpu"
 
 

@@ -131,12 +131,12 @@ def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> N
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        (("hypothesis", "pytest_timeout"), ["no CUDA graphs: python lacks hypothesis, pytest-timeout"]),
+        (("pytest",), ["the CUDA graphs: python lacks pytest"]),
         (
             ("torch", "numpy"),
-            ["no CUDA graphs: python lacks numpy, torch", "no first losses: python lacks numpy, torch"],
+            ["the CUDA graphs: python lacks numpy, torch", "the first losses: python lacks numpy, torch"],
         ),
-        ((), ["no first losses: python lacks a GPU that PyTorch sees"]),
+        ((), ["the first losses: python lacks a GPU that PyTorch sees"]),
     ],
 )
 def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done(
@@ -144,7 +144,7 @@ def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done
 ) -> None:
     packages = clone.parent / "packages"
     packages.mkdir()
-    for name in {"hypothesis", "numpy", "pytest", "pytest_timeout", "torch"}.difference(lacking):
+    for name in {"numpy", "pytest", "torch"}.difference(lacking):
         (packages / f"{name}.py").write_text("class cuda:\n    is_available = staticmethod(lambda: False)\n")
     put(clone, "python", f'#!/bin/sh\nPYTHONPATH="{packages}" exec {sys.executable} -S "$@"\n')
     put(clone, "nvidia-smi", "#!/bin/sh\necho cards\n")
@@ -174,6 +174,42 @@ def test_a_failed_check_of_the_gpu_stops_no_other_and_is_told_at_the_end(clone: 
     assert "other losses\n" in done.stderr
     told = [line for line in done.stderr.splitlines() if "not passed" in line]
     assert told == ["== not passed: the CUDA graphs, not checked", "== not passed: the first losses"]
+
+
+# Stands for scripts/ngcdl with an image of PyTorch, whose Python prints a banner and computes on a GPU.
+NGCDL = """#!/bin/sh
+case $*:$PWD in
+"run nvcr.io/nvidia/pytorch:26.07-py3 --gpus 1 -- python -c "*:*"/a clone") echo BANNER; echo ;;
+"run "*" -- python "*) echo "in the image: $7 $8" ;;
+"show last --json:"*) echo "$SHOWN" ;;
+"run "*) echo "ngcdl $*" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "percent", "failed"),
+    [
+        ("gpu", "47.5", []),
+        ("gpu", "null", []),  # a card in MIG mode doesn't report it
+        ("gpu", "0", ["the training on the GPU"]),
+        ("cpu", "0", ["the training on the GPU"]),
+    ],
+)
+def test_with_an_image_of_pytorch_its_python_makes_the_checks(
+    clone: Path, device: str, percent: str, failed: list[str]
+) -> None:
+    put(clone, "nvidia-smi", "#!/bin/sh\n")
+    put(clone, "docker", "#!/bin/sh\n")
+    put(clone, "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (clone / "scripts/ngcdl").write_text(NGCDL)
+    summary = f'{{"gpu_percent_mean": {percent}, "gpu_memory_bytes_max": null, "examples_per_second": 5.0}}'
+    shown = f'{{"device": "{device}", "summary": {summary}}}'
+    environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "SHOWN": shown, "NGCDL_BENCH_PYTHON": "no-python"}
+    words = [clone / "scripts/gpu-check", "nvcr.io/nvidia/pytorch:26.07-py3"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.count("in the image:") == 2
+    assert (done.returncode, done.stderr.splitlines()) == (int(bool(failed)), [f"== not passed: {it}" for it in failed])
 
 
 def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) -> None:
@@ -213,6 +249,7 @@ def test_each_script_says_what_it_is_for_and_makes_nothing_for_that(clone: Path,
         ("test", (), {"NGCDL_LAB": "none"}, "    unset NGCDL_LAB\n"),
         ("test", (), {}, "    sudo -E scripts/test\n    NGCDL_LAB=off scripts/test\n"),
         ("lock", (), {}, "    pipx install uv\n"),
+        ("bench", ("gpu",), {"NGCDL_BENCH_PYTHON": "false"}, "    NGCDL_BENCH_PYTHON=PYTHON scripts/bench\n"),
     ],
 )
 def test_what_can_t_be_is_told_with_the_next_command_and_makes_nothing(

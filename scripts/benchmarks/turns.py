@@ -6,12 +6,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
+
+from figures import SURE_ROUNDS
 
 
-def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1) -> dict[str, tuple[float, ...]]:
-    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded."""
+def in_turn(
+    ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1, until: float = inf
+) -> dict[str, tuple[float, ...]]:
+    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded. Once
+    the monotonic clock is past `until`, no round begins beyond the fewest that give a verdict."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(-warm_ups, rounds):
+        if turn >= SURE_ROUNDS and time.monotonic() > until:
+            break
         for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]:
             value = measure()
             if turn >= 0:
