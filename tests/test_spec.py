@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -160,7 +161,7 @@ def test_any_text_is_a_gpu_request_that_reads_back_or_a_usage_error(text: str) -
     assert GpuRequest.parse(str(asked)) == asked
 
 
-@pytest.mark.parametrize("parse", [GpuRequest.parse, Port.parse, parse_bytes, parse_cpus])
+@pytest.mark.parametrize("parse", [GpuRequest.parse, Port.parse, partial(parse_bytes, option=""), parse_cpus])
 def test_a_number_of_thousands_of_digits_is_a_usage_error(parse: object) -> None:
     with pytest.raises(UsageError):
         parse("9" * 5000)  # type: ignore[operator]  # each of them takes a str
@@ -239,7 +240,7 @@ def test_any_text_is_a_port_that_reads_back_or_a_usage_error(text: str) -> None:
 
 
 def test_sizes_are_docker_s_powers_of_1024() -> None:
-    assert [parse_bytes(text) for text in ("1g", "512m", "64K", "1.5GiB", "7", "1tb")] == [
+    assert [parse_bytes(text, "--memory ") for text in ("1g", "512m", "64K", "1.5GiB", "7", "1tb")] == [
         1 << 30,
         512 << 20,
         64 << 10,
@@ -251,8 +252,8 @@ def test_sizes_are_docker_s_powers_of_1024() -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1x", "g", "0.1", "1e9", "inf"])
 def test_other_sizes_are_refused(text: str) -> None:
-    with pytest.raises(BadOption, match="not a size"):
-        parse_bytes(text)
+    with pytest.raises(BadOption, match=f"--memory {re.escape(text)}: must be a size"):
+        parse_bytes(text, "--memory ")
 
 
 def test_cpus_are_a_number_that_may_have_decimals() -> None:
@@ -278,7 +279,7 @@ def test_half_a_cpu_is_refused_where_there_are_whole_ones_only() -> None:
 @given(JUNK)
 def test_any_text_is_a_size_of_at_least_a_byte_or_a_usage_error(text: str) -> None:
     try:
-        assert parse_bytes(text) >= 1
+        assert parse_bytes(text, "--memory ") >= 1
     except UsageError:
         return
 

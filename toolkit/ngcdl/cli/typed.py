@@ -345,10 +345,10 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         mounts=mounts,
         environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
         ports=tuple(Port.parse(text) for text in typed.ports),
-        shm_bytes=parse_bytes(typed.shm_size),
+        shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
         ulimits=tuple(limits.items()),
         cpu_limit=cpus,
-        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory),
+        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory, "--memory "),
         workdir=typed.workdir,
         stdin=typed.interactive,
     )

@@ -79,7 +79,7 @@ def _host(values: dict[str, str]) -> HostFacts:
         architecture=arch,
         driver=driver,
         avx=None if avx is None else avx == "yes",
-        free_bytes=parse_bytes(values["free"]) if "free" in values else None,
+        free_bytes=parse_bytes(values["free"], "--host free=") if "free" in values else None,
         engine_version=values.get("engine"),
     )
 

@@ -90,7 +90,7 @@ class RunSpec:
             environment=tuple(_variable(name, value) for name, value in data.get("environment", {}).items()),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
             cpu_limit=None if cpus is None else parse_cpus(str(cpus)),
-            memory_bytes=None if memory is None else parse_bytes(str(memory)),
+            memory_bytes=None if memory is None else parse_bytes(str(memory), "--memory "),
             user=_user(data["user"]) if data.get("user") else None,
             workdir=_text(data["workdir"]) if data.get("workdir") else None,
             tty=data.get("tty", False),
