@@ -161,6 +161,8 @@ def with_allowed_differences(
         host["Mounts"].insert(1, empty)
         at = body["Cmd"].index("--data")
         del body["Cmd"][at : at + 2]
+    # Compose does not know whether the engine has SELinux; one without it ignores this.
+    host["SecurityOpt"].append("label=disable")
     # Compose files conventionally name the driver; without one Docker takes the first with the capability, the same.
     for device in host.get("DeviceRequests", []):
         device["Driver"] = "nvidia"

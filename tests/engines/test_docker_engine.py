@@ -133,6 +133,32 @@ def test_a_daemon_that_remaps_users_is_asked_to_leave_the_caller_s_as_they_are(
     assert ("--userns=host" in engine.command_line(_order(OURS))) == (mode is not None)
 
 
+@pytest.mark.parametrize(
+    ("options", "labelled"),
+    [
+        (None, True),
+        (["name=apparmor", "name=seccomp,profile=builtin"], True),
+        (["name=seccomp", "name=selinux"], False),
+    ],
+)
+def test_only_an_engine_with_selinux_is_asked_to_leave_its_labels(options: list[str] | None, labelled: bool) -> None:
+    engine = _engine(SecurityOptions=options)
+    assert ("label=disable" not in engine.request(_order(OURS))["HostConfig"]["SecurityOpt"]) == labelled
+    assert ("--security-opt=label=disable" not in engine.command_line(_order(OURS))) == labelled
+
+
+@pytest.mark.parametrize(
+    ("hook", "way"), [("nvidia-container-runtime-hook", "device-request"), ("nvidia-cdi-hook", "none")]
+)
+def test_the_hook_of_cdi_is_no_way_where_cdi_describes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hook: str, way: str
+) -> None:
+    monkeypatch.delenv("NGCDL_GPU_WAY", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / hook).touch(mode=0o755)
+    assert _engine(Name=HERE).gpu_way().name == way
+
+
 def _described(folder: Path, text: str) -> DockerEngine:
     (folder / "nvidia.yaml").write_text(text)
     return _engine(Name=HERE, CDISpecDirs=[str(folder)])

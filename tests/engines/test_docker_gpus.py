@@ -56,6 +56,10 @@ def looked(code: int | None, text: bytes, devices: tuple[int, bytes] = (127, b""
         b"MIG-42)\nGPU 1: A100 (UUID: GPU-6b)\n", ("MIG-41", "MIG-42", "GPU-6b")),
     (0, b"No devices found.\n", ()),
     (0, b"", GpuUnknown),
+    (14, b"GPU 0: A100 (UUID: GPU-6a2f)\nWARNING: infoROM is corrupted at gpu 0000:00:1E.0\n", ("GPU-6a2f",)),
+    (15, b"GPU 0: A100 (UUID: GPU-6a)\nUnable to determine the device handle for gpu 0000:02:00.0: GPU is lost.  "
+         b"Reboot the system to recover this GPU\nGPU 2: A100 (UUID: GPU-6c)\n", ("GPU-6a", "GPU-6c")),
+    (15, b"Unable to determine the device handle for gpu 0000:02:00.0: GPU is lost.\n", GpuNotInside),
     (9, b"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", GpuNotInside),
     (255, b"Failed to initialize NVML: Unknown Error\n", GpuNotInside),
     (2, b"", GpuNotInside),
@@ -66,7 +70,7 @@ def looked(code: int | None, text: bytes, devices: tuple[int, bytes] = (127, b""
     (1, b"exec /usr/bin/nvidia-smi: no such file or directory\n", GpuUnknown),
     (1, b"nvidia-smi: /lib/libc.so.6: version `GLIBC_2.7' not found\n", GpuUnknown),
 ])  # fmt: skip
-def test_only_a_tool_that_ran_and_saw_no_gpu_says_that_there_is_none(
+def test_only_a_tool_that_ran_and_listed_no_gpu_says_that_there_is_none(
     code: int, text: bytes, found: tuple[str, ...] | type[Exception]
 ) -> None:
     got = looked(code, text)

@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from ngcdl.engines.docker import memlock
 from ngcdl.engines.docker.engine import DockerEngine
 
 INFO: dict[str, Any] = {
@@ -31,7 +33,7 @@ class Podman:
     asked: int = 0
 
     def info(self) -> dict[str, Any]:
-        return {**self.info_there, "ServerVersion": self.release}
+        return {**self.info_there, "ServerVersion": self.release, "ID": str(uuid4())}
 
     def version(self) -> dict[str, Any]:
         self.asked += 1
@@ -50,6 +52,21 @@ def test_podman_says_that_it_is_podman() -> None:
     assert engine.facts().version == "Podman 4.3.1"
     assert engine.facts().cdi_dirs == ("/etc/cdi", "/var/run/cdi")
     assert engine.facts().live_restore is None, "containers outlive its service: there is nothing to switch on"
+
+
+def test_it_is_the_same_engine_at_each_call_although_it_makes_up_a_new_id(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    there = {**INFO, "Name": "fedora", "DockerRootDir": "/var/lib/containers/storage"}
+    first, second = (DockerEngine(Podman(info_there=there)) for _ in range(2))
+    assert first.identity == second.identity
+    memlock.remember_forbidden(first.info)
+    assert memlock.is_known_forbidden(second.info)
+    for other in ({"Name": "debian"}, {"DockerRootDir": "/home/me/.local/share/containers/storage"}):
+        assert DockerEngine(Podman(info_there=there | other)).identity != first.identity
+    docker = Podman("26.1.5", "Engine", there)
+    assert DockerEngine(docker).identity != DockerEngine(docker).identity, "Docker's own ID is kept"
 
 
 def test_its_runtime_nvidia_is_no_way_as_it_reads_neither_runtime_nor_number() -> None:

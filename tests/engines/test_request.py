@@ -223,6 +223,13 @@ def test_what_engine_and_caller_add_is_in_the_request_and_in_the_docker_line() -
     assert lines[at : at + 4] == ["--userns=host", "--user=1000:1000", "--group-add=27", "--group-add=4321"]
 
 
+def test_where_selinux_would_keep_the_caller_s_folders_from_it_a_container_has_no_labels() -> None:
+    terms = Terms(has_selinux=True)
+    for spec, options in ((TRAINING, ["no-new-privileges", "label=disable"]), (SHELL, ["label=disable"])):
+        assert create_body(order(spec, "none"), terms)["HostConfig"]["SecurityOpt"] == options
+        assert " --security-opt=label=disable " in command_line(order(spec, "none"), terms)
+
+
 def test_proxies_are_in_the_request_unless_others_were_typed_and_never_in_the_docker_line() -> None:
     terms = Terms(proxies={"HTTP_PROXY": "http://me:hush@proxy", "http_proxy": "http://me:hush@proxy"})
     typed = order(replace(TRAINING, environment=(("HTTP_PROXY", "http://mine"),)), "runtime")

@@ -10,10 +10,11 @@ from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
 
 from ngcdl.engines.base import Exit
-from ngcdl.errors import GpuNotInside
+from ngcdl.errors import GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 from ngcdl.folder import EVENTS
 from ngcdl.running import launch
+from ngcdl.running.prepare import Ready
 from ngcdl.storing.store import Store
 
 
@@ -76,6 +77,64 @@ def test_of_more_gpus_inside_than_were_asked_for_only_those_are_the_run_s_and_it
     assert (run.status, run.gpus) == ("finished", kept)
     assert show.said == [note for note in run.notes if "more GPUs than" in note]
     assert bool(show.said) == (len(inside) > 1)
+
+
+CARDS = tuple(f"GPU-{number}" for number in range(8))
+MIG_DEVICES = ("MIG-1", "MIG-2", "GPU-2")
+
+
+def among(shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]) -> tuple[Ready, FakeJob]:
+    """Return a run that was given cards, and its job, which sees those that are `inside`."""
+    job = FakeJob(gpus=inside)
+    prepared, _ = ready(shelf, job, gpus=gpus, is_here=given is not None)
+    return replace(prepared, run=replace(prepared.run, gpus=given)), job
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "inside"),
+    [
+        (CARDS, "all", CARDS[:7]),
+        (CARDS, ",".join(CARDS), CARDS[1:]),
+        (MIG_DEVICES, "all", ("MIG-1", "GPU-2")),
+        (None, "8", CARDS[:7]),
+        (None, "0,1", ("GPU-1",)),
+    ],
+)
+def test_fewer_gpus_inside_than_were_demanded_stop_the_run_and_it_says_how_many(
+    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
+) -> None:
+    prepared, job = among(shelf, given, gpus, inside)
+    with pytest.raises(GpuError, match=f"fewer GPUs than the run was given, {len(inside)} instead of"):
+        launch.follow(prepared, shelf, FakeShow())
+    assert job.asked == ["kill", "remove"]
+    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+
+
+@pytest.mark.parametrize(
+    ("given", "gpus", "inside"),
+    [
+        (CARDS[:2], "all", CARDS[:3]),  # of MIG devices that this user may not see
+        (MIG_DEVICES, "all", MIG_DEVICES),
+        (("GPU-1", "GPU-1"), "0,GPU-1", ("GPU-1",)),  # one card, by two names
+        (("54d0709b-558d-5a59-9c65-0c5fc14a21a4",), "0,", ("GPU-54d0",)),  # a Jetson's may have another name inside
+        (None, "all", ("GPU-1",)),  # on another machine: how many it has is not known
+    ],
+)
+def test_as_many_gpus_inside_as_were_demanded_are_enough_by_whatever_names(
+    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
+) -> None:
+    prepared, _ = among(shelf, given, gpus, inside)
+    run = launch.follow(prepared, shelf, FakeShow())
+    assert (run.status, run.gpus, [note for note in run.notes if "GPUs" in note]) == ("finished", inside, [])
+
+
+def test_under_auto_fewer_gpus_inside_than_the_host_has_are_told(shelf: Store) -> None:
+    prepared, _ = among(shelf, CARDS, "auto", CARDS[:7])
+    show = FakeShow()
+    run = launch.follow(prepared, shelf, show)
+    assert (run.status, run.gpus) == ("finished", CARDS[:7])
+    assert show.said == [note for note in run.notes if "fewer GPUs" in note]
+    assert "7 instead of 8" in show.said[0]
 
 
 @pytest.mark.parametrize("gpus", ["all", "auto"])

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from ngcdl import waiting
 from ngcdl.engines.base import Chunk, Job, Piped, Unbound
-from ngcdl.errors import GpuNotInside, GpuUnknown
+from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
 from ngcdl.record import Run
 from ngcdl.running.prepare import Ready
@@ -68,8 +68,8 @@ class Herald:
 
 
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
-    """Check which GPUs the started container sees, and return the run with those. Raise GpuNotInside if they were
-    explicitly requested and are missing.
+    """Check which GPUs the started container sees, and return the run with those. Raise GpuError if they were
+    explicitly requested and one is missing: GpuNotInside if all are.
 
     If that can't be checked, the run keeps the GPUs that it was given; also if the container sees others besides them,
     which WSL does not prevent."""
@@ -92,6 +92,13 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     if inside is None:
         return run.noting("It ended before the GPUs inside could be checked.")
     asked = ready.order.spec.gpus
+    given = len({*(run.gpus or asked.devices)}) or asked.count  # 0,GPU-... may name one card twice
+    if given and len(inside) < given:
+        few = f"nvidia-smi in the container lists fewer GPUs than the run was given, {len(inside)} instead of {given}."
+        if asked.demanded:
+            raise GpuError(few, "The run was stopped. What the driver reports:\n    ngcdl gpu\n    ngcdl doctor")
+        show.say(f"WARNING: {few}")
+        run = run.noting(f"WARNING: {few}")
     wanted = len(asked.devices) or asked.count
     if wanted is None or len(inside) <= wanted:
         return replace(run, gpus=inside)

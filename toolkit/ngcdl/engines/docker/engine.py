@@ -136,7 +136,9 @@ class DockerEngine(OfKind):
         if podman.is_named(self.version):
             return GpuWay("none", podman.no_way(self.version), is_final=True)
         # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
-        if self.is_here and (shutil.which("nvidia-container-runtime-hook") or shutil.which("nvidia-cdi-hook")):
+        # nvidia-cdi-hook alone is none: with it --gpus takes what CDI describes, and that is nothing.
+        # https://github.com/moby/moby/blob/master/daemon/devices_nvidia_linux.go
+        if self.is_here and shutil.which("nvidia-container-runtime-hook"):
             return GpuWay("device-request", "docker's --gpus is there")
         return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
 
@@ -211,7 +213,8 @@ class DockerEngine(OfKind):
         groups = sorted({*os.getgroups()} - {os.getgid()}) if are_ours else ()
         described = self.cdi_devices if order.way == "cdi" else ()
         shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine too
-        return Terms(tuple(groups), proxies.variables(), host.has_option(self.info, "userns"), described, shows_all)
+        remaps_users, has_selinux = (host.has_option(self.info, name) for name in ("userns", "selinux"))
+        return Terms(tuple(groups), proxies.variables(), remaps_users, described, shows_all, has_selinux)
 
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order

@@ -28,13 +28,15 @@ _DEVICE = re.compile(r"nvidia\d+|dxg|nvhost\S*|nvmap")
 def look(client: Any, container: str, seconds: float = LOOK_SECONDS) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
     """Return the UUIDs of the GPUs inside, or the error that explains why none are known. Raise the SDK's errors.
 
-    A card with MIG enabled is listed above its MIG devices, and does not count itself."""
+    A card with MIG enabled is listed above its MIG devices, and does not count itself. The cards that are listed are
+    inside, whatever the exit code says of another one, as 14 (its infoROM is corrupted) or 15 (it is lost)."""
     code, text = _run(client, container, ["nvidia-smi", "-L"], seconds)
-    if code == 0 and text:
-        uuids = [*re.findall(r"\(UUID: ([0-9A-Za-z/-]+)\)", text), ""]  # a Jetson's has no prefix GPU-
-        return tuple(one for one, below in pairwise(uuids) if one.startswith("MIG-") or not below.startswith("MIG-"))
     if code is None:
         return GpuUnknown(f"nvidia-smi gave no answer within {seconds:g} s")
+    listed = re.findall(r"\(UUID: ([0-9A-Za-z/-]+)\)", text)  # a Jetson's has no prefix GPU-
+    if listed or (code == 0 and text):
+        pairs = pairwise([*listed, ""])
+        return tuple(one for one, below in pairs if one.startswith("MIG-") or not below.startswith("MIG-"))
     said = " ".join(text.split()) or f"nvidia-smi -L exited with {code}"
     if code not in _NOT_ABLE and not _NOT_RUN.search(said):
         return GpuNotInside(said)

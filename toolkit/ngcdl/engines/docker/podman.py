@@ -29,9 +29,14 @@ def version(told: Mapping[str, Any]) -> str | None:
 
 def completed(info: Mapping[str, Any], number: str) -> dict[str, Any]:
     """Return `docker info` with what Podman leaves out or means differently: its release is none of Docker's, the
-    runtime nvidia is never used, CDI devices are described in the usual folders, and containers outlive its service."""
+    runtime nvidia is never used, CDI devices are described in the usual folders, and containers outlive its service.
+    It makes up a new ID at each call; what tells one from another is its host and where it stores containers.
+
+    https://github.com/containers/podman/blob/main/pkg/api/handlers/compat/info.go
+    """
     return {
         **info,
+        "ID": f"{info.get('Name')}:{info.get('DockerRootDir')}",
         "ServerVersion": f"Podman {number}",
         "Runtimes": {name: one for name, one in (info.get("Runtimes") or {}).items() if name != "nvidia"},
         "CDISpecDirs": info.get("CDISpecDirs") or list(_CDI_FOLDERS),

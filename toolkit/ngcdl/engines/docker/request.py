@@ -25,6 +25,7 @@ _PIDS = 32768
 class Terms:
     """What the caller and the engine add to every order: `groups` are the caller's besides the primary one, `proxies`
     the variables that Docker's config.json asks for. With `remaps_users`, a uid inside is a different one outside.
+    With `has_selinux`, a container may use only what is labelled for containers.
 
     `cdi_devices` are the GPUs that CDI describes, as far as known: all, 0, GPU-... With `shows_all`, a container sees
     every card of the host, whichever were requested."""
@@ -34,6 +35,7 @@ class Terms:
     remaps_users: bool = False
     cdi_devices: tuple[str, ...] = ()
     shows_all: bool = False
+    has_selinux: bool = False
 
 
 PLAIN = Terms()
@@ -48,7 +50,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in spec.ulimits],
         "LogConfig": _LOG,
         "PidsLimit": _PIDS,
-        "SecurityOpt": ["no-new-privileges"] if spec.user else [],
+        "SecurityOpt": [*(["no-new-privileges"] if spec.user else []), *_label(terms)],
         "Mounts": [
             {
                 "Type": "volume" if mount.is_volume else "bind",
@@ -94,6 +96,17 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in spec.ports},
         "HostConfig": host,
     }
+
+
+def _label(terms: Terms) -> list[str]:
+    """Keep SELinux's labels out of it: the caller's folders and the cards' devices have none for containers, a mount of
+    this kind can't get one, and a new label would lock others out of the caller's files.
+
+    https://docs.docker.com/storage/bind-mounts/#configure-the-selinux-label
+    https://github.com/containers/podman/blob/main/troubleshooting.md (2)
+    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html
+    """
+    return ["label=disable"] if terms.has_selinux else []
 
 
 def _cache_mount(order: Order) -> tuple[Mount, ...]:
