@@ -1,6 +1,8 @@
 """What the GPUs are and do, read from the driver's own library through ctypes, because images have no binding to it.
 
-A value that the card or the driver does not report is None. If a call failed, "error" keeps which one, with which code
+A value that the card or the driver does not report is None. With MIG on, power and energy are None, because the driver
+gives the whole card's (https://github.com/NVIDIA/dcgm-exporter/issues/257), and the memory is that of the program's MIG
+device; the rest is the card's. If a call failed, "error" keeps which one, with which code
 (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 15 is "GPU is lost").
 Without a driver there are no GPUs: an empty list.
 """
@@ -38,6 +40,12 @@ class Utilization(ctypes.Structure):
 
 class Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class MemoryToday(ctypes.Structure):
+    """Since driver 510: "used" without what the driver reserves, as in nvidia-smi and on the host."""
+    _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
+                ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
 class Library(object):
@@ -98,13 +106,29 @@ class Library(object):
 
     def names(self, handle):
         """Return the UUIDs of a card and of its MIG devices."""
-        handles = [handle]
+        uuids = [self.uuid(each) for each in [handle] + self.parts(handle)]
+        return [uuid for uuid in uuids if uuid]
+
+    def uuid(self, handle):
+        return Reading(self, handle, 0).text("nvmlDeviceGetUUID")
+
+    def parts(self, handle):
+        """Return the handles of a card's MIG devices."""
+        handles = []
         for at in range(MOST_PARTS):
             part = ctypes.c_void_p()
             if not self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(at), ctypes.byref(part)):
                 handles.append(part)
-        uuids = [Reading(self, each, 0).text("nvmlDeviceGetUUID") for each in handles]
-        return [uuid for uuid in uuids if uuid]
+        return handles
+
+    def only_part(self, handle):
+        """Return the handle of the MIG device that this program computes on; None if that is not known."""
+        parts = self.parts(handle)
+        if len(parts) > 1:
+            words = [word.strip() for word in (VISIBLE or "").split(",")]
+            parts = [part for part in parts if any(
+                word[:4] == "MIG-" and (self.uuid(part) or "").startswith(word) for word in words)]
+        return parts[0] if len(parts) == 1 else None
 
     def driver(self):
         text = ctypes.create_string_buffer(96)
@@ -137,6 +161,8 @@ class Reading(object):
         return not code
 
     def has_mig_on(self):
+        if self.lost:
+            return False
         now, later = ctypes.c_uint(), ctypes.c_uint()
         code = self.library.call("nvmlDeviceGetMigMode", self.handle, ctypes.byref(now), ctypes.byref(later))
         return code == 0 and now.value == 1
@@ -153,6 +179,16 @@ class Reading(object):
         answer = self.ask(function, ctypes.c_ulonglong())
         return None if answer is None else answer.value
 
+    def memory(self):
+        """Return the memory of the card, or with MIG on that of the program's MIG device, or None."""
+        if self.has_mig_on():
+            part = self.library.only_part(self.handle)
+            return part and Reading(self.library, part, 0).memory()
+        answer = MemoryToday(version=ctypes.sizeof(MemoryToday) | 2 << 24)
+        if not self.lost and not self.library.call("nvmlDeviceGetMemoryInfo_v2", self.handle, ctypes.byref(answer)):
+            return answer
+        return self.ask("nvmlDeviceGetMemoryInfo", Memory())  # under WSL, version 2 may fail although it exists
+
     def reasons(self):
         """Return why the clocks are reduced; [] if they are not. The second function is that of older drivers."""
         mask = self.large("nvmlDeviceGetCurrentClocksEventReasons")
@@ -167,9 +203,11 @@ class Reading(object):
 
     def now(self, index):
         busy = self.ask("nvmlDeviceGetUtilizationRates", Utilization())
-        memory = self.ask("nvmlDeviceGetMemoryInfo", Memory())
-        milliwatts = self.number("nvmlDeviceGetPowerUsage")
-        millijoules = self.large("nvmlDeviceGetTotalEnergyConsumption")  # Volta and newer have the counter
+        memory = self.memory()
+        milliwatts = millijoules = None
+        if not self.has_mig_on():
+            milliwatts = self.number("nvmlDeviceGetPowerUsage")
+            millijoules = self.large("nvmlDeviceGetTotalEnergyConsumption")  # Volta and newer have the counter
         values = {
             "index": index, "uuid": self.text("nvmlDeviceGetUUID"), "name": self.text("nvmlDeviceGetName"),
             "gpu_percent": busy and busy.gpu, "memory_percent": busy and busy.memory,
@@ -184,7 +222,7 @@ class Reading(object):
         return dict(values, error=", ".join(self.errors) or None)
 
     def card(self, index):
-        memory, major, minor = self.ask("nvmlDeviceGetMemoryInfo", Memory()), ctypes.c_int(), ctypes.c_int()
+        memory, major, minor = self.memory(), ctypes.c_int(), ctypes.c_int()
         told = self.succeeds("nvmlDeviceGetCudaComputeCapability", ctypes.byref(major), ctypes.byref(minor))
         return {"index": index, "name": self.text("nvmlDeviceGetName"), "uuid": self.text("nvmlDeviceGetUUID"),
                 "memory_bytes": memory and memory.total,

@@ -13,7 +13,7 @@
  *     fail.CALL=CODE            return this code            fail_after.CALL=N:CODE    after N calls in this process
  *     delay_ms.CALL=N           return late                 hang.CALL=1               block while the line is there
  * and each of them for one card: fail.gpu0.CALL=CODE, or MIG device: fail.gpu0.mig1.CALL=CODE. -DNGCDL_OLD_DRIVER omits
- * what drivers before 2018 lack.
+ * what drivers before 2018 lack; -DNGCDL_WIDE_RECORDS makes lists of processes as drivers from 535.43 to 535.86 do.
  * -DNGCDL_STILL reads the file and each number only once, and ignores faults, to measure what the caller costs.
  *
  * Only libc calls older than glibc 2.15 are used, because it is also mounted into old images; hence no strtoull, which
@@ -384,6 +384,32 @@ int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvm
 }
 #endif
 
+/* gpuN.fabric: 1 (not started), 2 (in progress) or 3 (completed, with the code fabric_status) */
+typedef struct { char cluster[16]; int status; unsigned clique; unsigned char state; } nvmlGpuFabricInfo_t;
+typedef struct { unsigned version; char cluster[16]; int status; unsigned clique; unsigned char state; unsigned health; }
+    nvmlGpuFabricInfo_v2_t;
+
+static int fabric(const State *state, long card, int *status, unsigned char *place) {
+    u64 value;
+    *status = card_number(state, card, "fabric_status", &value) ? (int)value : OK;
+    if (!card_number(state, card, "fabric", &value)) return NOT_SUPPORTED;
+    *place = (unsigned char)value;
+    return OK;
+}
+
+int nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out) {
+    BEGIN_CARD("DeviceGetGpuFabricInfo");
+    return fabric(&state, card, &out->status, &out->state);
+}
+
+#ifndef NGCDL_OLD_DRIVER
+int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *out) {
+    BEGIN_CARD("DeviceGetGpuFabricInfoV");
+    if (out->version != (sizeof *out | 2u << 24)) return 25;
+    return fabric(&state, card, &out->status, &out->state);
+}
+#endif
+
 typedef struct {
     char bus_id_legacy[16];
     unsigned domain, bus, device, device_id, subsystem_id;
@@ -414,8 +440,11 @@ static int memory(const State *state, long card, u64 *total, u64 *free, u64 *use
 }
 
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *out) {
+    u64 reserved;
     BEGIN_CARD("DeviceGetMemoryInfo");
-    return memory(&state, card, &out->total, &out->free, &out->used);
+    code = memory(&state, card, &out->total, &out->free, &out->used);
+    if (!code && card_number(&state, card, "memory_reserved", &reserved)) out->used += reserved;
+    return code;
 }
 
 #ifndef NGCDL_OLD_DRIVER
@@ -485,15 +514,18 @@ int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz)
 
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } nvmlProcessInfo_t;
 
-/* From 535.43 to 535.86 a record of version 3 had a field more. */
-static size_t record_size(const State *state) {
-    static const char *const wide[] = {"535.43.", "535.54.", "535.86."};
-    char text[128];
-    if (text_of(state, "driver", text, sizeof text))
-        for (size_t one = 0; one < sizeof wide / sizeof *wide; one++)
-            if (!strncmp(text, wide[one], 7)) return sizeof(nvmlProcessInfo_t) + sizeof(u64);
-    return sizeof(nvmlProcessInfo_t);
-}
+/* From 535.43 to 535.86 a record of version 3 had a field more. The presence of two other calls, never made here, tells. */
+#ifdef NGCDL_WIDE_RECORDS
+enum { RECORD_SIZE = sizeof(nvmlProcessInfo_t) + sizeof(u64) };
+#else
+enum { RECORD_SIZE = sizeof(nvmlProcessInfo_t) };
+#endif
+#ifndef NGCDL_OLD_DRIVER
+int nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, void *out) { (void)device; (void)out; return NOT_SUPPORTED; }
+#ifndef NGCDL_WIDE_RECORDS
+int nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, void *out) { (void)device; (void)out; return NOT_SUPPORTED; }
+#endif
+#endif
 
 static int processes(const State *state, long card, const char *key, unsigned *count, void *out, size_t size) {
     char list[8192];
@@ -518,9 +550,9 @@ static int processes(const State *state, long card, const char *key, unsigned *c
         return processes(&state, card, key, count, out, size);               \
     }
 PROCESSES(DeviceGetComputeRunningProcesses_v2, "processes", sizeof(nvmlProcessInfo_t))
-PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes", record_size(&state))
+PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes", RECORD_SIZE)
 PROCESSES(DeviceGetGraphicsRunningProcesses_v2, "graphics_processes", sizeof(nvmlProcessInfo_t))
-PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes", record_size(&state))
+PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes", RECORD_SIZE)
 
 typedef struct { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; } nvmlProcessUtilizationSample_t;
 

@@ -170,6 +170,46 @@ def test_a_card_with_mig_on_is_not_sick_for_what_it_tells_root_alone(stand_in):
     assert card["error"] is None
 
 
+PARTS = """gpu0.mig=1
+gpu0.energy_mj=123456789
+gpu0.mig0.uuid=MIG-a
+gpu0.mig0.memory_total=5368709120
+gpu0.mig0.memory_used=2000
+"""
+ANOTHER = "gpu0.mig2.uuid=MIG-b\ngpu0.mig2.memory_total=1000\ngpu0.mig2.memory_used=30\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "visible", "memory"),
+    [
+        ("", {}, [2000, 5368709120]),
+        (ANOTHER, {"CUDA_VISIBLE_DEVICES": "MIG-b"}, [30, 1000]),
+        (ANOTHER, {}, [None, None]),
+        (ANOTHER, {"CUDA_VISIBLE_DEVICES": "GPU-1"}, [None, None]),
+    ],
+)
+def test_with_mig_on_the_memory_is_the_part_s_and_the_whole_card_s_power_is_not_told(stand_in, more, visible, memory):
+    (card,) = answered(stand_in, "nvml.read()", CARD + PARTS + more, **visible)
+    assert [card["memory_used_bytes"], card["memory_total_bytes"]] == memory
+    assert (card["watts"], card["energy_joules"], card["celsius"], card["error"]) == (None, None, 64, None)
+    (card,) = answered(stand_in, "record.graphics()", CARD + PARTS + more, **visible)["gpus"]
+    assert (card["memory_bytes"], card["uuid"]) == (memory[1], "GPU-1")
+
+
+@pytest.mark.parametrize("code", [3, 13, 25, 999])
+def test_the_older_question_about_the_memory_is_asked_if_that_of_today_fails(stand_in, code):
+    (card,) = answered(stand_in, "nvml.read()", CARD + f"fail.DeviceGetMemoryInfo_v2={code}\n")
+    assert (card["memory_used_bytes"], card["memory_total_bytes"], card["error"]) == (1000, 4235198464, None)
+
+
+def test_what_the_driver_reserves_does_not_count_as_used(stand_in):
+    reserve = "gpu0.memory_reserved=400\n"
+    (card,) = answered(stand_in, "nvml.read()", CARD + reserve)
+    assert card["memory_used_bytes"] == 1000
+    (card,) = answered(stand_in, "nvml.read()", CARD + reserve + "fail.DeviceGetMemoryInfo_v2=13\n")
+    assert card["memory_used_bytes"] == 1400, "an older driver tells the sum"
+
+
 def test_without_mig_no_permission_is_a_failure(stand_in):
     (card,) = answered(stand_in, "nvml.read()", CARD + MIG.replace("mig=1", "mig=0"))
     assert card["error"] == "nvmlDeviceGetMemoryInfo 4, nvmlDeviceGetPowerUsage 2"

@@ -30,6 +30,11 @@ def old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _compile(tmp_path_factory.mktemp("nvml-old"), "-DNGCDL_OLD_DRIVER")
 
 
+@pytest.fixture(scope="session")
+def wide_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _compile(tmp_path_factory.mktemp("nvml-wide"), "-DNGCDL_WIDE_RECORDS")
+
+
 @pytest.fixture
 def card(library: Path, tmp_path: Path) -> Host:
     """A host with the two cards of nvml.state."""

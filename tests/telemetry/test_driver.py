@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.errors import DriverHangs, LibraryMissing
-from ngcdl.telemetry import driver
+from ngcdl.telemetry import container, driver
 from ngcdl.telemetry.driver import LIBRARY_NOT_FOUND
 
 
@@ -44,3 +44,35 @@ def test_wsls_door_to_the_cards_is_no_nvidia_driver_but_its_library_is(
     assert driver.has_driver() is Path("/proc/driver/nvidia").exists()
     library.touch()
     assert driver.has_driver() is True
+
+
+def test_a_host_with_many_sleeping_cards_gets_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "CARDS", tmp_path / "gpus")
+    assert driver.patience_seconds() == 20
+    for bus in range(8):
+        (tmp_path / "gpus" / f"0000:{bus:02x}:00.0").mkdir(parents=True)
+    assert driver.patience_seconds() == 52
+
+
+def test_a_driver_that_hangs_may_only_be_waking_its_cards() -> None:
+    forever = threading.Event()
+    with pytest.raises(DriverHangs) as found:
+        driver.within(forever.wait, 0.05)
+    forever.set()
+    assert "nvidia-persistenced" in found.value.hint
+
+
+def test_a_reset_is_of_one_card_never_of_all() -> None:
+    assert driver.words(16, 3) == "the GPU needs a reset: sudo nvidia-smi --gpu-reset -i 3 (16)"
+    assert "-i INDEX" in driver.words(16)
+
+
+@pytest.mark.parametrize("is_host", [True, False])
+def test_a_card_that_cannot_be_opened_may_be_fallen_and_a_container_may_have_lost_it(
+    monkeypatch: pytest.MonkeyPatch, is_host: bool
+) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: is_host)
+    said = driver.no_handle(driver.UNKNOWN, 1)
+    assert said.startswith("it may have fallen off the bus: sudo dmesg | grep -i xid")
+    assert ("container" in said) is not is_host
+    assert driver.no_handle(driver.GPU_LOST, 1) == driver.words(driver.GPU_LOST)

@@ -1,4 +1,5 @@
-"""NVML's calls for what a card does now, prepared once: function, arguments and the buffer of the answer.
+"""NVML's calls for what a card does now, prepared once (function, arguments, the buffer of the answer), and calls whose
+form depends on the driver.
 
 The binding's own functions rebuild all of these on every call, which costs more than most of the calls themselves.
 """
@@ -29,8 +30,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`ways` are the calls that answer it, newest first: if the driver lacks one, the next is used. `most` has the
-    maximum of each number in the answer."""
+    """`ways` are the calls that answer it, newest first: if one fails, the next is used. `most` has the maximum of each
+    number in the answer."""
 
     ways: list[Call]
     most: tuple[int, ...]
@@ -77,6 +78,41 @@ def _memory(binding: Any) -> Iterator[tuple[str, Any, str]]:
 def _temperature(binding: Any) -> Iterator[tuple[str, Any, str]]:
     if version := getattr(binding, "nvmlTemperature_v1", None):
         yield "DeviceGetTemperatureV", binding.c_nvmlTemperature_v1_t(version=version), "8xi"
+
+
+def has_wide_records(binding: Any) -> bool:
+    """Does version 3 of this driver's lists of processes have records of 32 bytes? Those of version 2, of other drivers
+    and of the binding have 24. True of 535.43 to 535.86, which WSL numbers as Windows does:
+    https://github.com/XuehaiPan/nvitop/blob/main/nvitop/api/libnvml.py"""
+    return _has(binding, "DeviceGetConfComputeMemSizeInfo") and not _has(binding, "DeviceGetRunningProcessDetailList")
+
+
+def fabric(binding: Any, card: Any) -> str | None:
+    """Return how far the fabric manager is with a card: not started, in progress, failed or completed. Without it CUDA
+    fails with error 802 on servers with NVSwitches. None on others, or where the driver doesn't tell:
+    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html"""
+    for name, record in _FABRIC:
+        info = getattr(binding, record)()
+        if _function(binding, name)(card, ctypes.byref(info)) == 0:
+            state = {1: "not started", 2: "in progress", 3: "completed"}.get(info.state & 0xFF)  # NVML's has one byte
+            return "failed" if state == "completed" and info.status else state
+    return None
+
+
+# The newer call first, each with the binding's record of its answer.
+_FABRIC = (
+    ("DeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
+    ("DeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
+)
+
+
+def _has(binding: Any, name: str) -> bool:
+    try:
+        binding._nvmlGetFunctionPointer(f"nvml{name}")
+    except binding.NVMLError:
+        return False
+    return True
 
 
 def _function(binding: Any, name: str) -> Any:

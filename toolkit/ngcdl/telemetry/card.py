@@ -73,6 +73,7 @@ class Card:
     mig_devices: tuple[Card, ...] = ()
     persistence: bool | None = None  # the driver stays awake between two programs
     error: str | None = None
+    fabric: str | None = None  # its place in the NVLink fabric: not started, in progress, failed or completed
 
 
 @dataclass(frozen=True)

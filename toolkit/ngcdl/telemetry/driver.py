@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
+from ngcdl.telemetry import container
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
+INSUFFICIENT_POWER, IRQ_ISSUE = 8, 11
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
+# A look-up by UUID returns these for a healthy card, too, if they are true of any other card:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html (nvmlDeviceGetHandleByUUID)
+OF_ANY_CARD = frozenset({INSUFFICIENT_POWER, IRQ_ISSUE, GPU_LOST, UNKNOWN})
 # Nothing is wrong: the card, or this driver, does not offer the value (25 and 26: not in this form).
 NOT_OFFERED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
 # With MIG on, only root may read some values of the whole card, and a MIG device has only what a part of a card has:
@@ -26,6 +31,7 @@ T = TypeVar("T")
 LIBRARY = "libnvidia-ml.so.1"
 INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 WSL_GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/"
+CARDS = Path("/proc/driver/nvidia/gpus")  # has a folder for each card that the kernel's driver drives
 # WSL's access to the cards of every vendor: https://devblogs.microsoft.com/directx/directx-heart-linux/
 DXG = Path("/dev/dxg")
 # Windows passes it to WSL only if NVIDIA's driver is installed there (WSL_GUIDE).
@@ -36,14 +42,14 @@ _WORDS = {
     INVALID_ARGUMENT: "NVML refused the argument",
     NO_PERMISSION: "no permission",
     NOT_FOUND: "not found",
-    8: "the card's power cable is not plugged in",
+    INSUFFICIENT_POWER: "the card's power cable is not plugged in",
     NOT_LOADED: "the driver is not loaded",
     10: "the driver timed out",
-    11: "the card's interrupts do not arrive",
+    IRQ_ISSUE: "the card's interrupts do not arrive",
     FUNCTION_NOT_FOUND: "not offered by this driver",
     14: "the card's infoROM is corrupted",
     GPU_LOST: "GPU is lost: it fell off the bus; reboot the host",
-    RESET_REQUIRED: "the GPU needs a reset: sudo nvidia-smi --gpu-reset",
+    RESET_REQUIRED: "the GPU needs a reset: sudo nvidia-smi --gpu-reset -i {card}",
     17: "blocked by the operating system",
     MISMATCH: "the driver was updated: reboot",
     19: "in use by another client",
@@ -52,13 +58,23 @@ _WORDS = {
     23: "not enough resources",
     27: "the driver is not ready",
     28: "there is no such GPU",
-    UNKNOWN: "unknown error (a container may have lost its devices: start it again)",
+    UNKNOWN: "unknown error",
 }
 
 
-def words(code: int) -> str:
-    """Describe a code in a few words, followed by the code."""
-    return f"{_WORDS.get(code, 'NVML error')} ({code})"
+def words(code: int, card: int | str | None = None) -> str:
+    """Describe a code in a few words, followed by the code. `card`: its index or UUID, without which nvidia-smi would
+    reset all cards: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
+    return f"{_WORDS.get(code, 'NVML error').format(card='INDEX' if card is None else card)} ({code})"
+
+
+def no_handle(code: int, card: int | str) -> str:
+    """Like words(), for a card that can't be opened. If it fell off the bus, the driver often returns UNKNOWN:
+    https://github.com/koordinator-sh/koordinator/pull/2706"""
+    if code != UNKNOWN:
+        return words(code, card)
+    inside = "" if container.pids_are_the_hosts() else ", or this container has lost it: start it again"
+    return f"it may have fallen off the bus: sudo dmesg | grep -i xid{inside} ({code})"
 
 
 def has_driver() -> bool:
@@ -74,12 +90,21 @@ def unavailable(code: int) -> NvmlUnavailable:
     return NvmlUnavailable(what, hint, answered=True)
 
 
-def within(work: Callable[[], T], seconds: float = 20.0) -> T:
+def patience_seconds() -> float:
+    """Return how long the driver may take for its first answer. Without persistence each card wakes up in 1 to 3 s:
+    https://docs.nvidia.com/deploy/driver-persistence/overview.html"""
+    try:
+        cards = len(list(CARDS.iterdir()))
+    except OSError:
+        cards = 0
+    return 20.0 + 4.0 * cards
+
+
+def within(work: Callable[[], T], seconds: float | None = None) -> T:
     """Run `work`, which calls the driver, in a thread. If it never returns, leave it behind and raise DriverHangs.
 
-    20 s, because the first call takes that long on hosts with many cards and persistence mode off:
-    https://docs.nvidia.com/deploy/driver-persistence/
-    """
+    `seconds`: patience_seconds() if None."""
+    seconds = patience_seconds() if seconds is None else seconds
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -95,7 +120,7 @@ def within(work: Callable[[], T], seconds: float = 20.0) -> T:
     if errors:
         raise errors[0]
     if not results:
-        raise DriverHangs(f"The NVIDIA driver gave no answer within {seconds:g} s.", _LOOK)
+        raise DriverHangs(f"The NVIDIA driver gave no answer within {seconds:g} s.", f"{_LOOK}\n{_AWAKE}")
     return results[0]
 
 
@@ -133,6 +158,9 @@ def _no_library() -> NvmlUnavailable:
 
 
 _LOOK = "See what the kernel logged:\n    sudo dmesg | grep -iE 'nvrm|xid'"
+_AWAKE = (
+    "If it only wakes its cards slowly, nvidia-persistenced keeps them awake:\n    systemctl status nvidia-persistenced"
+)
 
 _STARTS = {
     NOT_LOADED: (

@@ -1,7 +1,8 @@
 """What the NVIDIA driver reports about this host's GPUs, through NVML. The only module that imports pynvml.
 
 A value that the driver does not offer is None, never 0. A query that fails also yields None, and the row's `error` says
-why: a lost card is a row, not a crash, and is not queried again.
+why, unless the driver has no reason but "unknown" (999) and other queries of the card succeed: under WSL single calls
+do that (https://github.com/XuehaiPan/nvitop/pull/30). A lost card is a row, not a crash, and is not queried again.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
 _COMPUTING = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
 _DRAWING = ("DeviceGetGraphicsRunningProcesses_v3", "DeviceGetGraphicsRunningProcesses_v2")
-# Version 3 of these drivers fills records of 32 bytes. Those of version 2, of other drivers and of the binding have 24:
-# https://github.com/XuehaiPan/nvitop/pull/89
-_WIDE_RECORDS = ("535.43.", "535.54.", "535.86.")
+# Of a MIG device the driver gives the whole card's: https://github.com/NVIDIA/dcgm-exporter/issues/257
+_OF_THE_WHOLE_CARD = ("watts", "watts_limit", "energy_joules")
 
 
 class _Gone(Exception):
@@ -39,16 +39,22 @@ class _Gone(Exception):
 @dataclass
 class _Row:
     """One card being queried, or the driver, which has no handle. `trouble`: what failed, as {code: first call that
-    returned it}; `not_offered`: the codes that do not count as failures."""
+    returned it}; `not_offered`: the codes that do not count as failures; `answers`: the card has answered a query."""
 
     which: int | str | None = None
     handle: Any = None
     not_offered: frozenset[int] = driver.NOT_OFFERED
     trouble: dict[int, str] = field(default_factory=dict)
+    answers: bool = False
+
+    @property
+    def is_part(self) -> bool:
+        return isinstance(self.which, str) and is_mig(self.which)
 
     @property
     def error(self) -> str | None:
-        return "; ".join(f"{call}: {driver.words(code)}" for code, call in self.trouble.items()) or None
+        told = {code: call for code, call in self.trouble.items() if code != driver.UNKNOWN or not self.answers}
+        return "; ".join(f"{call}: {driver.words(code, self.which)}" for code, call in told.items()) or None
 
 
 class Nvml:
@@ -60,7 +66,7 @@ class Nvml:
         self._cards: dict[int | str, Card] = {}
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
-        if str(self._ask(_Row(), "SystemGetDriverVersion")).startswith(_WIDE_RECORDS):
+        if calls.has_wide_records(binding):
             self._missing = {_COMPUTING[0], _DRAWING[0]}
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
@@ -125,6 +131,8 @@ class Nvml:
                 values |= self._limits(row)
             if processes:
                 values["processes"] = self._processes(row)
+            if row.is_part:
+                values |= {name: None for name in _OF_THE_WHOLE_CARD if name in values}
             if row.trouble:
                 error = row.error
         except _Gone as gone:
@@ -185,20 +193,23 @@ class Nvml:
             mig=bool(mig[0]) if mig else None,
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
+            fabric=calls.fabric(self._n, row.handle),
         )
         return replace(card, error=row.error)
 
     def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
-        """Return the card's existing MIG devices; indices up to the maximum may be empty."""
         found: list[Card] = []
-        for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
-            try:
-                uuid = self._n.nvmlDeviceGetUUID(self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index))
-            except self._n.NVMLError:  # no device has this index, or this user may not see it
-                continue
+        for index, uuid, _ in self._parts(row):
             card = self._cards[uuid] = replace(self._card(uuid), index=index)
             found.append(card)
         return tuple(found)
+
+    def _parts(self, row: _Row) -> Iterator[tuple[int, str, Any]]:
+        """Yield the index, UUID and handle of a card's existing MIG devices; indices up to the maximum may be empty."""
+        for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
+            with suppress(self._n.NVMLError):  # no device has this index, or this user may not see it
+                handle = self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index)
+                yield index, self._n.nvmlDeviceGetUUID(handle), handle
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
         found = self._first(row, _COMPUTING)
@@ -211,41 +222,71 @@ class Nvml:
         row = self._rows.get(which) or self._found(which)
         if row.trouble:
             row.trouble = {}
+        row.answers = False
         return row
 
     def _found(self, which: int | str) -> _Row:
         if which in self._lost:
             raise _Gone(self._lost[which])
-        find = self._n.nvmlDeviceGetHandleByIndex if isinstance(which, int) else self._n.nvmlDeviceGetHandleByUUID
         try:
-            row = self._rows[which] = _Row(which, find(which))
+            row = self._rows[which] = _Row(which, self._handle(which))
         except self._n.NVMLError as error:
             raise self._gone(which, error.value) from error
-        if isinstance(which, str) and is_mig(which):
+        if row.is_part:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
         return row
 
+    def _handle(self, which: int | str) -> Any:
+        if isinstance(which, int):
+            return self._n.nvmlDeviceGetHandleByIndex(which)
+        try:
+            return self._n.nvmlDeviceGetHandleByUUID(which)
+        except self._n.NVMLError as error:
+            if error.value in driver.OF_ANY_CARD:
+                for uuid, handle in self._handles():
+                    if uuid == which:
+                        return handle
+            raise
+
+    def _handles(self) -> Iterator[tuple[str, Any]]:
+        """Yield the UUIDs and handles of all cards that answer, and of their MIG devices."""
+        for index in range(self._n.nvmlDeviceGetCount()):
+            with suppress(self._n.NVMLError):
+                handle = self._n.nvmlDeviceGetHandleByIndex(index)
+                yield self._n.nvmlDeviceGetUUID(handle), handle
+                yield from ((uuid, part) for _, uuid, part in self._parts(_Row(handle=handle)))
+
     def _gone(self, which: int | str, code: int) -> _Gone:
-        if code == driver.GPU_LOST:
-            self._lost[which] = driver.words(code)
-            self._rows.pop(which, None)
+        is_open = which in self._rows  # then the code is about this card, never about another one
+        why = driver.words(code, which) if is_open else driver.no_handle(code, which)
+        if is_open and code == driver.GPU_LOST:
+            self._lost[which] = why
+            del self._rows[which]
         absent = code == (driver.INVALID_ARGUMENT if isinstance(which, int) else driver.NOT_FOUND)
-        return _Gone(f"there is no GPU {which} (any more)" if absent else driver.words(code))
+        return _Gone(f"there is no GPU {which} (any more)" if absent else why)
 
     def _otherwise(self, row: _Row, question: calls.Question, code: int) -> Sequence[int | None]:
-        """Fall back to the older calls if this driver lacks the newer one. Return None for values it doesn't offer."""
-        self._refused(row, question.ways[0].name, code)
-        if code != driver.FUNCTION_NOT_FOUND or len(question.ways) == 1:
-            return (None,) * len(question.most)
-        del question.ways[0]
-        return self._answers(row, (question,))
+        """Try the older calls. Return None for values that none of them gives."""
+        newest, *older = question.ways
+        answers: list[int | None] = [None] * len(question.most)
+        if older and code != driver.GPU_LOST:
+            answers = self._answers(row, (calls.Question(older, question.most),))
+            if code == driver.FUNCTION_NOT_FOUND:
+                del question.ways[0]
+        if answers[0] is None:
+            self._refused(row, newest.name, code)
+        return answers
 
     def _answers(self, row: _Row, questions: Iterable[calls.Question]) -> list[int | None]:
         answers: list[int | None] = []
         for question in questions:
             call = question.ways[0]
             code = call.function(row.handle, *call.arguments)
-            answers += call.read() if code == _SUCCESS else self._otherwise(row, question, code)
+            if code == _SUCCESS:
+                answers += call.read()
+                row.answers = True
+            else:
+                answers += self._otherwise(row, question, code)
         return answers
 
     def _first(self, row: _Row, calls: Sequence[str]) -> Any:
@@ -263,10 +304,12 @@ class Nvml:
             self._missing.add(call)
             return None
         try:
-            return function(*(() if row.handle is None else (row.handle,)), *arguments)
+            answer = function(*(() if row.handle is None else (row.handle,)), *arguments)
         except self._n.NVMLError as error:
             self._refused(row, call, error.value)
             return None
+        row.answers = row.handle is not None
+        return answer
 
     def _refused(self, row: _Row, call: str, code: int) -> None:
         if code == driver.GPU_LOST and row.which is not None:
