@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from doctor.sights import (
     A100,
@@ -14,7 +15,7 @@ from doctor.sights import (
     PROGRAMS,
     engine,
 )
-from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Node, Registry, Sight, Space, Trouble
+from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Programs, Registry, Sight, Space, ToolkitConfig, Trouble
 from ngcdl.engines.base import GpuWay
 from ngcdl.errors import (
     BadKey,
@@ -39,10 +40,17 @@ def silent(code: int) -> Probe:
     return Probe(error=driver.unavailable(code))
 
 
+def configured(**settings: Any) -> Programs:
+    """The healthy host's programs with some settings of the toolkit changed."""
+    return replace(PROGRAMS, toolkit_config=ToolkitConfig(**settings))
+
+
 NO_LIBRARY = Probe(error=LibraryMissing("There is no NVIDIA driver on this host.", ""), absent=True)
 UNLOADED = replace(KERNEL, module=None, is_loaded=False)
 LOST = replace(A100, error="GPU is lost: it fell off the bus; reboot the host (15)")
 STALE = CdiSpec(Path("/etc/cdi/nvidia.yaml"), frozenset({"525.60.13"}), devices=frozenset({"all", "0"}))
+OTHER = Path("/etc/cdi/gpus.json")
+FRESH = replace(STALE, drivers=frozenset({"535.104.05"}))
 GTX = Card(0, "GPU-1050", "NVIDIA GeForce GTX 1050 Ti", "6.1", 4 << 30, 5)
 BY_CDI = replace(ENGINE, way=GpuWay("cdi", "CDI is there"))
 SICK: dict[str, Sight] = {
@@ -66,7 +74,7 @@ SICK: dict[str, Sight] = {
     "engine hangs": replace(HEALTHY, engine=Trouble("", EngineHangs("the default socket", 10))),
     "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s")),
     "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
-    "snap": replace(HEALTHY, engine=engine(is_snap=True)),
+    "snap": replace(HEALTHY, engine=replace(engine(is_snap=True), way=GpuWay("none", ""))),
     "context": replace(
         HEALTHY, context="gone", engine=Trouble("", EngineAbsent("x", "no socket", is_default=False, named_by=CONFIG))
     ),
@@ -77,8 +85,15 @@ SICK: dict[str, Sight] = {
     "runtime gone": replace(HEALTHY, engine=replace(ENGINE, missing_runtime="/usr/bin/nvidia-container-runtime")),
     "stale spec in use": replace(HEALTHY, engine=replace(BY_CDI, specs=(STALE,))),
     "stale spec aside": replace(HEALTHY, engine=replace(ENGINE, specs=(STALE,))),
-    "daemon-reload": replace(HEALTHY, kernel=replace(KERNEL, nodes=(Node("/dev/nvidia0", False),))),
-    "toolkit": replace(HEALTHY, programs=replace(PROGRAMS, toolkit="1.17.4")),
+    "daemon-reload": replace(HEALTHY, programs=configured(mode="legacy")),
+    "unprivileged": replace(HEALTHY, programs=configured(takes_variable=False)),
+    "no-cgroups": replace(
+        HEALTHY, engine=engine(cgroup_driver="cgroupfs"), programs=configured(mode="legacy", no_cgroups=True)
+    ),
+    "uvm": replace(HEALTHY, kernel=replace(KERNEL, nodes=KERNEL.nodes[:2])),
+    "fabric": replace(HEALTHY, gpus=Probe((replace(A100, fabric="not started"),), DRIVER)),
+    "two descriptions": replace(HEALTHY, engine=replace(BY_CDI, specs=(FRESH, replace(FRESH, path=OTHER)))),
+    "toolkit": replace(HEALTHY, programs=replace(configured(mode="cdi"), toolkit="1.17.4")),
     "runc": replace(HEALTHY, engine=engine(runc_version="1.1.11")),
     "docker": replace(HEALTHY, engine=engine(version="28.0.0")),
     "memlock learned": replace(HEALTHY, engine=replace(ENGINE, memlock_forbidden=True)),
@@ -121,9 +136,11 @@ NAMED: dict[str, tuple[str, str]] = {
     "an old card": ("cards", "warning"), "a card that is not driven": ("cards", "warning"),
     "engine absent": ("engine", "broken"), "engine forbidden": ("engine", "broken"),
     "engine hangs": ("engine", "broken"), "engine late": ("engine", "broken"), "desktop": ("engine", "warning"),
-    "snap": ("engine", "warning"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
+    "snap": ("gpu-way", "broken"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
     "not restarted": ("gpu-way", "broken"), "runtime gone": ("gpu-way", "broken"),
     "stale spec in use": ("cdi", "broken"), "stale spec aside": ("cdi", "warning"),
+    "unprivileged": ("gpu-way", "broken"), "no-cgroups": ("gpu-way", "broken"), "uvm": ("uvm", "warning"),
+    "fabric": ("fabric", "warning"), "two descriptions": ("cdi", "broken"),
     "daemon-reload": ("daemon-reload", "warning"), "toolkit": ("toolkit", "warning"), "runc": ("runc", "warning"),
     "docker": ("docker", "warning"), "memlock learned": ("memlock", "warning"), "memlock": ("memlock", "warning"),
     "shm": ("shm", "warning"), "disk full": ("disk", "broken"), "disk small": ("disk", "warning"),

@@ -13,13 +13,13 @@ from ngcdl.engines.base import EngineFacts, GpuWay
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry.card import Card, Driver, Probe
 
-A100 = Card(0, "GPU-a100", "NVIDIA A100-SXM4-40GB", "8.0", 40 << 30, 14, False, True)
+A100 = Card(0, "GPU-a100", "NVIDIA A100-SXM4-40GB", "8.0", 40 << 30, 14, mig=False, persistence=True)
 DRIVER = Driver("535.104.05", "12.535.104.05", "12.2")
 KERNEL = Kernel(
     pci=("0000:41:00.0",),
     module="535.104.05",
     is_loaded=True,
-    nodes=(Node("/dev/nvidia0", True), Node("/dev/nvidiactl", True)),
+    nodes=(Node("/dev/nvidia0", True), Node("/dev/nvidiactl", True), Node("/dev/nvidia-uvm", True)),
     distribution=("ubuntu", "debian"),
     machine="x86_64",
     cpu_flags=frozenset({"avx", "avx2"}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -115,7 +114,12 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("not restarted", "sudo systemctl restart docker", "/etc/docker/daemon.json names the runtime nvidia"),
     ("runtime gone", "sudo apt-get install nvidia-container-toolkit", "/usr/bin/nvidia-container-runtime is not there"),
     ("stale spec in use", "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", "for driver 525.60.13"),
-    ("daemon-reload", "sudo nvidia-ctk system create-dev-char-symlinks --create-all", "/dev/nvidia0"),
+    ("daemon-reload", "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place", "legacy mode"),
+    ("unprivileged", "export NGCDL_GPU_WAY=cdi", "start, but without GPUs"),
+    ("no-cgroups", "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place", "no-cgroups is on"),
+    ("uvm", "sudo nvidia-modprobe -c 0 -u", "nvidia-smi works without it"),
+    ("fabric", "sudo systemctl enable --now nvidia-fabricmanager", "GPU 0: not started"),
+    ("two descriptions", "sudo rm /etc/cdi/gpus.json    # or /etc/cdi/nvidia.yaml", "both describe 0, all"),
     ("toolkit", f"{UPGRADE} nvidia-container-toolkit", "CVE-2025-23266"),
     ("runc", f"{UPGRADE} containerd.io", "CVE-2024-21626"),
     ("shm", "sudo mount -o remount,size=50% /dev/shm", "64.0 MiB"),
@@ -177,8 +181,10 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     kernel = replace(KERNEL, distribution=distribution)
     finding = found(replace(SICK["engine absent"], programs=programs, kernel=kernel))["engine"]
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
-    snap = found(replace(SICK["snap"], programs=programs, kernel=kernel))["engine"]
-    assert commands(snap) == (["sudo snap remove docker", *typed] if typed else []), "nothing is removed for nothing"
+    snap = found(replace(SICK["snap"], programs=programs, kernel=kernel))["gpu-way"]
+    instead = ["sudo snap remove docker", *typed] if typed else []
+    assert commands(snap) == ["sudo snap refresh docker", *instead], "nothing is removed for nothing"
+    assert all(step.by_hand for step in snap.remedy), "images, containers and volumes are lost with it"
 
 
 @pytest.mark.parametrize(("manager", "distribution", "typed"), [
@@ -262,11 +268,11 @@ def test_rootless_docker_is_configured_as_its_own_user() -> None:
     assert typed[-1] == "systemctl --user restart docker"
 
 
-@pytest.mark.parametrize("change", [{"cgroup_driver": "cgroupfs"}, {}])
-def test_the_daemon_reload_bug_needs_systemds_driver_and_the_runtime(change: dict[str, Any]) -> None:
-    way = GpuWay("cdi", "") if not change else ENGINE.way
-    sight = replace(SICK["daemon-reload"], engine=replace(engine(**change), way=way))
-    assert found(sight)["daemon-reload"].state == "ok"
+def test_docker_from_snap_that_hands_over_gpus_is_left_alone() -> None:
+    links = found(replace(HEALTHY, engine=engine(is_snap=True)))
+    assert (links["engine"].state, links["engine"].remedy, links["gpu-way"].state) == ("ok", (), "ok")
+    # the snap has its own toolkit, of whose settings nothing is known
+    assert links["daemon-reload"].state == "unchecked"
 
 
 @pytest.mark.parametrize(("name", "sight"), [
@@ -340,7 +346,7 @@ def test_a_limit_on_locked_memory_matters_to_gpus_alone() -> None:
 
 def test_selinux_is_only_spoken_of_where_it_enforces() -> None:
     links = found(replace(HEALTHY, kernel=replace(KERNEL, enforces_selinux=True)))
-    assert "label=disable" in (links["selinux"].cause or "")
+    assert "ngcdl runs its containers with label=disable" in (links["selinux"].cause or "")
     assert "selinux" not in found(HEALTHY)
 
 

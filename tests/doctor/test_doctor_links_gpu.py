@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
-from doctor.sick import BY_CDI, GTX, NO_LIBRARY, SICK, UNLOADED, silent
+from doctor.sick import BY_CDI, GTX, NO_LIBRARY, SICK, UNLOADED, configured, silent
 from doctor.sights import (
     A100,
     DRIVER,
+    ENGINE,
     HEALTHY,
     KERNEL,
     PROGRAMS,
     WITHOUT_GPU,
     commands,
+    engine,
     found,
     not_in_order,
 )
-from ngcdl.doctor.sight import CdiSpec, Kernel, Node, Programs
+from ngcdl.doctor.sight import CdiSpec, Engine, Kernel, Node, Programs, ToolkitConfig
+from ngcdl.engines.base import GpuWay
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import Probe
 
@@ -169,10 +172,13 @@ def test_a_description_of_things_that_are_gone_is_stale(spec: dict[str, Any], te
 
 def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
     one = CdiSpec(Path("/var/run/cdi/nvidia.yaml"), devices=frozenset({"all", "0"}))
-    gpus = Probe((replace(A100, mig=True),), DRIVER)
-    finding = found(replace(HEALTHY, gpus=gpus, engine=replace(BY_CDI, specs=(one,))))["cdi"]
-    assert "MIG is on" in finding.found
+    gpus = Probe((replace(A100, mig=True, mig_devices=(replace(A100, uuid="MIG-1"),)),), DRIVER)
+    sight = replace(HEALTHY, gpus=gpus, engine=replace(BY_CDI, specs=(one,)))
+    finding = found(sight)["cdi"]
+    assert "there are MIG devices, but it describes none" in finding.found
     assert commands(finding) == ["sudo systemctl restart nvidia-cdi-refresh"]
+    none_made = replace(sight, gpus=Probe((replace(A100, mig=True),), DRIVER))
+    assert found(none_made)["cdi"].state == "ok", "a new description would be the same"
 
 
 FRESH = frozenset({KERNEL.module or ""})
@@ -230,3 +236,121 @@ def test_a_card_of_another_maker_under_wsl_is_no_nvidia_card() -> None:
     assert not {"cards", "gpu-way", "cdi"} & set(links)
     assert links["driver"].found == "Windows has no NVIDIA driver: trainings run on the CPU"
     assert "install its driver in Windows: https://" in (links["driver"].cause or "")
+
+
+# -- cards ------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_card_that_needs_a_reset_is_reset_and_not_by_fix() -> None:
+    sick = replace(A100, index=1, uuid="GPU-1", error="the GPU needs a reset: sudo nvidia-smi --gpu-reset -i 1 (16)")
+    finding = found(replace(HEALTHY, gpus=Probe((A100, sick), DRIVER)))["cards"]
+    assert commands(finding) == ["sudo nvidia-smi --gpu-reset -i 1", "sudo dmesg | grep -i xid"]
+    assert all(step.by_hand for step in finding.remedy), "programs may be using the card"
+
+
+@pytest.mark.parametrize(("change", "way", "is_judged"), [
+    ({}, "runtime", True), ({"has_dxg": True}, "runtime", False), ({"is_tegra": True}, "runtime", False),
+    ({"in_container": True}, "runtime", False), ({"nodes": ()}, "runtime", False), ({}, "none", False),
+    ({}, "device-request", False),  # its hook makes the device
+])  # fmt: skip
+def test_unified_memory_is_missed_where_containers_get_what_is_there(
+    change: dict[str, Any], way: str, is_judged: bool
+) -> None:
+    sight = replace(SICK["uvm"], engine=replace(ENGINE, way=GpuWay(way, "")))
+    assert ("uvm" in found(replace(sight, kernel=replace(sight.kernel, **change)))) is is_judged
+    assert "uvm" not in found(replace(sight, gpus=NO_LIBRARY))
+
+
+def test_a_description_without_unified_memory_is_made_anew_after_the_device() -> None:
+    one = CdiSpec(Path("/etc/cdi/nvidia.yaml"), FRESH, devices=frozenset({"all"}), lacks_uvm=True)
+    anew = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    sight = replace(SICK["uvm"], engine=replace(BY_CDI, specs=(one,)))
+    assert commands(found(sight)["uvm"]) == ["sudo nvidia-modprobe -c 0 -u", anew]
+    assert not_in_order(sight) == {"uvm": "warning"}
+    links = found(replace(sight, kernel=KERNEL))
+    assert (links["uvm"].state, links["cdi"].state, commands(links["cdi"])) == ("ok", "broken", [anew])
+    assert "it lacks /dev/nvidia-uvm" in links["cdi"].found
+
+
+def test_a_fabric_that_is_set_up_is_in_order_and_a_card_without_one_needs_none() -> None:
+    done = replace(HEALTHY, gpus=Probe((replace(A100, fabric="completed"),), DRIVER))
+    assert found(done)["fabric"].state == "ok"
+    assert "fabric" not in found(HEALTHY)
+
+
+# -- two descriptions -------------------------------------------------------------------------------------------
+
+
+def test_a_stale_description_that_a_later_folder_replaces_is_no_fault() -> None:
+    names = frozenset({"all", "0"})
+    old, new = (CdiSpec(Path(path), drivers, devices=names) for path, drivers in (
+        ("/etc/cdi/nvidia.yaml", OLD), ("/var/run/cdi/nvidia.yaml", FRESH)
+    ))  # fmt: skip
+    assert found(replace(HEALTHY, engine=replace(BY_CDI, specs=(old, new))))["cdi"].state == "ok"
+    more = replace(old, devices=names | {"GPU-a100"})
+    finding = found(replace(HEALTHY, engine=replace(BY_CDI, specs=(more, new))))["cdi"]
+    assert finding.found.startswith("/etc/cdi/nvidia.yaml: it is for driver"), "the later one lacks a device"
+
+
+# -- daemon-reload ----------------------------------------------------------------------------------------------
+
+UNLINKED = (Node("/dev/nvidia0", False),)
+LEGACY, JIT = {"mode": "legacy"}, {"mode": "jit-cdi"}
+DESCRIBED = {"cdi_devices": ("nvidia.com/gpu=all",)}
+
+
+@pytest.mark.parametrize(("way", "toolkit", "config", "facts", "state"), [
+    # in the specification, with a new runc: safe without links
+    ("cdi", "1.17.4", {}, {}, "ok"),
+    ("runtime", "1.18.0", {}, {}, "ok"),
+    ("runtime", "1.18.0", JIT, {}, "ok"),
+    ("runtime", "1.17.4", {"mode": "cdi"}, {}, "ok"),
+    ("device-request", "1.17.4", {}, {"version": "29.2.0", **DESCRIBED}, "ok"),
+    # with an old runc, the links decide
+    ("cdi", "1.18.0", {}, {"runc_version": "1.1.6"}, "warning"),
+    ("runtime", "1.18.0", {}, {"runc_version": "1.1.5+ds1"}, "warning"),
+    # a hook's devices are lost with any runc, and with links
+    ("runtime", "1.17.4", {}, {}, "warning"),
+    ("runtime", "1.19.1", LEGACY, {}, "warning"),
+    ("runtime", "1.13.5-1~deb12u1", {}, {}, "warning"),
+    ("device-request", "1.19.1", {}, {}, "warning"),
+    ("device-request", "1.19.1", {}, {"version": "29.1.0", **DESCRIBED}, "warning"),
+    # unknown
+    ("cdi", "1.18.0", {}, {"runc_version": None}, "unchecked"),
+    ("runtime", None, {}, {}, "unchecked"),
+    ("runtime", "1.18.0", None, {}, "unchecked"),
+    # nothing is withheld, or systemd has no part in it
+    ("runtime", "1.17.4", {}, {"cgroup_driver": "cgroupfs"}, "ok"),
+    ("runtime", "1.17.4", {}, {"is_rootless": True}, "ok"),
+])  # fmt: skip
+@pytest.mark.parametrize("nodes", [UNLINKED, KERNEL.nodes])
+def test_gpus_survive_a_daemon_reload_where_systemd_knows_of_them(
+    way: str, toolkit: str | None, config: dict[str, Any] | None, facts: dict[str, Any], state: str,
+    nodes: tuple[Node, ...],
+) -> None:  # fmt: skip
+    settings = None if config is None else ToolkitConfig(**config)
+    programs = replace(PROGRAMS, toolkit=toolkit, toolkit_config=settings)
+    one = replace(engine(**facts), way=GpuWay(way, ""))
+    finding = found(replace(HEALTHY, engine=one, programs=programs, kernel=replace(KERNEL, nodes=nodes)))[
+        "daemon-reload"
+    ]
+    is_old = (facts.get("runc_version") or "9") < "1.2"
+    links = [command for command in commands(finding) if "create-dev-char-symlinks" in command]
+    assert finding.state == ("ok" if is_old and nodes is not UNLINKED else state), finding
+    assert bool(links) == (is_old and nodes is UNLINKED), "links help only an old runc"
+
+
+def test_a_jetson_s_runtime_lists_its_devices() -> None:
+    sight = replace(HEALTHY, kernel=replace(KERNEL, is_tegra=True), programs=replace(PROGRAMS, toolkit="1.17.4"))
+    assert found(sight)["daemon-reload"].state == "ok"
+
+
+def test_what_hides_gpus_in_the_toolkits_settings_is_none_of_cdis_business() -> None:
+    for what in ("unprivileged", "no-cgroups"):
+        sight = SICK[what]
+        assert isinstance(sight.engine, Engine)
+        assert found(replace(sight, engine=replace(sight.engine, way=GpuWay("cdi", ""))))["gpu-way"].state == "ok"
+    rootless = engine(is_rootless=True, cgroup_driver="cgroupfs")
+    assert found(replace(SICK["no-cgroups"], engine=rootless))["gpu-way"].state == "ok", "it needs no-cgroups"
+    modern = replace(SICK["no-cgroups"], programs=configured(no_cgroups=True))
+    assert found(modern)["gpu-way"].state == "ok", "only the hook reads it"

@@ -16,7 +16,7 @@ from ngcdl import settings
 from ngcdl.doctor import look
 from ngcdl.doctor.hands import Hands, output, space
 from ngcdl.doctor.look import engine, image, kernel, keys, programs
-from ngcdl.doctor.sight import Node, Trouble
+from ngcdl.doctor.sight import Node, ToolkitConfig, Trouble
 from ngcdl.errors import NoGpu
 from ngcdl.registry.kept import KeptAnswers, Said
 
@@ -154,6 +154,35 @@ def test_free_space_of_a_folder_that_is_not_there_is_unknown(tmp_path: Path) -> 
     assert 0 < found.free_bytes <= found.total_bytes
 
 
+@pytest.mark.parametrize(("text", "config"), [
+    (None, ToolkitConfig()),
+    ("", ToolkitConfig()),
+    ("#accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[nvidia-container-cli]\n", ToolkitConfig()),
+    ("accept-nvidia-visible-devices-envvar-when-unprivileged = false\n", ToolkitConfig(takes_variable=False)),
+    ("[nvidia-container-cli]\nno-cgroups = true\n[nvidia-container-runtime]\nmode = \"legacy\"\n",
+     ToolkitConfig("legacy", no_cgroups=True)),
+    ("nvidia-container-runtime = 1\n", None),
+    ("[", None),
+])  # fmt: skip
+def test_the_toolkits_settings_are_read_with_its_defaults(
+    tmp_path: Path, text: str | None, config: ToolkitConfig | None
+) -> None:
+    file = "etc/nvidia-container-runtime/config.toml"
+    hands = Hands(tmp_path, {}) if text is None else put(tmp_path, {file: text})
+    assert programs.look(hands).toolkit_config == config
+
+
+def test_settings_that_can_not_be_read_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "etc/nvidia-container-runtime/config.toml").mkdir(parents=True)
+    assert programs.toolkit_config(Hands(tmp_path, {})) is None
+
+
+@pytest.mark.parametrize("file", ["etc/nv_tegra_release", "sys/devices/soc0/family"])
+def test_a_jetson_is_known_by_its_files(tmp_path: Path, file: str) -> None:
+    assert not kernel.look(Hands(tmp_path, {}), "aarch64").is_tegra
+    assert kernel.look(put(tmp_path, {file: "Tegra\n"}), "aarch64").is_tegra
+
+
 # -- the engine's files -----------------------------------------------------------------------------------------
 
 YAML = """cdiVersion: 0.5.0
@@ -185,6 +214,38 @@ def test_a_cdi_description_is_read_in_both_of_its_formats(tmp_path: Path, name: 
     assert spec.drivers == {"535.104.05"}
     assert spec.devices == {"0", "GPU-5f1e2d3c"}
     assert spec.missing == {"/dev/nvidia0"}
+
+
+def test_a_description_of_another_kind_is_none_of_gpus(tmp_path: Path) -> None:
+    management = YAML.replace("nvidia.com/gpu", "management.nvidia.com/gpu")
+    hands = put(
+        tmp_path, {"etc/cdi/a.yaml": management, "etc/cdi/b.json": json.dumps(JSON | {"kind": "nvidia.com/gds"})}
+    )
+    assert engine.cdi_specs(hands, ("/etc/cdi",)) == ()
+
+
+def test_a_description_with_cards_and_without_unified_memory_is_known(tmp_path: Path) -> None:
+    whole = YAML.replace("    - path: /dev/nvidia0\n", "    - path: /dev/nvidia0\n    - path: /dev/nvidia-uvm\n")
+    hands = put(tmp_path, {"etc/cdi/a.yaml": YAML, "etc/cdi/b.yaml": whole})
+    assert [spec.lacks_uvm for spec in engine.cdi_specs(hands, ("/etc/cdi",))] == [True, False]
+
+
+@pytest.mark.parametrize(("path", "there", "is_missing"), [
+    ("nvidia-container-runtime", None, True),
+    ("nvidia-container-runtime", "usr/bin", False),
+    ("nvidia-container-runtime", "usr/local/bin", False),
+    ("nvidia-container-runtime", "bin", False),  # on PATH
+    ("/usr/bin/nvidia-container-runtime", "usr/bin", False),
+    ("/usr/bin/nvidia-container-runtime", None, True),
+    ("", None, False),  # a runtime of containerd's, without a program
+])  # fmt: skip
+def test_the_runtimes_program_is_looked_for_by_path_and_by_name(
+    tmp_path: Path, path: str, there: str | None, is_missing: bool
+) -> None:
+    hands = put(tmp_path, {f"{there}/nvidia-container-runtime": ""} if there else {})
+    for file in tmp_path.rglob("nvidia-container-runtime"):
+        file.chmod(0o755)
+    assert engine.missing_program(hands, path) == (path if is_missing else None)
 
 
 @pytest.mark.parametrize(

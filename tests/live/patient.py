@@ -99,10 +99,15 @@ class Patient:
 
     def _make_nodes(self) -> None:
         (self.root / "dev/char").mkdir(parents=True)
-        for name, minor in (("nvidia0", 0), ("nvidia1", 1), ("nvidiactl", 255)):
+        for name, major, minor in (
+            ("nvidia0", 195, 0),
+            ("nvidia1", 195, 1),
+            ("nvidiactl", 195, 255),
+            ("nvidia-uvm", 510, 0),
+        ):
             with contextlib.suppress(PermissionError):
-                os.mknod(self.root / "dev" / name, stat.S_IFCHR | 0o600, os.makedev(195, minor))
-                (self.root / f"dev/char/195:{minor}").symlink_to(f"../{name}")
+                os.mknod(self.root / "dev" / name, stat.S_IFCHR | 0o600, os.makedev(major, minor))
+                (self.root / f"dev/char/{major}:{minor}").symlink_to(f"../{name}")
 
     def daemon_may_lock_memory(self, pid: int) -> None:
         """Give the engine's daemon the capability that this lab's root may lack."""

@@ -96,6 +96,7 @@ devices:
   containerEdits:
     deviceNodes:
     - path: /dev/nvidia0
+    - path: /dev/nvidia-uvm
 containerEdits:
   mounts:
   - hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so.{driver}

@@ -10,6 +10,7 @@ from ngcdl.doctor.sight import Programs
 
 MANAGERS = ("apt-get", "dnf", "zypper", "pacman")
 TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 _TOOLKIT, _NVIDIA = "nvidia-container-toolkit", "https://nvidia.github.io/libnvidia-container"
 _KEYRING = f"/usr/share/keyrings/{_TOOLKIT}-keyring.gpg"

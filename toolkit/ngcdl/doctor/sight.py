@@ -10,6 +10,9 @@ from ngcdl.engines.base import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
 from ngcdl.telemetry.card import Probe
 
+# CUDA needs it, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe
+UVM = "/dev/nvidia-uvm"
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -47,11 +50,21 @@ class Kernel:
     cpu_flags: frozenset[str] | None = None
     enforces_selinux: bool | None = None  # None: no SELinux
     in_container: bool = False
+    is_tegra: bool = False  # a Jetson: its cards have device nodes of their own
+
+
+@dataclass(frozen=True)
+class ToolkitConfig:
+    """The settings in the config.toml of NVIDIA's container toolkit; without that file, its defaults."""
+
+    mode: str = "auto"  # of the runtime nvidia: auto, legacy, csv, cdi, jit-cdi
+    takes_variable: bool = True  # containers that are not privileged may name their GPUs in NVIDIA_VISIBLE_DEVICES
+    no_cgroups: bool = False  # in legacy mode: containers are not allowed to use the devices that they get
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What is installed on this host: programs on PATH, the toolkit's version, and the driver's Debian packages.
+    """What is installed on this host: programs on PATH, the toolkit, and the driver's Debian packages.
 
     `driver_packages` is empty without dpkg, and if no NVIDIA module is loaded, because dpkg is not queried then.
     """
@@ -59,6 +72,7 @@ class Programs:
     names: frozenset[str] = frozenset()
     toolkit: str | None = None  # 1.17.4, or a distribution's own version string
     driver_packages: frozenset[str] = frozenset()  # nvidia-dkms-535-server, ...
+    toolkit_config: ToolkitConfig | None = ToolkitConfig()  # None: it is there, but can't be read
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ class CdiSpec:
     drivers: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()  # its device nodes that no longer exist: /dev/nvidia0, ...
     devices: frozenset[str] = frozenset()  # all, 0, GPU-..., MIG-..., 0:1
+    lacks_uvm: bool = False  # it has cards, but not /dev/nvidia-uvm
 
 
 @dataclass(frozen=True)

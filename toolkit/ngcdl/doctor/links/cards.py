@@ -61,8 +61,9 @@ def _sick(sick: Sequence[Card], count: int) -> Finding:
     names = "; ".join(f"GPU {card.index}: {card.error}" for card in sick)
     dead = [card for card in sick if card.uuid is None or "lost" in (card.error or "")]
     steps = [Step("sudo dmesg | grep -i xid", by_hand=True)]
-    if any("reset" in (card.error or "") for card in sick):
-        steps.insert(0, Step("sudo nvidia-smi --gpu-reset"))
+    # Without -i it resets all cards, and no program may be using them: https://docs.nvidia.com/deploy/nvidia-smi/
+    resets = [card.index for card in sick if "reset" in (card.error or "") and card.index is not None]
+    steps = [*(Step(f"sudo nvidia-smi --gpu-reset -i {index}", by_hand=True) for index in resets), *steps]
     if dead:
         cause = f"{len(dead)} of {count} cards do not answer. If this recurs after a reboot, check power and heat"
         return broken(NAME, names, cause, *steps, Step("sudo reboot", by_hand=True))

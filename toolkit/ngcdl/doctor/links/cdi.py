@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
 from pathlib import Path
+from shlex import quote
 
+from ngcdl.doctor import injected
 from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, warning
 from ngcdl.doctor.packages import CDI_GUIDE, describe_gpus
-from ngcdl.doctor.sight import CdiSpec, Sight, Trouble
+from ngcdl.doctor.sight import UVM, CdiSpec, Sight, Trouble
 from ngcdl.telemetry.card import Probe
 
 NAME = "cdi"
+_CONFLICTS = "https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/cache.go"
 
 
 def judge(sight: Sight) -> Finding | None:
     engine = sight.engine
     if isinstance(engine, Trouble) or not engine.specs or not sight.has_gpu:
         return None
-    stale = {spec.path: "; ".join(why) for spec in engine.specs if (why := tuple(_stale(spec, sight)))}
+    specs = [spec for place, spec in enumerate(engine.specs) if not _is_shadowed(spec, engine.specs[place + 1 :])]
+    stale = {spec.path: "; ".join(why) for spec in specs if (why := tuple(_stale(spec, sight)))}
+    config = sight.programs.toolkit_config
+    is_used = injected.by_cdi(engine) or (config is not None and config.mode == "cdi")
+    say = broken if is_used else warning
+    if doubled := [pair for pair in combinations(engine.specs, 2) if _conflict(*pair)]:
+        return _doubled(say, doubled)
     if not stale:
         where = ", ".join(str(spec.path) for spec in engine.specs)
         return ok(NAME, f"{where} matches the driver" if sight.cards_answer else where)
-    is_used = not isinstance(engine.way, Trouble) and engine.way.name == "cdi"
     cause = (
-        "It was made for an older driver or for other cards"
+        "It was made for an older driver or for other cards, or before all devices were there"
         if is_used
-        else "Runs here use the runtime nvidia, but docker --gpus tries CDI first from Docker 29.2 on"
+        else "Runs here do not use it, but docker --gpus tries CDI first from Docker 29.2 on"
     )
-    say = broken if is_used else warning
     found = "; ".join(f"{path}: {why}" for path, why in stale.items())
-    return say(NAME, found, cause, *_anew(stale), source=CDI_GUIDE)
+    return say(NAME, found, cause, *anew(stale), source=CDI_GUIDE)
+
+
+def _is_shadowed(spec: CdiSpec, later: Iterable[CdiSpec]) -> bool:
+    """Is each of its devices described in a later folder, too? That one counts: _CONFLICTS."""
+    others = (one.devices for one in later if one.path.parent != spec.path.parent)
+    return bool(spec.devices) and spec.devices <= frozenset().union(*others)
+
+
+def _conflict(one: CdiSpec, other: CdiSpec) -> frozenset[str]:
+    """Return the devices that both of two files in one folder describe."""
+    return one.devices & other.devices if one.path.parent == other.path.parent else frozenset()
+
+
+def _doubled(say: Callable[..., Finding], pairs: Iterable[tuple[CdiSpec, CdiSpec]]) -> Finding:
+    found, steps = [], []
+    for one, other in pairs:
+        found.append(f"{one.path} and {other.path} both describe {', '.join(sorted(_conflict(one, other)))}")
+        steps.append(Step(f"sudo rm {quote(str(other.path))}    # or {quote(str(one.path))}", by_hand=True))
+    cause = "CDI hands out no device that two files in one folder describe: 'unresolvable CDI devices'. Remove one"
+    return say(NAME, "; ".join(found), cause, *steps, source=_CONFLICTS)
 
 
 def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
@@ -42,6 +70,8 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
         yield f"it is for driver {', '.join(sorted(spec.drivers))}, but {loaded} is loaded"
     if spec.missing:
         yield f"it names {', '.join(sorted(spec.missing))}, which {'is' if len(spec.missing) == 1 else 'are'} not there"
+    if spec.lacks_uvm and any(node.path == UVM for node in sight.kernel.nodes):
+        yield f"it lacks {UVM}, without which CUDA fails"
     if not isinstance(probe, Probe) or not probe.cards or any(card.uuid is None for card in probe.cards):
         return  # the link cards reports a card that does not answer
     uuids = {card.uuid for card in probe.cards}
@@ -50,11 +80,11 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
     described_mig = any(name.startswith("MIG-") or ":" in name for name in spec.devices)
     if described_mig and not any(card.mig for card in probe.cards):
         yield "it describes MIG devices, but MIG is off"
-    if not described_mig and any(card.mig for card in probe.cards):
-        yield "MIG is on, but it describes no MIG device"
+    if not described_mig and any(card.mig and card.mig_devices for card in probe.cards):
+        yield "there are MIG devices, but it describes none"
 
 
-def _anew(stale: Iterable[Path]) -> tuple[Step, ...]:
+def anew(stale: Iterable[Path]) -> tuple[Step, ...]:
     """Return a step for each; files below /run belong to the service, which regenerates them when restarted."""
     commands = (
         "sudo systemctl restart nvidia-cdi-refresh"

@@ -11,7 +11,6 @@ from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
 from ngcdl.errors.engine import CONFIG, daemon_of
 
 NAME = "engine"
-_SNAP = "https://github.com/NVIDIA/nvidia-docker/issues/1642"
 _DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
 _CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
 _LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
@@ -31,10 +30,7 @@ def judge(sight: Sight) -> Finding:
         cause = "Docker Desktop runs in a virtual machine, without this host's driver, folders and toolkit"
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
     if engine.facts.is_snap:
-        cause = "Docker from snap has its own PATH and configuration: the host's NVIDIA toolkit does not reach it"
-        steps = packages.engine(sight.programs, sight.kernel.distribution)
-        steps = (Step("sudo snap remove docker"), *steps) if steps else ()  # never the removal alone
-        return warning(NAME, f"{found}, from snap", cause, *steps, source=_SNAP)
+        return ok(NAME, f"{found}, from snap")
     if not engine.is_here:
         hint = (
             "Cards, memory and limits are reported for this machine; for the engine's, run ngcdl doctor on its machine"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
-from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_GUIDE, describe_gpus, service, toolkit
+from ngcdl.doctor import injected, packages
+from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok
+from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_CONFIG, TOOLKIT_GUIDE, describe_gpus, service, toolkit
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.docker import podman
 
@@ -14,6 +15,10 @@ _NO_CGROUPS = (
     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
     "    # with this, the GPUs of Docker as root are lost"
 )
+MODE_AUTO = "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place"
+_UNPRIVILEGED = "https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/internal/config/image/cuda_image.go"
+_NO_CGROUPS_URL = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/381"
+_SNAP = "https://github.com/canonical/docker-snap#nvidia-support"
 _TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
 
 
@@ -36,16 +41,47 @@ def judge(sight: Sight) -> Finding | None:
             *_install(engine, sight),
             source=TOOLKIT_GUIDE,
         )
+    if (misled := _misled(engine, sight)) is not None:
+        return misled
     if engine.way.name == "device-request":
         hint = "Only a run shows whether --gpus works; registering the runtime nvidia makes it certain"
-        return ok(NAME, engine.way.why, hint, *_register(engine, sight), source=TOOLKIT_GUIDE)
+        return ok(NAME, engine.way.why, hint, *register(engine, sight), source=TOOLKIT_GUIDE)
     if engine.facts.default_runtime == "nvidia":
         return ok(NAME, f"{engine.way.why}, and it is the default for every container")
     return ok(NAME, engine.way.why)
 
 
+def _misled(engine: Engine, sight: Sight) -> Finding | None:
+    """Return what is wrong in the settings of the toolkit, if its runtime or its hook adds the GPUs."""
+    config = sight.programs.toolkit_config
+    if config is None or not engine.is_here or engine.facts.is_snap or injected.by_cdi(engine):
+        return None
+    if not config.takes_variable:
+        found = f"{TOOLKIT_CONFIG}: containers that are not privileged get no GPU by NVIDIA_VISIBLE_DEVICES"
+        cause = "ngcdl's containers are not privileged: they start, but without GPUs. CDI passes them all the same"
+        return broken(NAME, found, cause, *_by_cdi(engine, sight), source=_UNPRIVILEGED)
+    if config.no_cgroups and not engine.facts.is_rootless and injected.in_spec(engine, sight) is False:
+        found = f"{TOOLKIT_CONFIG}: no-cgroups is on"
+        cause = (
+            "Containers get the GPUs' devices, but may not open them: 'Failed to initialize NVML: Unknown Error'. Only "
+            "rootless Docker needs this setting, which is one for the whole host"
+        )
+        step = Step("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place")
+        return broken(NAME, found, cause, step, source=_NO_CGROUPS_URL)
+    return None
+
+
+def _by_cdi(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    """Let runs use CDI."""
+    steps = [] if engine.facts.cdi_dirs else [_configure(engine, " --cdi.enabled"), _restart_of(engine, sight)]
+    steps += [] if injected.is_described(engine) else [Step(describe_gpus("/etc/cdi/nvidia.yaml"))]
+    return (*steps, Step("export NGCDL_GPU_WAY=cdi", by_hand=True))
+
+
 def _none(engine: Engine, sight: Sight) -> Finding:
     """Say which installation step was skipped, as Docker can't give containers a GPU."""
+    if engine.facts.is_snap:
+        return _none_in_snap(sight)
     if podman.is_named(engine.facts.version):
         if podman.ignores_cdi(engine.facts.version):
             return broken(NAME, engine.way.why, "Update Podman, or install Docker Engine beside it", source=CDI_GUIDE)
@@ -63,7 +99,7 @@ def _none(engine: Engine, sight: Sight) -> Finding:
         cause = "NVIDIA's container toolkit is installed, but not registered with this engine"
         if empty:
             cause += f"; CDI is on, but {' and '.join(empty)} describe{'s' if len(empty) == 1 else ''} no GPU"
-        return broken(NAME, found, cause, *_register(engine, sight), source=TOOLKIT_GUIDE)
+        return broken(NAME, found, cause, *register(engine, sight), source=TOOLKIT_GUIDE)
     if empty:
         cause = f"The runtime nvidia is not registered, and no GPU is described in {' or '.join(empty)} for CDI"
         return broken(NAME, found, cause, *_install(engine, sight), source=TOOLKIT_GUIDE)
@@ -72,53 +108,37 @@ def _none(engine: Engine, sight: Sight) -> Finding:
     )
 
 
+def _none_in_snap(sight: Sight) -> Finding:
+    cause = (
+        "The host's toolkit does not reach Docker from snap. The snap's newer releases bring NVIDIA's own, and set it "
+        "up if they find a card and its driver. To replace the snap is the last resort: its images, containers and "
+        "volumes are removed with it"
+    )
+    steps = [Step("sudo snap refresh docker", by_hand=True)]
+    if instead := packages.engine(sight.programs, sight.kernel.distribution):  # never the removal alone
+        steps += [Step("sudo snap remove docker", by_hand=True), *(Step(one.command, by_hand=True) for one in instead)]
+    return broken(NAME, "Docker from snap has no way to hand a GPU to a container", cause, *steps, source=_SNAP)
+
+
 def _install(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    return (*toolkit(sight.programs), *_register(engine, sight))
+    return (*toolkit(sight.programs), *register(engine, sight))
 
 
-def _register(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+def register(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    """Make the runtime nvidia known to the engine."""
+    own = (Step(_NO_CGROUPS, by_hand=True),) if engine.facts.is_rootless else ()
+    return (_configure(engine), *own, _restart_of(engine, sight))
+
+
+def _configure(engine: Engine, options: str = "") -> Step:
     if engine.facts.is_rootless:
         file = "$HOME/.config/docker/daemon.json"
-        return (
-            Step(f"nvidia-ctk runtime configure --runtime=docker --config={file}"),
-            Step(_NO_CGROUPS, by_hand=True),
-            _restart_of(engine, sight),
-        )
-    return (Step("sudo nvidia-ctk runtime configure --runtime=docker"), _restart_of(engine, sight))
+        return Step(f"nvidia-ctk runtime configure --runtime=docker --config={file}{options}")
+    return Step(f"sudo nvidia-ctk runtime configure --runtime=docker{options}")
 
 
 def _restart_of(engine: Engine, sight: Sight) -> Step:
     return service(sight.programs, "restart", is_rootless=engine.facts.is_rootless)
 
 
-def daemon_reload(sight: Sight) -> Finding | None:
-    """Judge whether running containers keep their devices after `systemctl daemon-reload`: they lose them if runc's
-    systemd driver can't find the devices by their numbers in /dev/char."""
-    name, engine = "daemon-reload", sight.engine
-    if isinstance(engine, Trouble) or isinstance(engine.way, Trouble) or not (sight.has_gpu and engine.is_here):
-        return None
-    if engine.way.name == "none" or engine.facts.cgroup_driver is None:
-        return None
-    if engine.facts.cgroup_driver != "systemd":
-        return ok(
-            name, f"cgroup driver {engine.facts.cgroup_driver}: containers keep their GPU at `systemctl daemon-reload`"
-        )
-    if engine.way.name == "cdi":
-        return ok(name, "CDI names the devices to the engine: containers keep their GPU at `systemctl daemon-reload`")
-    unlinked = [node for node in sight.kernel.nodes if not node.is_linked]
-    if not unlinked:
-        return ok(name, "cgroup driver systemd, and /dev/char has the cards") if sight.kernel.nodes else None
-    paths = ", ".join(node.path for node in unlinked[:3]) + (", ..." if len(unlinked) > 3 else "")
-    cause = (
-        "After `systemctl daemon-reload` (any package update may run it) running containers lose their GPU: 'Failed to "
-        "initialize NVML: Unknown Error'. Create the links, or add to daemon.json "
-        '"exec-opts": ["native.cgroupdriver=cgroupfs"]'
-    )
-    step = Step("sudo nvidia-ctk system create-dev-char-symlinks --create-all")
-    return warning(name, f"cgroup driver systemd, but /dev/char lacks {paths}", cause, step, source=_RELOAD)
-
-
-_RELOAD = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/48"
-
-
-LINKS = (Link(110, NAME, judge), Link(130, "daemon-reload", daemon_reload))
+LINKS = (Link(110, NAME, judge),)

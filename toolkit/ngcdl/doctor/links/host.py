@@ -46,8 +46,8 @@ def selinux(sight: Sight) -> Finding | None:
     if not sight.kernel.enforces_selinux:
         return None
     hint = (
-        "If a container's GPU fails with 'Insufficient Permissions', SELinux denies it: "
-        "docker run --security-opt=label=disable"
+        "Where the engine applies SELinux's labels, ngcdl runs its containers with label=disable. Plain docker needs "
+        "docker run --security-opt=label=disable, without which a GPU may fail with 'Insufficient Permissions'"
     )
     return ok("selinux", "enforcing", hint, source=_SELINUX_URL)
 

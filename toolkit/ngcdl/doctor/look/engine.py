@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
-from ngcdl.doctor.sight import CdiSpec, Engine, Trouble
+from ngcdl.doctor.sight import UVM, CdiSpec, Engine, Trouble
 from ngcdl.engines.base import GpuWay
 from ngcdl.engines.docker import DockerEngine, connect, memlock
 from ngcdl.errors import NgcdlError
@@ -19,6 +19,8 @@ from ngcdl.errors import NgcdlError
 _SYS_RESOURCE = 1 << 24
 _LIBRARY = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)\b")
 _DEVICE = re.compile(r"[\"']?(/dev/nvidia\d+)\b")
+# Not of another kind, as management.nvidia.com/gpu, whose devices have the same names.
+_KIND = re.compile(r"\bkind[\"']?\s*:\s*[\"']?nvidia\.com/gpu(?![\w./-])")
 _NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
 
 
@@ -34,7 +36,7 @@ def look(hands: Hands) -> Engine:
         is_here=engine.is_here,
         specs=cdi_specs(hands, facts.cdi_dirs) if engine.is_here else (),
         registered=registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
-        missing_runtime=_missing_runtime(hands, engine) if engine.is_here else None,
+        missing_runtime=_missing_runtime(hands, engine) if engine.is_here and not facts.is_snap else None,
         memlock_forbidden=memlock.is_known_forbidden(engine.info),
         can_raise_limits=can_raise_limits(hands, pid),
         memlock_bytes=memlock_limit(hands, pid)[1],
@@ -49,10 +51,18 @@ def _way(engine: DockerEngine) -> GpuWay | Trouble:
 
 
 def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:
-    """Return the path of the runtime nvidia's program if it is absolute and nothing is there."""
+    """Return the runtime nvidia's program if it is not there: a path or, as nvidia-ctk writes it, a bare name."""
     runtime = (engine.info.get("Runtimes") or {}).get("nvidia") or {}
-    path = str(runtime.get("path") or "")
-    return path if path.startswith("/") and not hands.at(path).exists() else None
+    return missing_program(hands, str(runtime.get("path") or ""))
+
+
+def missing_program(hands: Hands, path: str) -> str | None:
+    """Return `path` if no such program is there. The daemon's PATH may be another than this shell's."""
+    if path.startswith("/"):
+        return None if hands.at(path).exists() else path
+    if not path or "/" in path or hands.which(path):
+        return None
+    return None if any(hands.at(f"{folder}/{path}").exists() for folder in ("/usr/bin", "/usr/local/bin")) else path
 
 
 def registered(hands: Hands, *, is_rootless: bool) -> Path | None:
@@ -76,10 +86,20 @@ def cdi_specs(hands: Hands, folders: tuple[str, ...]) -> tuple[CdiSpec, ...]:
         for file in sorted(path for kind in ("*.yaml", "*.json") for path in hands.at(folder).glob(kind)):
             path = Path(folder) / file.name
             text = hands.read(path)
-            if text is not None and "nvidia.com/gpu" in text:
-                missing = frozenset(node for node in _DEVICE.findall(text) if not hands.at(node).exists())
-                found.append(CdiSpec(path, frozenset(_LIBRARY.findall(text)), missing, frozenset(_NAME.findall(text))))
+            if text is not None and _KIND.search(text):
+                found.append(_described(hands, path, text))
     return tuple(found)
+
+
+def _described(hands: Hands, path: Path, text: str) -> CdiSpec:
+    nodes = frozenset(_DEVICE.findall(text))
+    return CdiSpec(
+        path,
+        drivers=frozenset(_LIBRARY.findall(text)),
+        missing=frozenset(node for node in nodes if not hands.at(node).exists()),
+        devices=frozenset(_NAME.findall(text)),
+        lacks_uvm=bool(nodes) and UVM not in text,
+    )
 
 
 # -- the daemon's process ---------------------------------------------------------------------------------------------

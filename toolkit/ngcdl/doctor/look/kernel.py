@@ -39,6 +39,7 @@ def look(hands: Hands, machine: str) -> Kernel:
         cpu_flags=cpu_flags(hands.read("/proc/cpuinfo") or ""),
         enforces_selinux=None if selinux is None else selinux.strip() == "1",
         in_container=any(hands.at(mark).exists() for mark in CONTAINER_MARKS),
+        is_tegra=_is_tegra(hands),
     )
 
 
@@ -62,6 +63,12 @@ def _is_card(device: Path) -> bool:
 
 def _driver(device: Path) -> str:
     return (device / "driver").resolve().name
+
+
+def _is_tegra(hands: Hands) -> bool:
+    """https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go"""
+    family = hands.read("/sys/devices/soc0/family") or ""
+    return hands.at("/etc/nv_tegra_release").exists() or family.lower().startswith("tegra")
 
 
 def _nodes(hands: Hands) -> tuple[Node, ...]:

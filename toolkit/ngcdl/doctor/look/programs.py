@@ -1,12 +1,13 @@
-"""Which of the chain's programs are on PATH, which version NVIDIA's toolkit is, and which packages the driver has."""
+"""Which of the chain's programs are on PATH, NVIDIA's toolkit and its settings, and which packages the driver has."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 
 from ngcdl.doctor.hands import Hands
-from ngcdl.doctor.packages import MANAGERS
-from ngcdl.doctor.sight import Programs
+from ngcdl.doctor.packages import MANAGERS, TOOLKIT_CONFIG
+from ngcdl.doctor.sight import Programs, ToolkitConfig
 
 _SECONDS = 2.0
 NAMES = (
@@ -29,7 +30,26 @@ def look(hands: Hands) -> Programs:
             toolkit = found[1] if found else None
     is_loaded = hands.read("/proc/driver/nvidia/version") is not None
     packages = _OF_THE_DRIVER.findall(listed(hands) or "") if is_loaded else ()
-    return Programs(frozenset(names), toolkit, frozenset(packages))
+    return Programs(frozenset(names), toolkit, frozenset(packages), toolkit_config(hands))
+
+
+def toolkit_config(hands: Hands) -> ToolkitConfig | None:
+    """Read the toolkit's settings; None if they can't be read. A daemon may be told another file, which is rare.
+
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/internal/config/config.go
+    """
+    try:
+        tree = tomllib.loads(hands.at(TOOLKIT_CONFIG).read_text("utf-8"))
+        runtime, hook = tree.get("nvidia-container-runtime", {}), tree.get("nvidia-container-cli", {})
+        return ToolkitConfig(
+            mode=str(runtime.get("mode", "auto")),
+            takes_variable=tree.get("accept-nvidia-visible-devices-envvar-when-unprivileged") is not False,
+            no_cgroups=hook.get("no-cgroups") is True,
+        )
+    except FileNotFoundError:
+        return ToolkitConfig()
+    except (OSError, ValueError, AttributeError):  # AttributeError: a section that is none
+        return None
 
 
 def listed(hands: Hands) -> str | None:
