@@ -39,6 +39,18 @@ def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.Mon
     assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1)."
 
 
+def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
+    card: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
+    weak, strong = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
+    used = {"gpu0__utilization": 0, "gpu0__memory_used": 0, "gpu1__utilization": 3, "gpu1__memory_used": 700 << 20}
+    card.set(**used)
+    assert card.ask(FREE, "2") == [strong, weak]
+    card.set(**used, gpu0__cc="8.0", gpu0__memory_total=40 << 30, gpu1__memory_total=40 << 30)
+    assert card.ask(FREE, "2") == [weak, strong], "of equal ones the least used"
+
+
 MIG = {
     "gpu1__mig": 1,
     "fail__gpu1__DeviceGetMemoryInfo": 4,

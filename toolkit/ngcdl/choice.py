@@ -103,7 +103,21 @@ def choose(
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
     gpus = replace(gpus, devices=tuple(_handed(gpus.devices, probe, way)))
     device = "gpu" if gpus.demanded else "auto"
-    return Choice(engine, image, way, gpus, device, uuids, why, probe, shared_with, shares=bool(shared_with))
+    warnings = (*shared_with, *_without_fabric(probe, uuids))
+    return Choice(engine, image, way, gpus, device, uuids, why, probe, warnings, shares=bool(shared_with))
+
+
+def _without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:
+    """Warn of cards of a server with NVSwitches that CUDA can't use yet: NVML and nvidia-smi show nothing amiss."""
+    late = [card for card in probe.cards if card.fabric not in (None, "completed")]
+    if uuids is not None:
+        late = [card for card in late if {card.uuid, *(one.uuid for one in card.mig_devices)}.intersection(uuids)]
+    if not late:
+        return ()
+    states = ", ".join(f"GPU {card.index}: {card.fabric}" for card in late)
+    return (
+        f"WARNING: the NVLink fabric is not set up ({states}): CUDA may fail with error 802. ngcdl doctor says more.",
+    )
 
 
 def _untold(engine: Engine, gpus: GpuRequest, way: GpuWay, why: str, probe: Probe) -> Choice:
@@ -282,7 +296,7 @@ def _handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str
 def _free(
     gpus: GpuRequest, probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
-    """Choose the least used free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
+    """Choose the strongest free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
     are too few for a demand."""
     try:
         uuids = free.cards(gpus.count or 1, unfit, held, shown)

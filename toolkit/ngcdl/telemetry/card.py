@@ -120,6 +120,13 @@ class GpuReading:
         return percent is None or percent <= _IDLE_PERCENT
 
     @property
+    def weakness(self) -> tuple[int, ...]:
+        """Return the sort key for the strongest card, as CUDA too puts the fastest first: the newest generation, then
+        the most memory, in GiB. Beside a desktop's only strong card an idle weak one is no choice."""
+        generation = [int(part) for part in (self.compute_capability or "0.0").split(".")]
+        return *(-part for part in generation), -((self.memory_total_bytes or 0) >> 30)
+
+    @property
     def use(self) -> tuple[int, int, int]:
         """Return the sort key for the least used card."""
         return self.gpu_percent or 0, self.memory_used_bytes or 0, self.index or 0

@@ -16,8 +16,9 @@ _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to 
 def cards(
     count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[str, ...]:
-    """Return the UUIDs of the `count` least used cards that nothing computes on, excluding those in `unfit` and `held`.
-    Where MIG is on, its devices count instead of the card, and come after the whole cards.
+    """Return the UUIDs of `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest
+    first, of equal ones the least used. Where MIG is on, its devices count instead of the card, and come after the
+    whole cards.
 
     `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
     come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
@@ -26,7 +27,7 @@ def cards(
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = computing(fit)
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
-    least = sorted((is_mig(one.uuid), one.use, one.uuid) for one in free.values() if one.uuid)
+    least = sorted((is_mig(one.uuid), one.weakness, one.use, one.uuid) for one in free.values() if one.uuid)
     found = [one for one in shown or () if is_mig(one) and one not in held] + [uuid for *_, uuid in least]
     found = list(dict.fromkeys(found))
     if len(found) < count:

@@ -17,9 +17,8 @@ from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import NgcdlError
 
-# Without persistence mode the driver may take 20 s for its first answer, and ngcdl's NVML access waits that long:
-# https://docs.nvidia.com/deploy/driver-persistence/. The engine's ping is given up after 10 s (engines/docker).
-LIMITS = {"gpus": 21.0, "engine": 12.0, "registry": 5.0, "keys": 5.0, "dataset": 4.0, "wanted_bytes": 4.0}
+# The engine's ping is given up after 10 s (engines/docker).
+LIMITS = {"engine": 12.0, "registry": 5.0, "keys": 5.0, "dataset": 4.0, "wanted_bytes": 4.0}
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
@@ -27,6 +26,7 @@ def gather(hands: Hands | None = None) -> Sight:
     """Look at everything. Raise BadOption if ngcdl's own settings can't be read."""
     from ngcdl.doctor.look import kernel, keys, programs
     from ngcdl.engines.docker.engine import address
+    from ngcdl.telemetry.driver import patience_seconds
 
     hands = hands or Hands()
     known = settings.load(hands.environ)
@@ -41,7 +41,7 @@ def gather(hands: Hands | None = None) -> Sight:
             "dataset": lambda: _look("dataset", hands, known.cache),
             "wanted_bytes": lambda: _look("image", hands, known),
         },
-        LIMITS,
+        LIMITS | {"gpus": patience_seconds() + 1.0},
     )
     return Sight(
         registry_host=host,
