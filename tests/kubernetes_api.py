@@ -21,9 +21,9 @@ from urllib.parse import parse_qs, urlsplit
 KINDS = {
     "pods": ("v1", "Pod"), "services": ("v1", "Service"), "configmaps": ("v1", "ConfigMap"),
     "secrets": ("v1", "Secret"), "events": ("v1", "Event"), "jobs": ("batch/v1", "Job"),
-    "namespaces": ("v1", "Namespace"), "nodes": ("v1", "Node"),
+    "namespaces": ("v1", "Namespace"), "nodes": ("v1", "Node"), "runtimeclasses": ("node.k8s.io/v1", "RuntimeClass"),
 }  # fmt: skip
-OF_THE_CLUSTER = ("namespaces", "nodes")  # not namespaced
+OF_THE_CLUSTER = ("namespaces", "nodes", "runtimeclasses")  # not namespaced
 VERBS = ["create", "delete", "get", "list", "patch", "update"]
 WAITS_SECONDS = 120
 
@@ -210,7 +210,7 @@ class Handler(BaseHTTPRequestHandler):
         return parts.path, {key: values[0] for key, values in parse_qs(parts.query).items()}
 
     def _place(self, path: str) -> tuple[str, str, str]:
-        found = re.fullmatch(r"/(?:api/v1|apis/batch/v1)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?", path)
+        found = re.fullmatch(r"/(?:api/v1|apis/[a-z0-9.]+/v1)(?:/namespaces/([^/]+))?/([a-z]+)(?:/([^/]+))?", path)
         return (found[2], found[1] or "", found[3] or "") if found and found[2] in KINDS else ("", "", "")
 
     def _is_refused(self, method: str, kind: str) -> bool:
@@ -289,16 +289,18 @@ def _resources(version: str) -> dict[str, Any]:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": listed}
 
 
-_BATCH = {"groupVersion": "batch/v1", "version": "v1"}
+_GROUPS = [
+    {"name": name, "versions": [version], "preferredVersion": version}
+    for name in ("batch", "node.k8s.io")
+    for version in [{"groupVersion": f"{name}/v1", "version": "v1"}]
+]
 DISCOVERY = {
     "/version": {"major": "1", "minor": "32", "gitVersion": "v1.32.3"},
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
-    "/apis": {
-        "kind": "APIGroupList", "apiVersion": "v1",
-        "groups": [{"name": "batch", "versions": [_BATCH], "preferredVersion": _BATCH}],
-    },
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": _GROUPS},
     "/api/v1": _resources("v1"),
     "/apis/batch/v1": _resources("batch/v1"),
+    "/apis/node.k8s.io/v1": _resources("node.k8s.io/v1"),
 }  # fmt: skip
 
 

@@ -22,8 +22,8 @@ STEPS, SURE_STEPS = 2, DEPTH + 4
 PART = 16  # the answer may be off by this part of what fits
 FREE = 8   # this part of what fits is left free
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
-         "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "DefaultCPUAllocator", "annot allocate memory",
-         "bad_alloc", "Unable to allocate", "MemoryError",
+         "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "_ALLOCATION_FAILED", "DefaultCPUAllocator",
+         "annot allocate memory", "bad_alloc", "Unable to allocate", "MemoryError",
          # a copy to the card found no room: https://github.com/tensorflow/tensorflow/issues/7025
          "Dst tensor is not initialized")
 # What is said when cuDNN or cuBLAS find no workspace memory, but also when they can't compute at all:
@@ -31,7 +31,7 @@ TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource 
 # https://github.com/tensorflow/tensorflow/issues/45068
 UNSURE_TEXTS = ("unable to find an engine to execute this computation",
                 "Unable to find a valid cuDNN algorithm to run convolution", "_STATUS_NOT_INITIALIZED",
-                "No algorithm worked")
+                "No algorithm worked", "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_EXECUTION_FAILED")
 
 
 def is_out_of_memory(text):

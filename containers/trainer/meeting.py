@@ -16,11 +16,13 @@ import struct
 import time
 
 from .events import Stop, clock
+from .host import text
 
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
 SIOCGIFADDR = 0x8915
+NCCL_FILE = "/etc/nccl.conf"
 
 
 def meet(nodes, node, ports, signals):
@@ -113,8 +115,10 @@ def reported(node, address, port, ports, signals, until):
 
 
 def go_by(address):
-    """Make gloo use the interface that reaches node 0: by itself it takes what the machine's name resolves to, which on
-    many is a loopback address."""
+    """Make gloo and NCCL use the interface that reaches node 0. By itself gloo takes what the machine's name resolves
+    to, which on many is a loopback address. NCCL takes whichever is not loopback or docker*, such as a bridge of docker
+    compose, whose address the other machine has too, and waits forever. What was chosen for NCCL stays; "=" stands for
+    the whole name: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"""
     for _, name in getattr(socket, "if_nameindex", list)():
         with contextlib.closing(socket.socket()) as asking:
             try:
@@ -123,6 +127,14 @@ def go_by(address):
                 continue
         if socket.inet_ntoa(found[20:24]) == address:
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+            if not any(line.startswith("NCCL_SOCKET_IFNAME=") for line in nccl_lines()):
+                os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + name)
+
+
+def nccl_lines():
+    """Return the lines of NCCL's own settings: https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""
+    own = os.environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf")
+    return [line for path in (own, NCCL_FILE) for line in (text(path) or "").splitlines()]
 
 
 class Ports(object):

@@ -34,6 +34,25 @@ def losses(framework, name, way, steps=6, batch=16):
     return found, sizes
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("way", ["ahead", "plain"])
+def test_no_batch_waits_for_what_a_gpu_still_computes(way, monkeypatch):
+    """An ordinary copy waits for all steps so far. Stands for a GPU, whose copies show how they were asked for."""
+    import torch
+
+    from trainer.frameworks.pytorch import feeding
+
+    class Pinned:
+        def to(self, on, **how):
+            return on, how
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda _: Pinned())
+    gpu = argparse.Namespace(device="gpu", on="cuda:0")
+    batch = np.zeros((2, 3), np.float32), np.zeros(2, np.int32)
+    found = [*feeding.FEEDS[way](gpu, lambda _: batch, 0, 2)]
+    assert found == [(("cuda:0", {"non_blocking": True}),) * 2] * 2
+
+
 @pytest.mark.parametrize("name", ["cifar10-keras", "alexnet-r"])
 def test_resident_and_plain_train_on_the_same_batches_as_ahead(framework, name):
     ahead, sizes = losses(framework, name, "ahead")

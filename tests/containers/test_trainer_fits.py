@@ -134,6 +134,8 @@ def test_another_failure_ends_the_search_with_its_own_words(tmp_path, monkeypatc
         "RuntimeError: GET was unable to find an engine to execute this computation",
         "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution",
         "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
         "NotFoundError:  No algorithm worked!\n\t [[node sequential/conv2d/Relu]] [Op:__inference_train_function_800]",
     ],
 )
@@ -191,6 +193,7 @@ def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
     "said",
     [
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "ResourceExhaustedError: OOM when allocating tensor with shape[32,128,64,64] and type float on GPU:0 by "
         "allocator GPU_0_bfc",

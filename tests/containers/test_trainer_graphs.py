@@ -39,10 +39,10 @@ class Chance:
 class Card:
     """A stand-in for torch.cuda with a card of this size. It doesn't tell its generator that a recording failed."""
 
-    def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0):
+    def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0, **has):
         self.default_generators, self.streams, self.on, self.recorded_on = (Chance(),), 0, 0, []
         self.workspaces = {0: "ordinary memory", 1: "ordinary memory"}  # cuBLAS's, by stream
-        self.get_device_properties = lambda _: SimpleNamespace(total_memory=whole)
+        self.get_device_properties = lambda _: SimpleNamespace(total_memory=whole, **has)
         self.mem_get_info = lambda: (free, whole)
         self.memory_reserved, self.max_memory_allocated = (lambda: reserved), (lambda: most)
 
@@ -161,6 +161,15 @@ def test_a_recording_that_failed_says_so_where_pytorch_cannot_free_its_chance(on
 def test_a_graph_is_too_large_by_what_this_process_may_still_take(on_a, free, fraction, is_tight):
     card = Card(free=free * GIB, reserved=4 * GIB, most=3 * GIB)
     assert on_a(card, fraction).is_tight() is is_tight
+
+
+@pytest.mark.parametrize(("has", "is_tight"), [({}, True), ({"is_integrated": 0}, True), ({"is_integrated": 1}, False)])
+def test_the_file_cache_counts_as_free_where_the_gpu_has_the_machines_memory(on_a, monkeypatch, has, is_tight):
+    from trainer import host
+
+    monkeypatch.setattr(host, "memory", lambda: {"MemAvailable": 12 * GIB})
+    card = Card(free=1 * GIB, reserved=4 * GIB, most=3 * GIB, **has)
+    assert on_a(card).is_tight() is is_tight
 
 
 def test_a_pytorch_that_does_not_tell_what_is_free_is_asked_for_the_whole(on_a):

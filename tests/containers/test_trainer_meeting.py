@@ -19,6 +19,7 @@ def port(monkeypatch):
     """The port of node 0."""
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=lo")
     monkeypatch.setattr(meeting, "PATIENCE_SECONDS", 30.0)  # a failed one leaves the other waiting
     with closing(meeting.Ports(1)) as held:
         monkeypatch.setenv("MASTER_PORT", str(*held.numbers))
@@ -82,6 +83,29 @@ def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(p
         found = first.result(LIMIT)
         assert [other.result(LIMIT) for other in others] == [found, found]
     assert "127.0.0.1:1" not in found, "the ports that it has now"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "file", "wanted"),
+    [
+        (None, "", "=lo"),
+        (None, "# NCCL_SOCKET_IFNAME=eth0\nNCCL_DEBUG=WARN\n", "=lo"),
+        (None, "NCCL_SOCKET_IFNAME=eth0\n", None),
+        ("ib", "", "ib"),
+    ],
+)
+@pytest.mark.parametrize("place", ["machine", "home", "own"])
+def test_nccl_goes_by_the_interface_that_reaches_node_0_unless_another_was_chosen(
+    tmp_path, monkeypatch, place, chosen, file, wanted
+):
+    files = {"machine": tmp_path / "nccl.conf", "home": tmp_path / ".nccl.conf", "own": tmp_path / "own"}
+    files[place].write_text(file)
+    kept = {"HOME": str(tmp_path), **({"NCCL_SOCKET_IFNAME": chosen} if chosen else {})}
+    kept |= {"NCCL_CONF_FILE": str(files["own"])} if place == "own" else {}
+    monkeypatch.setattr(meeting, "NCCL_FILE", str(files["machine"]))
+    monkeypatch.setattr(meeting.os, "environ", kept)
+    meeting.go_by("127.0.0.1")
+    assert (kept["GLOO_SOCKET_IFNAME"], kept.get("NCCL_SOCKET_IFNAME")) == ("lo", wanted)
 
 
 def knocked(port, word=b""):

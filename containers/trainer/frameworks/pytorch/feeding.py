@@ -10,14 +10,21 @@ from ...ahead import ahead
 def made_ahead(network, source, first, last):
     made = ahead(source, first, last)
     try:
-        for examples, labels in made:
-            yield moved(network, torch.from_numpy(examples)), moved(network, torch.from_numpy(labels).long())
+        for batch in made:
+            yield moved(network, batch)
     finally:
         made.close()
 
 
-def moved(network, tensor):
-    return tensor.pin_memory().to(network.on, non_blocking=True) if network.device == "gpu" else tensor
+def moved(network, batch):
+    """Copy examples and labels to the device in its own time. An ordinary copy waits until a GPU has computed all steps
+    so far, which would count as time that the training waits for its batches:
+    https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html"""
+    examples, labels = batch
+    both = torch.from_numpy(examples), torch.from_numpy(labels).long()
+    if network.device != "gpu":
+        return both
+    return tuple(tensor.pin_memory().to(network.on, non_blocking=True) for tensor in both)
 
 
 def put(network, batch):
@@ -28,7 +35,7 @@ def put(network, batch):
 
 def plain(network, source, first, last):
     for step in range(first, last):
-        yield put(network, source(step))
+        yield moved(network, source(step))
 
 
 def resident(network, source, first, last):

@@ -5,6 +5,8 @@ import warnings
 
 import torch
 
+from ... import host
+
 FIRST = 3  # ordinary steps: https://pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
 WAITS = "called a synchronizing"  # c10/cuda/CUDAFunctions.cpp: "... CUDA operation"
 
@@ -48,9 +50,14 @@ class Recorder:
 
     def is_tight(self):
         """Would the memory of two steps not fit? A captured step keeps its own, and other steps compute beside it."""
-        allowed = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory * (self.fraction or 1)
+        card = torch.cuda.get_device_properties(torch.cuda.current_device())
+        allowed = card.total_memory * (self.fraction or 1)
         if hasattr(torch.cuda, "mem_get_info"):  # 1.11: other processes, or a display, may use the card too
-            allowed = min(allowed, torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved())
+            free = torch.cuda.mem_get_info()[0]
+            if getattr(card, "is_integrated", False):  # the machine's free memory, without the file cache, which the
+                # kernel gives back when it is needed: https://github.com/unslothai/unsloth/pull/10704
+                free = max(free, host.memory().get("MemAvailable", 0))
+            allowed = min(allowed, free + torch.cuda.memory_reserved())
         return 2 * torch.cuda.max_memory_allocated() > allowed
 
     def recorded(self, step):

@@ -23,7 +23,9 @@ class Together:
         with translated():
             distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
                                            world_size=group.size, timeout=PATIENCE)
-            self.between = distributed.new_group(backend="nccl") if self.on_cards else distributed.group.WORLD
+            # without a timeout it would be NCCL's own, ten minutes: compiling for a new card may take longer
+            self.between = (distributed.new_group(timeout=PATIENCE, backend="nccl") if self.on_cards
+                            else distributed.group.WORLD)
 
     def add(self, tensors):
         """Sum each tensor over all replicas, in place: one all-reduce for all of them."""

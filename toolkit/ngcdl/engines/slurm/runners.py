@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ngcdl.spec import Mount
 
-_OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG")
+_OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
 # Names that bash, the loader, Slurm, enroot and the scripts here read from their own environment: a container's
 # variable of such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
@@ -19,7 +19,7 @@ READ_OUTSIDE = re.compile(
     r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
     r"|DOCKER_(HOST|CONTEXT|CONFIG)"
     r"|RUN|attempt|head|seconds|why|told|resume|file|part|task|srun|code|is_told|is_lost|name|mark|said|client|cards?"
-    r"|more|memlock|seen"
+    r"|more|memlock|seen|site"
 )
 
 
@@ -233,6 +233,10 @@ def _client(task: Task) -> str:
     elif task.user:
         lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
     lines += _gpus(task)
+    # what the site or the user chose for the network of its nodes, which pyxis and apptainer pass on by themselves
+    own = "|".join(name for name in typed if name.startswith(("NCCL_", "GLOO_")))
+    unless = f"[[ $site =~ ^({own})$ ]] || " if own else ""
+    lines.append(f'for site in "${{!NCCL_@}}" "${{!GLOO_@}}"; do {unless}more+=(-e "$site"); done')
     lines += [f"more+=(-e {word})" for word in _assigned(task.variables)]
     command = " \\\n        ".join(word for word in words if word)
     waited = _WAITED.replace("\n", "\n    ").format(command=f'{task.runner} run {command} "$@"{task.after}')
