@@ -37,8 +37,9 @@ printf '%s\\0' "$@" >client.words
 """
 
 
-def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False) -> None:
-    """Run the batch script of `spec` in `folder`, on one node, with HF_TOKEN as its secret; it must succeed.
+def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False, **site: str) -> None:
+    """Run the batch script of `spec` in `folder`, on one node, with HF_TOKEN as its secret and the site's variables; it
+    must succeed.
 
     It leaves the arguments and variables of srun (srun.words, srun.environ) and of what runs the image
     (client.words, client.environ), and the output (out)."""
@@ -47,7 +48,7 @@ def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False) -> None:
     for client in ("docker", "podman", "apptainer"):
         program(folder, client, CLIENTS)
     (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder), is_kept))
-    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "HF_TOKEN": "hush"}
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "HF_TOKEN": "hush", **site}
     kept = {"NGCDL_RUN": str(folder)} if is_kept else {}
     with (folder / "out").open("wb") as out:
         done = subprocess.run(
@@ -96,13 +97,30 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     else:
         environ = variables(tmp_path / "client.environ")
         assert not {name for name, value in READ.items() if environ.get(name) == value}
-        given = words(tmp_path / "client.words")
-        pairs = [given[at + 1].partition("=") for at, word in enumerate(given) if word == "-e"]
-        found = {name: value if equals else environ.get(name, "") for name, equals, value in pairs}
+        found = inside(tmp_path)
     assert {name: found.get(name) for name in typed} == typed
     assert found["HF_TOKEN"] == "hush"
     assert "hush" not in (tmp_path / "job.sh").read_text() + (tmp_path / "srun.words").read_text()
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
+
+
+def inside(folder: Path) -> dict[str, str]:
+    """Return the variables that docker or podman was told to set."""
+    given, environ = words(folder / "client.words"), variables(folder / "client.environ")
+    pairs = [given[at + 1].partition("=") for at, word in enumerate(given) if word == "-e"]
+    assert len({name for name, _, _ in pairs}) == len(pairs), "twice, and the first would count for some programs"
+    return {name: value if equals else environ.get(name, "") for name, equals, value in pairs}
+
+
+@pytest.mark.parametrize("runner", ["docker", "podman"])
+def test_what_the_site_says_of_its_network_reaches_the_container_unless_it_was_typed(
+    tmp_path: Path, runner: str
+) -> None:
+    site = {"NCCL_IB_HCA": "mlx5_0", "NCCL_SOCKET_IFNAME": "ib0", "GLOO_SOCKET_IFNAME": "ib0", "OTHER": "x"}
+    handed_in(asked(runner, {"NCCL_SOCKET_IFNAME": "eth0"}), tmp_path, **site)
+    found = {name: value for name, value in inside(tmp_path).items() if name in site or name == "NCCL_DEBUG"}
+    wanted = {"NCCL_IB_HCA": "mlx5_0", "NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "ib0"}
+    assert found == {**wanted, "NCCL_DEBUG": "WARN"}
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)

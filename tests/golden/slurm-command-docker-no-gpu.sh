@@ -57,6 +57,7 @@ more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 more+=(-e NVIDIA_VISIBLE_DEVICES=void)
+for site in "${!NCCL_@}" "${!GLOO_@}"; do more+=(-e "$site"); done
 begin() {
     docker rm -f "$name" >/dev/null 2>&1 # left by an earlier attempt, on a node that was lost
     { trap : TERM; docker run --rm --init --name "$name" --network=host \
@@ -76,7 +77,6 @@ begin() {
         -e NGCDL_NODE \
         -e MASTER_ADDR \
         -e MASTER_PORT \
-        -e NCCL_DEBUG \
         -e SLURM_JOB_ID \
         -e SLURM_PROCID \
         -e SLURM_NODEID \

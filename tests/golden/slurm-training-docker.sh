@@ -66,6 +66,7 @@ case $CUDA_VISIBLE_DEVICES in
     ;;
 esac
 more+=(--gpus "\"device=$cards\"")
+for site in "${!NCCL_@}" "${!GLOO_@}"; do more+=(-e "$site"); done
 more+=(-e PYTHONUNBUFFERED=1)
 more+=(-e WORDS='"'"'a '"'"'"'"'"'"'"'"'b'"'"'"'"'"'"'"'"''"'"')
 begin() {
@@ -85,7 +86,6 @@ begin() {
         -e NGCDL_NODE \
         -e MASTER_ADDR \
         -e MASTER_PORT \
-        -e NCCL_DEBUG \
         -e SLURM_JOB_ID \
         -e SLURM_PROCID \
         -e SLURM_NODEID \
