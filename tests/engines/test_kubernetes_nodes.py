@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from house import House
 from kubernetes_api import Api
-from stand_ins import says
+from kubernetes_jobs import started
+from stand_ins import says, stand_in
 
 from ngcdl.engines.base import Node
-from ngcdl.engines.kubernetes import nodes
+from ngcdl.engines.kubernetes import KubernetesEngine, nodes
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.errors import ClusterForbidden
 
 A100 = Node("n1", "amd64", "535.104.05", "NVIDIA-A100-SXM4-80GB", "8.0", 8)
 V100 = Node("n2", "amd64", "535.104.05", "Tesla-V100-SXM2-32GB", "7.0", 8)
@@ -36,7 +38,7 @@ def labelled(name: str, product: str, capability: str, gpus: str = "8", **more: 
 
 def told(folder: Path, *items: dict[str, Any], gpus: int = 1) -> tuple[Node, ...]:
     program = says(folder, "kubectl", json.dumps({"kind": "NodeList", "items": items}))
-    return nodes.of(Kubectl(program=str(program)), gpus)
+    return nodes.of(nodes.seen(Kubectl(program=str(program))), gpus)
 
 
 def test_cards_and_driver_are_those_of_the_labels(tmp_path: Path) -> None:
@@ -75,11 +77,40 @@ def test_bad_nodes_are_told_from_good_ones_by_as_few_labels_as_can_be() -> None:
     assert nodes.labels_of([arm, V100], [A100]) == ("kubernetes.io/arch=arm64", f"{card}={V100.card}")
 
 
+NVIDIA = {"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+OTHER = {"kind": "RuntimeClass", "metadata": {"name": "gvisor"}, "handler": "runsc"}
+
+
+@pytest.mark.parametrize(("classes", "has"), [((), False), ((OTHER,), False), ((OTHER, NVIDIA), True)])
+def test_the_runtime_class_is_told_with_the_nodes(tmp_path: Path, classes: tuple[Any, ...], has: bool) -> None:
+    program = says(tmp_path, "kubectl", json.dumps({"kind": "List", "items": [node("n1"), *classes]}))
+    found = nodes.seen(Kubectl(program=str(program)))
+    assert (found.has_runtime, len(nodes.of(found, 1))) == (has, 1)
+
+
+@pytest.mark.parametrize(("listed", "hidden", "has"), [
+    ((node("n1"),), "runtimeclasses.node.k8s.io", False), ((NVIDIA,), "nodes", True), ((), "nodes", False),
+])  # fmt: skip
+def test_of_nodes_and_runtime_classes_what_may_be_listed_is_known(
+    tmp_path: Path, listed: tuple[Any, ...], hidden: str, has: bool
+) -> None:
+    refusal = f"Error from server (Forbidden): {hidden} is forbidden"
+    said = json.dumps({"kind": "List", "items": listed})
+    program = stand_in(tmp_path, "kubectl", f"echo '{said}'; echo '{refusal}' >&2; exit 1")
+    found = nodes.seen(Kubectl(program=str(program)))
+    assert found.has_runtime == has
+    if hidden != "nodes":
+        assert len(nodes.of(found, 1)) == 1
+    else:
+        with pytest.raises(ClusterForbidden, match="nodes is forbidden"):
+            nodes.of(found, 1)
+
+
 class Someone(House):
-    def dry_run(self, kubectl: Path) -> tuple[int, str, str]:
+    def dry_run(self, kubectl: Path, gpus: str = "1") -> tuple[int, str, str]:
         path = f"{kubectl.parent}:{self.environment()['PATH']}"
         done = self.run(
-            "run", "pytorch:26.07-py3", "--train", "cifar10", "--engine", "kubernetes", "--gpus", "1", "--dry-run",
+            "run", "pytorch:26.07-py3", "--train", "cifar10", "--engine", "kubernetes", "--gpus", gpus, "--dry-run",
             env={"KUBECONFIG": str(self.home / "config"), "PATH": path, "NGCDL_REGISTRY": "127.0.0.1:1"},
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
@@ -110,3 +141,28 @@ def test_where_nodes_may_not_be_listed_the_run_goes_on_with_a_line(api: Api, kub
     assert code == 0
     assert f": Kubernetes said: Error from server (Forbidden): {said}." in err
     assert "nodeAffinity" not in out
+
+
+@pytest.mark.lab
+def test_where_nvidia_s_runtime_is_a_class_pods_with_gpus_name_it(api: Api, kubectl: Path, tmp_path: Path) -> None:
+    someone, named = Someone(tmp_path), "\n      runtimeClassName: nvidia\n"
+    api.put("nodes", labelled("n1", A100.card or "", "8.0", cuda__driver_version__full="615.61"))
+    assert "runtimeClassName" not in someone.dry_run(kubectl)[1]
+    api.put("runtimeclasses", NVIDIA)
+    api.asked.clear()
+    code, out, err = someone.dry_run(kubectl)
+    assert (code, named in out, err.count("it is not known")) == (0, True, 0)
+    assert [line for line in api.asked if "nodes" in line] == ["GET /api/v1/nodes"], "asked once"
+    assert "runtimeClassName" not in someone.dry_run(kubectl, "none")[1]
+    api.refusals["GET", "runtimeclasses"] = (403, "Forbidden", "runtimeclasses.node.k8s.io is forbidden")
+    code, out, err = someone.dry_run(kubectl)
+    assert (code, "runtimeClassName" in out, "forbidden" in err) == (0, False, False)
+
+
+@pytest.mark.lab
+def test_a_run_s_pods_name_the_runtime_that_its_dry_run_shows(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    api.put("runtimeclasses", NVIDIA)
+    started(engine, tmp_path)
+    assert api.only("jobs")["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"

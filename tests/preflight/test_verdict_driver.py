@@ -86,6 +86,17 @@ def test_a_dgx_spark_runs_by_an_image_s_cuda_compat_package_whatever_its_brand(b
     assert not verdict.reasons[0].recalled
 
 
+@pytest.mark.parametrize("branches", [(525,), None])
+def test_under_wsl_no_cuda_compat_package_stands_in_for_windows_driver(branches: tuple[int, ...] | None) -> None:
+    image = replace(IMAGE, minor_floor=None, compat_branches=branches)
+    linux = HostFacts(driver="525.60.13", gpus=(T4,))
+    assert judge(image, linux).mode == ("forward" if branches else None)
+    verdict = judge(image, replace(linux, is_wsl=True))
+    assert (verdict.verdict, verdict.reasons[0].rule, verdict.reasons[0].needed) == ("no", "driver", "535.104.05")
+    assert "compat" not in verdict.reasons[0].text
+    assert judge(image, replace(linux, driver="537.13", is_wsl=True)).mode == "native"
+
+
 @pytest.mark.parametrize(("card", "driver", "last"), [
     (Gpu("7.0", "V100", "tesla"), "590.48.01", "580"),
     (Gpu("6.1", "GTX 1080", "geforce"), "595.45.04", "580"),
@@ -105,18 +116,29 @@ def test_a_driver_too_new_for_the_card_is_a_no_that_names_the_last_branch(card: 
 
 @pytest.mark.parametrize(("card", "driver", "said"), [
     (Gpu("12.0", "RTX 5090", "geforce"), "550.54.15", "RTX 5090: branch 570 is the first that drives Blackwell (12.0)"),
+    (Gpu("10.3", "B300", "nvidia"), "570.195.03", "B300: branch 575 is the first that drives Blackwell (10.3)"),
+    (Gpu("9.0", "H100", "nvidia"), "515.105.01", "H100: branch 520 is the first that drives Hopper (9.0)"),
     (Gpu("8.9", "RTX 4090", "geforce"), "470.82.01", "RTX 4090: branch 520 is the first that drives Ada (8.9)"),
+    (Gpu("8.0", "A100", "nvidia"), "440.33.01", "A100: branch 450 is the first that drives Ampere (8.0)"),
+    (Gpu("7.5", "T4", "tesla"), "396.37", "T4: branch 410 is the first that drives Turing (7.5)"),
 ])  # fmt: skip
 def test_a_driver_too_old_for_the_card_is_a_no_that_names_the_first_branch(card: Gpu, driver: str, said: str) -> None:
-    image = replace(IMAGE, sass=("8.9", "12.0"), driver=driver, minor_floor=None, min_capability=None)
+    assert card.capability
+    image = replace(IMAGE, sass=(card.capability,), driver=driver, minor_floor=None, min_capability=None)
     verdict = judge(image, HostFacts(driver=driver, gpus=(card,)))
     why = verdict.reasons[0]
     assert (verdict.verdict, verdict.mode, why.rule, why.found) == ("no", None, "driver", driver)
     assert why.text == f"driver {driver} is too old for {said}"
-    assert why.source is not None
-    assert why.source.endswith("/cuda-toolkit-driver-and-architecture-matrix.html")
+    assert (why.source or "").startswith("https://docs.nvidia.com/")
     assert judge(image, HostFacts(driver=why.needed, gpus=(card,))).verdict == "runs"
     assert judge(image, HostFacts(driver=None, gpus=(card,))).verdict == "caution"
+
+
+def test_an_older_driver_of_the_same_major_version_can_t_compile_the_ptx_that_a_card_needs() -> None:
+    image = replace(IMAGE, sass=("8.0",), ptx="8.0", compat_branches=())
+    why = judge(image, HostFacts(driver="525.85.12", gpus=(Gpu("9.0", "H100", "nvidia"),))).reasons[0]
+    assert (why.rule, why.needed) == ("driver", "535.104.05")
+    assert "because this driver can't compile the PTX that H100 needs" in why.text
 
 
 def test_a_compat_list_that_is_known_in_part_refuses_no_branch_that_the_list_before_it_has() -> None:

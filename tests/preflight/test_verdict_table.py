@@ -101,6 +101,8 @@ RTX 4090     | 8.9  | geforce   | 470.82.01  | amd64 | pytorch:21.10-py3        
 RTX 4090     | 8.9  | geforce   | 520.61.05  | amd64 | pytorch:22.12-py3             | runs    | native  | native
 RTX 5090     | 12.0 | geforce   | 550.54.15  | amd64 | pytorch:24.05-py3             | no      | -       | driver
 B200         | 10.0 | nvidia    | 550.54.15  | amd64 | pytorch:25.03-py3             | no      | -       | driver
+B300         | 10.3 | nvidia    | 570.195.03 | amd64 | pytorch:25.06-py3             | no      | -       | driver
+B300         | 10.3 | nvidia    | 580.82.07  | amd64 | pytorch:25.06-py3             | runs    | native  | native
 RTX 5090     | 12.0 | geforce   | -          | amd64 | pytorch:25.03-py3             | caution | -       | unknown
 
 # Turing: GeForce, Quadro and data centre at one driver
@@ -166,10 +168,9 @@ L4           | 8.9  | nvidia    | 525.85.12  | amd64 | tensorflow:23.01-tf2-py3 
 L40S         | 8.9  | nvidia    | 545.23.08  | amd64 | pytorch:24.10-py3             | runs    | minor   | minor
 RTX 4090     | 8.9  | geforce   | 525.85.12  | amd64 | pytorch:20.12-py3             | runs    | native  | native
 
-# Hopper: PTX in images before 22.09, which an older driver of the same major version can't compile
+# Hopper: PTX in images before 22.09, and no driver before branch 520
 H100         | 9.0  | nvidia    | 525.85.12  | amd64 | pytorch:22.08-py3             | caution | ptx     | ptx
-H100         | 9.0  | nvidia    | 510.47.03  | amd64 | pytorch:22.08-py3             | caution | ptx     | ptx
-H100         | 9.0  | nvidia    | 495.29.05  | amd64 | pytorch:22.08-py3             | no      | -       | driver
+H100         | 9.0  | nvidia    | 510.47.03  | amd64 | pytorch:22.08-py3             | no      | -       | driver
 H100         | 9.0  | nvidia    | 535.104.05 | amd64 | pytorch:23.10-py3             | runs    | native  | native
 H100         | 9.0  | nvidia    | 580.65.06  | amd64 | pytorch:26.07-py3             | runs    | forward | forward
 H200         | 9.0  | nvidia    | 610.43.02  | amd64 | pytorch:26.07-py3             | runs    | native  | native

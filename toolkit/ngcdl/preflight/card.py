@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from ngcdl.catalog import cuda
 from ngcdl.preflight.facts import LEVELS, CardVerdict, Gpu, HostFacts, ImageFacts, Level, Mode, Reason
@@ -13,6 +15,10 @@ from ngcdl.preflight.require import unmet
 CONSTRAINTS = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints"
 )
+# A cuda-compat package is for "an older NVIDIA Linux GPU driver", not for Windows', whose own libcuda.so WSL needs:
+# https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
+# https://docs.nvidia.com/cuda/wsl-user-guide/
+_NO_COMPAT: dict[str, Any] = {"compat_branches": (), "compat_brands": (), "compat_likely": ()}
 _MODES: dict[str, Mode] = {"native": "native", "forward": "forward", "minor": "minor"}
 
 
@@ -30,6 +36,8 @@ def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
     able = kernels(image, gpu)
     if is_jetson(gpu):
         return CardVerdict(gpu, able.level, None, (able,))  # its driver comes with JetPack, with other version rules
+    if host.is_wsl:
+        image = replace(image, **_NO_COMPAT)
     carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
     # The driver decides how a card runs the image; of two refusals the card's comes first, because nothing fixes it.
     reasons = [carried, able] if able.level == "runs" else [able, carried]

@@ -89,7 +89,8 @@ class HostFacts:
     """The machine that an image is judged for.
 
     `elsewhere`: the engine is on another machine, and why its GPUs can't be judged from here. `gpu_trouble`: why the
-    driver can't be queried. `free_bytes` is the free space where the engine keeps images.
+    driver can't be queried. `free_bytes` is the free space where the engine keeps images. `is_wsl`: `driver` is
+    Windows'.
     """
 
     architecture: str = "amd64"
@@ -101,6 +102,7 @@ class HostFacts:
     gpu_way: str | None = None  # runtime, device-request, cdi, none; None: no engine was queried
     gpu_trouble: str | None = None
     elsewhere: str | None = None
+    is_wsl: bool = False
 
 
 @dataclass(frozen=True)

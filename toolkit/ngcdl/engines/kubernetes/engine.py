@@ -54,6 +54,11 @@ class KubernetesEngine(OfKind, NoImages):
     def _kubectl(self) -> Kubectl:
         return self._as_given.pinned()
 
+    @cached_property
+    def _seen(self) -> nodes.Seen:
+        """Ask once: the nodes are judged before, and the manifest is written after."""
+        return nodes.seen(self._kubectl)
+
     @property
     def version(self) -> str:
         said = self._kubectl.json("version")
@@ -77,7 +82,7 @@ class KubernetesEngine(OfKind, NoImages):
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
         del placement
-        return nodes.of(self._kubectl, gpus)
+        return nodes.of(self._seen, gpus)
 
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
         return replace(placement, avoid=nodes.labels_of(bad, good))
@@ -94,12 +99,12 @@ class KubernetesEngine(OfKind, NoImages):
         """Return the manifest, without secrets: the Secret for variables that look like one is created separately."""
         spec, folder = without_callers_folder(order.spec)
         note = _LEFT_OUT.format(folder=folder) if folder else ""
-        text = yaml.documents(objects(replace(order, spec=spec)))
+        text = yaml.documents(self._objects(replace(order, spec=spec)))
         return {"submit": ["kubectl", "create", "-f", MANIFEST], "script": note + text}
 
     def command_line(self, order: Order) -> str:
         """Return the manifest for people to read, without the packed trainer."""
-        text = yaml.documents(objects(order))
+        text = yaml.documents(self._objects(order))
         return re.sub(
             rf"^(  {KEY}: )\S+$", r"\1(the packed trainer; ngcdl export k8s has it)", text, flags=re.MULTILINE
         )
@@ -108,7 +113,7 @@ class KubernetesEngine(OfKind, NoImages):
         """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
         wanted, each = placed(order.spec).nodes, gpus(order.spec)
         try:
-            there = len({node.name for node in nodes.of(self._kubectl, each)})
+            there = len({node.name for node in nodes.of(self._seen, each)})
         except ClusterError:
             return None
         if there >= wanted:
@@ -120,7 +125,7 @@ class KubernetesEngine(OfKind, NoImages):
         place = placed(order.spec)
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
-        items = objects(order)
+        items = self._objects(order)
         path = order.folder / MANIFEST
         try:
             path.write_text(yaml.documents(items), encoding="utf-8")
@@ -160,6 +165,10 @@ class KubernetesEngine(OfKind, NoImages):
         # not `apply`, which would also keep the key in an annotation
         kubectl.text("replace" if kind else "create", "-f", "-", given=made)
         return where
+
+    def _objects(self, order: Order) -> list[dict[str, Any]]:
+        runtime = nodes.RUNTIME if gpus(order.spec) and self._seen.has_runtime else None
+        return objects(order, runtime)
 
     def find(self, run_id: str) -> Job | None:
         folder = self._runs / run_id

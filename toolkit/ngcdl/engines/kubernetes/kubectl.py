@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl.engines.kubernetes.messages import translated
-from ngcdl.errors import ClusterHangs, ClusterRefused, KubectlMissing
+from ngcdl.errors import ClusterHangs, ClusterRefused, EngineError, KubectlMissing
 from ngcdl.settings import without_keys
 
 SECONDS = 30  # for an answer, except from credential plugins that open a browser
@@ -34,35 +34,24 @@ class Kubectl:
 
     def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
         """Return its stdout; `given` goes to its stdin as JSON, never to a file. Raise EngineError."""
-        argv = self._argv(f"--request-timeout={seconds:g}s", *words)
-        content = b"" if given is None else json.dumps(given).encode()
-        try:
-            done = subprocess.run(
-                argv,
-                input=content,
-                capture_output=True,
-                timeout=seconds + EXTRA_SECONDS,
-                env=without_keys(os.environ),
-                check=False,
-            )
-        except OSError as error:
-            raise KubectlMissing(self.program, error.strerror or str(error)) from error
-        except subprocess.TimeoutExpired as error:
-            raise ClusterHangs(words[0], error.timeout) from error
-        if done.returncode:
-            raise translated(done.stderr.decode("utf-8", "replace").strip() or f"it exited with {done.returncode}")
-        return done.stdout.decode("utf-8", "replace")
+        said, trouble = self._ran(words, given, seconds)
+        if trouble:
+            raise trouble
+        return said
 
     def json(self, *words: str, seconds: float = SECONDS) -> dict[str, Any]:
         """Return the object that it prints. Raise EngineError."""
-        said = self.text(*words, "-o", "json", seconds=seconds)
-        try:
-            found = json.loads(said)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise translated(f"kubectl {words[0]} printed no JSON: {said[:200]!r}")
-        return found
+        return _object(self.text(*words, "-o", "json", seconds=seconds), words[0])
+
+    def visible(self, kinds: str, seconds: float) -> tuple[Sequence[dict[str, Any]], EngineError | None]:
+        """List the objects of several kinds, and return why those of a kind are missing, None if none are.
+
+        Raise EngineError if it can't be queried."""
+        # kubectl goes on to the next kind where one is forbidden; in one chunk, so that it has all of a kind or none
+        said, trouble = self._ran(("get", kinds, "--chunk-size=0", "-o", "json"), None, seconds)
+        if trouble and not said:
+            raise trouble
+        return list(_object(said, "get").get("items", [])), trouble
 
     def items(self, kinds: str, selector: Mapping[str, str]) -> Sequence[dict[str, Any]]:
         """List the objects with these labels. Raise EngineError."""
@@ -82,10 +71,40 @@ class Kubectl:
         except OSError as error:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
 
+    def _ran(self, words: Sequence[str], given: Any, seconds: float) -> tuple[str, EngineError | None]:
+        """Return its stdout, and what its failure means. Raise EngineError if it can't start or gives no answer."""
+        argv = self._argv(f"--request-timeout={seconds:g}s", *words)
+        content = b"" if given is None else json.dumps(given).encode()
+        try:
+            done = subprocess.run(
+                argv,
+                input=content,
+                capture_output=True,
+                timeout=seconds + EXTRA_SECONDS,
+                env=without_keys(os.environ),
+                check=False,
+            )
+        except OSError as error:
+            raise KubectlMissing(self.program, error.strerror or str(error)) from error
+        except subprocess.TimeoutExpired as error:
+            raise ClusterHangs(words[0], error.timeout) from error
+        said = done.stderr.decode("utf-8", "replace").strip() or f"it exited with {done.returncode}"
+        return done.stdout.decode("utf-8", "replace"), translated(said) if done.returncode else None
+
     def _argv(self, *words: str) -> list[str]:
         where = [f"--context={self.context}"] if self.context else []
         where += [f"--namespace={self.namespace}"] if self.namespace else []
         return [self.program, *where, *words]
+
+
+def _object(said: str, verb: str) -> dict[str, Any]:
+    try:
+        found = json.loads(said)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise translated(f"kubectl {verb} printed no JSON: {said[:200]!r}")
+    return found
 
 
 def _chosen(selector: Mapping[str, str]) -> str:

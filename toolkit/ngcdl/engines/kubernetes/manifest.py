@@ -15,11 +15,12 @@ from ngcdl.engines.kubernetes.bundle import KEY, SCRIPT, packed, script
 from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 
 
-def objects(order: Order) -> list[dict[str, Any]]:
-    """Return the objects to create, except the values of secrets. Raise BadOption."""
+def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:
+    """Return the objects to create, except the values of secrets. `runtime`: the RuntimeClass of its pods, if not the
+    nodes' default. Raise BadOption."""
     check(order.spec)
     services = [_service(order)] if placed(order.spec).nodes > 1 else []
-    return [_config_map(order), *services, _job(order)]
+    return [_config_map(order), *services, _job(order, runtime)]
 
 
 def secret(order: Order) -> dict[str, Any] | None:
@@ -73,7 +74,7 @@ def _service(order: Order) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(order), "spec": {**spec, "ports": ports}}
 
 
-def _job(order: Order) -> dict[str, Any]:
+def _job(order: Order, runtime: str | None) -> dict[str, Any]:
     nodes = placed(order.spec).nodes
     spec = {
         "completionMode": "Indexed",
@@ -91,6 +92,6 @@ def _job(order: Order) -> dict[str, Any]:
                 },
             ]
         },
-        "template": {"metadata": _beside_no_mesh(order), "spec": pod(order)},
+        "template": {"metadata": _beside_no_mesh(order), "spec": pod(order, runtime)},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(order), "spec": spec}

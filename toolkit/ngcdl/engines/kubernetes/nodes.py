@@ -1,4 +1,5 @@
-"""What Kubernetes knows about its nodes: the architecture and, if they have NVIDIA's labels, the driver and the cards.
+"""What Kubernetes knows about its nodes: the architecture and, if they have NVIDIA's labels, the driver and the cards;
+and whether NVIDIA's runtime has to be named.
 
 GPU feature discovery writes these labels, for one model of card per node:
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md#generated-labels
@@ -8,12 +9,18 @@ The names cuda.driver.* are the older ones, which newer releases still write, be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ngcdl.engines.base import Node
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.errors import EngineError
 
 SECONDS = 10  # a run goes on without an answer
+# The RuntimeClass that k3s, RKE2 and NVIDIA's GPU operator create. Where another runtime is the default, as on the
+# first two, a pod that doesn't name it gets its GPUs without the driver: https://docs.k3s.io/advanced
+# https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
+RUNTIME = "nvidia"
 _GPU = "nvidia.com/gpu"
 _ARCHITECTURE, _PRODUCT, _NAME = "kubernetes.io/arch", f"{_GPU}.product", "kubernetes.io/hostname"
 _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
@@ -23,10 +30,31 @@ _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
 }
 
 
-def of(kubectl: Kubectl, gpus: int) -> tuple[Node, ...]:
-    """Return the nodes with at least `gpus` GPUs; with `gpus` 0, leave out their cards. Raise ClusterError."""
-    told = kubectl.json("get", "nodes", seconds=SECONDS)
-    found = [_node(item, gpus) for item in told.get("items", [])]
+@dataclass(frozen=True)
+class Seen:
+    """What the caller may see of a cluster: its nodes, or the `trouble` that hides them; `has_runtime`: a RuntimeClass
+    called RUNTIME."""
+
+    nodes: tuple[Mapping[str, Any], ...]
+    has_runtime: bool
+    trouble: EngineError | None = None
+
+
+def seen(kubectl: Kubectl) -> Seen:
+    try:
+        found, trouble = kubectl.visible("nodes,runtimeclasses.node.k8s.io", SECONDS)
+    except EngineError as error:
+        return Seen((), False, error)
+    nodes = tuple(item for item in found if item.get("kind") != "RuntimeClass")
+    classes = {item["metadata"]["name"] for item in found if item.get("kind") == "RuntimeClass"}
+    return Seen(nodes, RUNTIME in classes, None if nodes else trouble)
+
+
+def of(cluster: Seen, gpus: int) -> tuple[Node, ...]:
+    """Return the nodes with at least `gpus` GPUs; with `gpus` 0, leave out their cards. Raise the cluster's trouble."""
+    if cluster.trouble:
+        raise cluster.trouble
+    found = [_node(item, gpus) for item in cluster.nodes]
     return tuple(node for node in found if node.gpus >= gpus)
 
 

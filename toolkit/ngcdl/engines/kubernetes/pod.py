@@ -19,7 +19,7 @@ BROUGHT = "/ngcdl-brought"
 RUNS = "ngcdl-runs"  # the folder of the claim that holds each run's own
 
 
-def pod(order: Order) -> dict[str, Any]:
+def pod(order: Order, runtime: str | None) -> dict[str, Any]:
     spec, place = order.spec, placed(order.spec)
     made: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -32,6 +32,8 @@ def pod(order: Order) -> dict[str, Any]:
     }
     if place.pull_secret:
         made["imagePullSecrets"] = [{"name": place.pull_secret}]
+    if runtime:
+        made["runtimeClassName"] = runtime
     if gpus(spec):
         made["tolerations"] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     if place.nodes > 1:  # --nodes 2 is two machines
