@@ -75,6 +75,14 @@ def test_a_brand_that_is_newer_than_the_table_is_told_by_the_card_s_name(cpuinfo
     assert hostfacts.gather(None, Probe((card,)), cpuinfo).gpus[0].brand == "geforce"
 
 
+@pytest.mark.parametrize("is_wsl", [False, True])
+def test_wsl_is_known_by_its_device(
+    cpuinfo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_wsl: bool
+) -> None:
+    monkeypatch.setattr("ngcdl.telemetry.driver.DXG", tmp_path if is_wsl else tmp_path / "dxg")
+    assert hostfacts.gather(None, PROBE, cpuinfo).is_wsl is is_wsl
+
+
 def test_without_an_engine_the_rest_is_known(cpuinfo: Path) -> None:
     host = hostfacts.gather(None, NO_DRIVER, cpuinfo)
     assert (host.engine_version, host.gpu_way, host.free_bytes) == (None, None, None)

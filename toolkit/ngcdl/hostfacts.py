@@ -28,6 +28,8 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
     it is on another machine, answering or not, that machine's GPUs are unknown. Raise BadOption for an invalid
     NGCDL_GPU_WAY.
     """
+    from ngcdl.telemetry import driver
+
     try:
         of_engine = _of_engine(engine) if engine else HostFacts(architecture())
     except EngineError as error:
@@ -41,6 +43,7 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         driver=probe.driver.version if probe.driver else None,
         gpus=tuple(_gpu(card) for card in probe.cards),
         gpu_trouble=probe.error.message if probe.error else None,
+        is_wsl=driver.DXG.exists(),
     )
 
 

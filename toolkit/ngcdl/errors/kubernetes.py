@@ -33,8 +33,8 @@ class ClusterForbidden(ClusterError):
             "Who you are there, and what you may do:\n    kubectl auth whoami\n    kubectl auth can-i --list\n"
             "ngcdl needs jobs (create, get, list, delete), configmaps and services (create, list, delete), pods (get, "
             "list, delete) and pods/log (get); secrets (create, list, delete) for variables that look like secrets; "
-            "events (list) to give reasons, and nodes (list) to judge the image for them. ngcdl login --kubernetes "
-            "needs secrets (get, create, update).",
+            "events (list) to give reasons, nodes (list) to judge the image, and runtimeclasses (list) to name "
+            "NVIDIA's. ngcdl login --kubernetes needs secrets (get, create, update).",
         )
 
 
