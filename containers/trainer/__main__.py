@@ -148,7 +148,7 @@ def run(asked, events, voice, signals, own):
     by_trying(asked, workload, events, voice, signals)
     model = modelled(asked, workload)
     tell_libraries(asked)
-    free = feed.free_bytes(nvml.read()) if asked.feed == "resident" else None
+    free = feed.free_bytes(nvml.read(), asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)
@@ -215,7 +215,8 @@ def tell_libraries(asked):
 def largest(asked, workload, events, voice, signals):
     if hasattr(workload, "run"):
         raise Stop("bad_argument", "--batch largest does not apply to %s: leave --batch out" % asked.workload)
-    tries = fits.Tries(asked.argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
+    argv = asked.argv + fits.limits(asked, nvml.read())
+    tries = fits.Tries(argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
     return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, events, voice)
 
 

@@ -88,7 +88,7 @@ class Line(object):
 
 
 class Waited(object):
-    """Batches, and the seconds spent waiting for them to be made and copied."""
+    """Batches, and the seconds spent waiting for them."""
 
     def __init__(self, batches):
         self.batches, self.iterator, self.seconds = batches, iter(batches), 0.0

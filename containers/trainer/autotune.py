@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from . import checkpoint, choices, feed, fits, host, nvml, trial
+from . import checkpoint, choices, driver, feed, fits, host, nvml, trial
 from .events import Stop, clock
 from .short import Short
 
@@ -31,7 +31,8 @@ def tune(asked, workload, voice, signals):
     key = choices.key(asked, here)
     found = choices.recall(asked.choices, key, voice.say) if asked.choices else None
     if found and "feed" in found["chosen"]:  # less memory may be free than there was then
-        has_room = trial.can_be_resident(asked, workload, found["start"], free(found["start"]["device"]))
+        start = found["start"]
+        has_room = trial.can_be_resident(asked, workload, start, free(start["device"], asked.replicas))
         found = found if has_room else None
     if found:
         voice.say("Chosen in a trial on %s, and remembered (--autotune): %s" % (
@@ -64,7 +65,7 @@ def tried(asked, workload, here, voice, signals):
 
         def ways(event):
             start.update((name, event[name]) for name in ("device", "dataset_images"))
-            return trial.ways(asked, workload, event, here, free(event["device"]))
+            return trial.ways(asked, workload, event, here, free(event["device"], asked.replicas))
 
         found, skipped = trial.search(
             lambda way, seconds: measured(short, asked.batch, way, seconds), ways, lambda one: left(asked, one),
@@ -113,10 +114,13 @@ def machine():
     return trial.Here(usable, allowed, host.physical_cores())
 
 
-def free(device):
-    """Return how many bytes are free on the device; None if unknown."""
+def free(device, replicas=1):
+    """Return how many bytes are free on the device of each replica; None if unknown. Of a GPU that has the machine's
+    memory NVML gives none (https://docs.nvidia.com/dgx/dgx-spark/known-issues.html)."""
     if device == "gpu":
-        return feed.free_bytes(nvml.read())
+        known = feed.free_bytes(nvml.read(), replicas)
+        if known is not None or not driver.is_integrated(0):
+            return known
     container, available = host.Container(), host.memory().get("MemAvailable")
     limit, used = container.memory_limit_bytes(), container.memory_bytes()
     known = [available] + ([limit - used] if None not in (limit, used) else [])

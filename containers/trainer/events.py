@@ -138,7 +138,7 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
               includes making and copying it, or waiting for it if it was prefetched. Not in the first, and not for a
               smaller batch;
               if something is trained, input_seconds_per_batch: the part of seconds_per_batch in which the training
-              waited for its batch to be made and copied (null in the first)
+              waited for its batch, but not for the device to take it (null in the first)
   teacher     examples, seconds: for --teacher kept, before the first step
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch, computed during
               training; a resumed run's first covers the rest of an epoch; only if the workload counts accuracy

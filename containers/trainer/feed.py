@@ -74,7 +74,8 @@ def chosen(source, first, last, put):
         epoch, at = divmod(step, source.epoch_steps)
         if order is None or not at:
             order = put(source.order(epoch))
-        yield order[at * source.batch:(at + 1) * source.batch][source.part(source.size(step))]
+        part = source.part(source.size(step))
+        yield order[at * source.batch + part.start:at * source.batch + part.stop]
 
 
 def epoch_copied_bytes(feed, network, model, examples):
@@ -89,12 +90,12 @@ def epoch_copied_bytes(feed, network, model, examples):
     return examples * {"ahead": whole, "plain": whole, "resident": 8}.get(feed, 0)
 
 
-def free_bytes(readings):
-    """Return the free memory of the emptiest GPU, None if unknown; readings: nvml.read(), before a framework takes its
-    share."""
-    known = [card["memory_total_bytes"] - card["memory_used_bytes"] for card in readings
-             if card["memory_total_bytes"] is not None and card["memory_used_bytes"] is not None]
-    return max(known) if known else None
+def free_bytes(readings, replicas=1):
+    """Return the free memory of the fullest GPU that the replicas compute on, which are the first; None if unknown.
+
+    readings: nvml.read(), before a framework takes its share."""
+    taken = [(card["memory_total_bytes"], card["memory_used_bytes"]) for card in readings[:replicas]]
+    return min(total - used for total, used in taken) if taken and all(None not in one for one in taken) else None
 
 
 def stages(workload, dataset, source, batch, seed):

@@ -8,12 +8,19 @@ If memory refused a batch, an eighth of what fits is left free: the memory that 
 (cifar10 in PyTorch on a CPU, a batch of 219, six times 8 steps: 561 to 588 MiB at most; with 206, 532 to 561), and one
 that runs for days must not fail by a hair.
 
+Under WSL 2 a full card is no error: its driver goes on in the machine's memory, until Windows itself may stop
+(https://github.com/microsoft/WSL/issues/11050, https://github.com/microsoft/WSL/issues/40732). There each try may only
+take most of what is free on its card, and its framework refuses more.
+
 A try ran out of memory if it says so (an error of the framework's or Python's), if the kernel killed it, or if it was
 killed before the kernel had to choose a victim (short.py). Once a batch has fitted, a try also counts as out of memory
 if a GPU's libraries find no way to compute it. Every other failure ends the search.
 """
 from __future__ import absolute_import, division, print_function
 
+import os
+
+from . import feed
 from .ahead import DEPTH
 from .events import Stop
 from .short import Short
@@ -21,6 +28,7 @@ from .short import Short
 STEPS, SURE_STEPS = 2, DEPTH + 4
 PART = 16  # the answer may be off by this part of what fits
 FREE = 8   # this part of what fits is left free
+WSL, WSL_SHARE = "/dev/dxg", 0.85  # of the card's free memory, because CUDA itself takes some beside the framework
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
          "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "_ALLOCATION_FAILED", "DefaultCPUAllocator",
          "annot allocate memory", "bad_alloc", "Unable to allocate", "MemoryError",
@@ -32,6 +40,15 @@ TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource 
 UNSURE_TEXTS = ("unable to find an engine to execute this computation",
                 "Unable to find a valid cuDNN algorithm to run convolution", "_STATUS_NOT_INITIALIZED",
                 "No algorithm worked", "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_EXECUTION_FAILED")
+
+
+def limits(asked, cards):
+    """Return the words that limit a try's memory, [] if none do; cards: nvml.read()."""
+    free = feed.free_bytes(cards, asked.replicas)
+    if asked.gpu_memory_fraction or asked.device == "cpu" or free is None or not os.path.exists(WSL):
+        return []
+    total = max(card["memory_total_bytes"] for card in cards[:asked.replicas])
+    return ["--gpu-memory-fraction", "%.4f" % max(WSL_SHARE * free / total, 0.01)]
 
 
 def is_out_of_memory(text):

@@ -223,7 +223,7 @@ def test_a_teacher_on_the_cpu_wakes_tensorflow_with_the_limit_of_the_card(monkey
     monkeypatch.setattr(known, "list_physical_devices", lambda _: ["a GPU"])
     monkeypatch.setattr(known, "set_virtual_device_configuration", lambda gpu, parts: limited.append((gpu, *parts)))
     monkeypatch.setattr(known, "set_visible_devices", lambda *_: None)
-    monkeypatch.setattr(tf2.memory, "total_bytes", lambda _: 2**30)
+    monkeypatch.setattr(tf2.driver, "total_bytes", lambda _: 2**30)
     assert tf2.Network(Model(LEARNS, recipe(sgd(), 0.1), SHAPE, 8), "cpu", 0.25).device == "cpu"
     assert [(gpu, part.memory_limit) for gpu, part in limited] == [("a GPU", 256)]
 

@@ -53,6 +53,42 @@ def test_no_batch_waits_for_what_a_gpu_still_computes(way, monkeypatch):
     assert found == [(("cuda:0", {"non_blocking": True}),) * 2] * 2
 
 
+@pytest.mark.torch
+def test_each_epochs_order_is_copied_without_a_wait_for_what_a_gpu_still_computes(monkeypatch):
+    import torch
+
+    from trainer.frameworks.pytorch import feeding
+
+    pinned = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(len(tensor)) or tensor)
+    gpu = argparse.Namespace(device="gpu", on="cpu")
+    assert len([*feeding.FEEDS["resident"](gpu, Shuffled(images(10), 4, 7, data.scaled), 0, 6)]) == 6
+    assert pinned == [10, 10]
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_2_leaves_the_copy_of_a_batch_to_the_step(monkeypatch):
+    from trainer.frameworks.tf2 import feeding
+
+    monkeypatch.setattr(feeding, "put", None)  # without a GPU all would stay here
+    gpu = argparse.Namespace(device="gpu", on="/GPU:0")  # which is not there
+    batch = np.zeros((2, 3), np.float32), np.zeros(2, np.int32)
+    found = [*feeding.FEEDS["plain"](gpu, lambda _: batch, 0, 2)]
+    assert {tensor.device[-5:] for one in found for tensor in one} == {"CPU:0"}
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_2_copies_an_epochs_order_to_a_gpu_once(monkeypatch):
+    from trainer.frameworks.tf2 import feeding
+
+    source, put, copied = Shuffled(images(10), 4, 7, data.scaled), feeding.put, []
+    monkeypatch.setattr(feeding, "put", lambda network, array: copied.append(array.shape[1:]) or put(network, array))
+    networks = [argparse.Namespace(device=device, on="/CPU:0") for device in ("gpu", "cpu")]
+    on_gpu, on_cpu = ([*feeding.FEEDS["resident"](network, source, 0, 6)] for network in networks)
+    assert copied == [(32, 32, 3), (), (), (), (32, 32, 3), ()], "the examples, the labels and two epochs' orders"
+    assert [list(one[1].numpy()) for one in on_gpu] == [list(one[1].numpy()) for one in on_cpu]
+
+
 @pytest.mark.parametrize("name", ["cifar10-keras", "alexnet-r"])
 def test_resident_and_plain_train_on_the_same_batches_as_ahead(framework, name):
     ahead, sizes = losses(framework, name, "ahead")
@@ -122,11 +158,12 @@ def test_a_data_set_of_more_than_half_the_free_memory_is_not_resident():
         feed.check_resident("x", floats, 2 * size)
 
 
-def test_the_free_memory_is_the_emptiest_cards_and_unknown_where_no_card_tells():
+def test_the_free_memory_is_that_of_the_cards_computed_on_and_unknown_where_one_does_not_tell():
     def card(total, used):
         return {"memory_total_bytes": total, "memory_used_bytes": used}
 
-    assert feed.free_bytes([card(10, 9), card(10, 2), card(None, None), card(10, None)]) == 8
+    cards = [card(10, 2), card(10, 9), card(10, 0), card(10, None)]
+    assert [feed.free_bytes(cards, replicas) for replicas in (1, 2, 3, 4)] == [8, 1, 1, None]
     assert feed.free_bytes([card(None, 1)]) is None
     assert feed.free_bytes([]) is None
 

@@ -9,7 +9,9 @@ import pytest
 from conftest import Said, events, start, train, until
 from drawn import pets
 
-from trainer import fits, short
+from trainer import __main__ as entry
+from trainer import fits, nvml, short
+from trainer.arguments import arguments, imported
 from trainer.events import Events, Stop, Voice
 from trainer.signals import Signals
 
@@ -187,6 +189,29 @@ def test_a_try_is_told_all_but_how_far_where_to_and_with_what_batch():
     own = "--out", "run", "--batch=largest", "--steps", "9", "--seconds", "3", "--record", "--no-eval"
     kept = "--device", "cpu", "--seed", "3"
     assert short.again(["catdog", *own, *kept]) == ["catdog", *kept]
+
+
+@pytest.mark.parametrize(
+    ("words", "free", "limit"),
+    [
+        ((), [6], ["--gpu-memory-fraction", "0.6375"]),
+        (("--replicas", "2"), [6, 4], ["--gpu-memory-fraction", "0.4250"]),
+        (("--replicas", "2"), [6], ["--gpu-memory-fraction", "0.6375"]),
+        ((), [0], ["--gpu-memory-fraction", "0.0100"]),
+        ((), [None], []),
+        ((), [], []),
+        (("--device", "cpu"), [6], []),
+        (("--gpu-memory-fraction", "0.3"), [6], []),
+    ],
+)
+def test_under_wsl_a_try_may_not_fill_the_card_because_nothing_would_stop_it(tmp_path, monkeypatch, words, free, limit):
+    cards = [{"memory_total_bytes": 8, "memory_used_bytes": one if one is None else 8 - one} for one in free]
+    monkeypatch.setattr(nvml, "read", lambda: cards)
+    monkeypatch.setattr(fits, "largest", lambda _start, _least, tries, *_: tries.argv)
+    asked = arguments(["cifar10", "--out", str(tmp_path), "--batch", "largest", *words])
+    for place, wanted in (tmp_path, limit), (tmp_path / "nothing", []):
+        monkeypatch.setattr(fits, "WSL", str(place))
+        assert entry.largest(asked, imported("cifar10"), None, None, Signals()) == ["cifar10", *words, *wanted]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ static int started;
 int cuInit(unsigned flags) { started = 1; return FAILS; }
 int cuDeviceGet(int *device, int index) { *device = 70 + index; return started && index < 2 ? 0 : 101; }
 int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = device == 71 ? 5000000000u : 1; return 0; }
+int cuDeviceGetAttribute(int *told, int which, int device) { *told = which == 18 && device == 71; return 0; }
 """
 
 
@@ -29,6 +30,23 @@ def test_a_pytorch_without_devices_is_refused_by_name(torch, monkeypatch):
     monkeypatch.delattr(torch, "device")
     with pytest.raises(ImportError, match=r"this is for PyTorch 0\.4 or later, here is " + torch.__version__[:3]):
         importlib.reload(pytorch)
+
+
+@pytest.mark.torch
+def test_nccl_waits_as_long_as_gloo_for_a_replica_that_still_compiles(torch, monkeypatch):
+    from torch import distributed
+
+    from trainer.frameworks.pytorch.together import PATIENCE, Together
+
+    told = {}
+
+    def made(backend=None, timeout=None, **_):
+        told[backend] = timeout
+
+    monkeypatch.setattr(distributed, "init_process_group", made)
+    monkeypatch.setattr(distributed, "new_group", made)
+    Together(Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"]), torch.device("cuda"))
+    assert told == {"gloo": PATIENCE, "nccl": PATIENCE}
 
 
 @pytest.mark.torch
@@ -141,14 +159,14 @@ def driver(tmp_path, monkeypatch):
     """Return what replaces the CUDA driver by one that knows two cards, and may fail."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
-    from trainer.frameworks.tf2 import memory
+    from trainer import driver
 
     def made(fails=0):
         code, library = tmp_path / f"cuda{fails}.c", tmp_path / f"libcuda{fails}.so.1"
         code.write_text(CUDA.replace("FAILS", str(fails)))
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, code], check=True)
-        monkeypatch.setattr(memory, "LIBRARY", str(library))
-        return memory
+        monkeypatch.setattr(driver, "LIBRARY", str(library))
+        return driver
 
     return made
 
@@ -177,14 +195,27 @@ def test_tensorflow_2s_share_is_of_what_the_driver_says_of_that_card(cards, driv
     assert cards == [("GPU:1", int(5e9 * 0.4 / 2**20))]
 
 
+@pytest.mark.parametrize(("device", "used", "free"), [("gpu", 1, 7), ("gpu", None, 5), ("cpu", None, 5)])
+def test_the_machines_free_memory_is_that_of_a_gpu_which_has_it_and_no_own(driver, monkeypatch, device, used, free):
+    from trainer import autotune, host, nvml
+
+    monkeypatch.setattr(nvml, "read", lambda: [{"memory_total_bytes": 8, "memory_used_bytes": used}])
+    monkeypatch.setattr(host, "memory", lambda: {"MemAvailable": 5})
+    known = driver()
+    assert [known.is_integrated(card) for card in (0, 1, 2)] == [False, True, False]
+    assert autotune.free("gpu") == (7 if used else None), "the first card has its own"
+    monkeypatch.setattr(known, "is_integrated", lambda _: True)
+    assert autotune.free(device) == free
+
+
 @pytest.mark.tensorflow
 def test_a_driver_that_tells_no_memory_size_is_named(cards, driver, monkeypatch):
     from trainer.frameworks import tf2
 
-    memory = driver()
-    assert [memory.total_bytes(card) for card in (0, 1, 2)] == [1, 5000000000, None]
-    monkeypatch.setattr(memory, "LIBRARY", "libnowhere.so")
-    assert memory.total_bytes(0) is None
+    told = driver()
+    assert [told.total_bytes(card) for card in (0, 1, 2)] == [1, 5000000000, None]
+    monkeypatch.setattr(told, "LIBRARY", "libnowhere.so")
+    assert told.total_bytes(0) is None
     assert driver(fails=100).total_bytes(0) is None
     with pytest.raises(Stop, match="the CUDA driver does not report") as stop:
         tf2.limit(None, 0, 0.4)

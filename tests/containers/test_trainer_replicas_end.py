@@ -112,11 +112,39 @@ def test_a_last_word_that_another_machine_did_not_wait_for_is_no_failure():
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        ("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:29500", True),
+        ("[pair.cc:534] Read error [127.0.0.1]:29500: Connection reset by peer", True),
+        ("[pair.cc:458] writev [10.0.0.2]:29500: Broken pipe", True),
+        ("[unbound_buffer.cc:84] Timed out waiting 7200000ms for recv operation to complete", True),
+        ("Application timeout caused pair closure", True),
+        ("failed to recv, got 0 bytes", True),
+        ("The client socket has failed to connect to any network address of (n1, 29500).", True),
+        ("NCCL error in: ProcessGroupNCCL.cpp:1970, remote process exited or there was a network error", True),
+        ("ncclRemoteError: A call failed possibly due to a network error or a remote process exiting", True),
+        ("NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled cuda error\nLast error:\n"
+         "Cuda failure 700 'an illegal memory access was encountered'", False),
+        ("NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error\nLast error:\n"
+         "Call to ibv_reg_mr failed with error Cannot register", False),
+        ("The server socket has failed to listen on any local network address. EADDRINUSE", False),
+    ],
+)  # fmt: skip
+def test_only_a_connection_that_broke_loses_a_replica_and_all_else_is_the_cause(text, is_lost):
+    from trainer.frameworks.pytorch.together import translated
+
+    why = "can't be reached" if is_lost else "the all-reduce failed: "
+    with pytest.raises(Stop, match=why) as stopped, translated():
+        raise RuntimeError(text)
+    assert isinstance(stopped.value, group.Lost) is is_lost
+    assert text in stopped.value.message
+
+
+@pytest.mark.torch
 def test_a_card_without_memory_for_nccl_is_no_lost_replica():
     from trainer.frameworks.pytorch.together import translated
 
-    with pytest.raises(group.Lost), translated():
-        raise RuntimeError("Connection closed by peer [127.0.0.1]:29500")
     with pytest.raises(RuntimeError, match="Cuda failure 2"), translated():
         raise RuntimeError("NCCL error: unhandled cuda error. Last error:\nCuda failure 2 'out of memory'")
 

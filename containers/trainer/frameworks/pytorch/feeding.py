@@ -17,14 +17,15 @@ def made_ahead(network, source, first, last):
 
 
 def moved(network, batch):
-    """Copy examples and labels to the device in its own time. An ordinary copy waits until a GPU has computed all steps
-    so far, which would count as time that the training waits for its batches:
-    https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html"""
     examples, labels = batch
-    both = torch.from_numpy(examples), torch.from_numpy(labels).long()
-    if network.device != "gpu":
-        return both
-    return tuple(tensor.pin_memory().to(network.on, non_blocking=True) for tensor in both)
+    return sent(network, torch.from_numpy(examples)), sent(network, torch.from_numpy(labels).long())
+
+
+def sent(network, tensor):
+    """Copy a tensor to the device in its own time. An ordinary copy waits until a GPU has computed all steps so far,
+    which would count as time that the training waits for its batches:
+    https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html"""
+    return tensor.pin_memory().to(network.on, non_blocking=True) if network.device == "gpu" else tensor
 
 
 def put(network, batch):
@@ -43,7 +44,7 @@ def resident(network, source, first, last):
     examples, labels = put(network, held[:2])
     # a GPU would multiply by a plain number's reciprocal, and the last bit would differ from that of the other feeds
     divisor = held.divisor and torch.tensor(held.divisor, device=network.on)
-    for chosen in feed.chosen(source, first, last, lambda order: torch.from_numpy(order).to(network.on)):
+    for chosen in feed.chosen(source, first, last, lambda order: sent(network, torch.from_numpy(order))):
         rows = examples[chosen]
         yield rows.float() / divisor if held.divisor else rows, labels[chosen]
 

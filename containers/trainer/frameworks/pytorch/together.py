@@ -10,6 +10,9 @@ from ...events import Stop
 from ...fits import is_out_of_memory
 from ...group import Lost
 
+# What gloo (transport/tcp/pair.cc), its store and NCCL say when they don't reach another replica
+GONE = ("connect", "closed", "pair closure", "reset by peer", "broken pipe", "timed out", "timeout", "remote process",
+        "remoteerror", "was aborted", "unreachable", "no route to host", "got 0 bytes")
 PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take for a test
 
 
@@ -51,11 +54,14 @@ class Together:
 
 
 class translated:
-    """Raise Lost if a replica is gone; gloo and NCCL report only what they ran into."""
+    """Raise Lost if a replica is gone, else another Stop; gloo and NCCL report only what they ran into."""
 
     def __enter__(self):
         pass
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and issubclass(kind, RuntimeError) and not is_out_of_memory(str(error)):
+        if kind is None or not issubclass(kind, RuntimeError) or is_out_of_memory(str(error)):
+            return
+        if any(sign in str(error).lower() for sign in GONE):
             raise Lost(error) from error
+        raise Stop("crash", f"the all-reduce failed: {str(error)[:1000]}") from error

@@ -4,12 +4,12 @@ import functools
 
 import tensorflow as tf
 
-from ... import layers
+from ... import driver, layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES
-from . import memory, numbers
+from . import numbers
 from .feeding import FEEDS
 from .learning import OPTIMISERS, right, unscaled
 from .ops import LAYERS
@@ -186,7 +186,7 @@ def name(gpus):
 
 
 def limit(gpu, card, fraction):
-    total = memory.total_bytes(card)
+    total = driver.total_bytes(card)
     if total is None:
         raise Stop("bad_argument", "--gpu-memory-fraction needs the GPU's memory size, which the CUDA driver does not "
                    "report: leave it out")

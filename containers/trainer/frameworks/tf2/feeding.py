@@ -49,20 +49,26 @@ def put(network, array):
 
 
 def plain(network, source, first, last):
+    """Leave the copy to the step, as made_ahead does. It waits until a GPU has computed what it was given so far, which
+    would count as time that the training waits for its batches
+    (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/gpu/gpu_util.cc:
+    CopyCPUTensorToGPU)."""
     for step in range(first, last):
-        examples, labels = source(step)
-        yield put(network, examples), put(network, labels)
+        with tf.device("/CPU:0"):
+            examples, labels = (tf.constant(array) for array in source(step))
+        yield examples, labels
 
 
 def resident(network, source, first, last):
-    """Gather by single operations: for a batch of 8 a traced function of them takes ten times as long on a CPU, and
-    slicing an order on the device takes longer than copying so few indices."""
+    """Gather by single operations: for a batch of 8 a traced function of them takes ten times as long on a CPU. There,
+    slicing an order takes longer than copying so few indices; a GPU would be waited for with each copy."""
     held = feed.held(source)
     examples, labels = gatherable(network, put(network, held.examples)), put(network, held.labels)
     axis, gather = tf.constant(0), tf.raw_ops.GatherV2
-    for chosen in feed.chosen(source, first, last, np.asarray):
+    there = np.asarray if network.device == "cpu" else lambda order: put(network, order)
+    for chosen in feed.chosen(source, first, last, there):
         with tf.device(network.on):
-            rows = tf.constant(chosen)
+            rows = tf.convert_to_tensor(chosen)
             batch = gather(params=examples, indices=rows, axis=axis), gather(params=labels, indices=rows, axis=axis)
             if held.divisor:
                 batch = tf.cast(batch[0], tf.float32) / held.divisor, batch[1]
