@@ -215,7 +215,7 @@ def tell_libraries(asked):
 def largest(asked, workload, events, voice, signals):
     if hasattr(workload, "run"):
         raise Stop("bad_argument", "--batch largest does not apply to %s: leave --batch out" % asked.workload)
-    argv = asked.argv + fits.limits(asked, nvml.read())
+    argv = asked.argv + fits.limits(asked)
     tries = fits.Tries(argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
     return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, events, voice)
 

@@ -20,7 +20,7 @@ from __future__ import absolute_import, division, print_function
 
 import os
 
-from . import feed
+from . import feed, nvml
 from .ahead import DEPTH
 from .events import Stop
 from .short import Short
@@ -42,10 +42,13 @@ UNSURE_TEXTS = ("unable to find an engine to execute this computation",
                 "No algorithm worked", "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_EXECUTION_FAILED")
 
 
-def limits(asked, cards):
-    """Return the words that limit a try's memory, [] if none do; cards: nvml.read()."""
+def limits(asked):
+    """Return the words that limit a try's memory, [] if none do."""
+    if asked.gpu_memory_fraction or asked.device == "cpu" or not os.path.exists(WSL):
+        return []
+    cards = nvml.read()
     free = feed.free_bytes(cards, asked.replicas)
-    if asked.gpu_memory_fraction or asked.device == "cpu" or free is None or not os.path.exists(WSL):
+    if free is None:
         return []
     total = max(card["memory_total_bytes"] for card in cards[:asked.replicas])
     return ["--gpu-memory-fraction", "%.4f" % max(WSL_SHARE * free / total, 0.01)]

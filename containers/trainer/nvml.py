@@ -179,11 +179,11 @@ class Reading(object):
         answer = self.ask(function, ctypes.c_ulonglong())
         return None if answer is None else answer.value
 
-    def memory(self):
-        """Return the memory of the card, or with MIG on that of the program's MIG device, or None."""
-        if self.has_mig_on():
+    def memory(self, has_parts):
+        """Return the memory of the card or, if it `has_parts`, that of the program's MIG device, or None."""
+        if has_parts:
             part = self.library.only_part(self.handle)
-            return part and Reading(self.library, part, 0).memory()
+            return part and Reading(self.library, part, 0).memory(False)
         answer = MemoryToday(version=ctypes.sizeof(MemoryToday) | 2 << 24)
         if not self.lost and not self.library.call("nvmlDeviceGetMemoryInfo_v2", self.handle, ctypes.byref(answer)):
             return answer
@@ -203,9 +203,10 @@ class Reading(object):
 
     def now(self, index):
         busy = self.ask("nvmlDeviceGetUtilizationRates", Utilization())
-        memory = self.memory()
+        has_parts = self.has_mig_on()
+        memory = self.memory(has_parts)
         milliwatts = millijoules = None
-        if not self.has_mig_on():
+        if not has_parts:
             milliwatts = self.number("nvmlDeviceGetPowerUsage")
             millijoules = self.large("nvmlDeviceGetTotalEnergyConsumption")  # Volta and newer have the counter
         values = {
@@ -222,7 +223,7 @@ class Reading(object):
         return dict(values, error=", ".join(self.errors) or None)
 
     def card(self, index):
-        memory, major, minor = self.memory(), ctypes.c_int(), ctypes.c_int()
+        memory, major, minor = self.memory(self.has_mig_on()), ctypes.c_int(), ctypes.c_int()
         told = self.succeeds("nvmlDeviceGetCudaComputeCapability", ctypes.byref(major), ctypes.byref(minor))
         return {"index": index, "name": self.text("nvmlDeviceGetName"), "uuid": self.text("nvmlDeviceGetUUID"),
                 "memory_bytes": memory and memory.total,

@@ -109,7 +109,7 @@ def choose(
 
 def _without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:
     """Warn of cards of a server with NVSwitches that CUDA can't use yet: NVML and nvidia-smi show nothing amiss."""
-    late = [card for card in probe.cards if card.fabric not in (None, "completed")]
+    late = [card for card in probe.cards if card.waits_for_fabric]
     if uuids is not None:
         late = [card for card in late if {card.uuid, *(one.uuid for one in card.mig_devices)}.intersection(uuids)]
     if not late:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ngcdl.engines.base import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
-from ngcdl.telemetry.card import Probe
+from ngcdl.telemetry.card import Card, Probe
 
 # CUDA needs it, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe
 UVM = "/dev/nvidia-uvm"
@@ -165,5 +165,10 @@ class Sight:
         return bool(self.gpus.cards) or (self.kernel.pci is None and answered)
 
     @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards, as NVML reports them; none if it doesn't answer."""
+        return self.gpus.cards if isinstance(self.gpus, Probe) and self.gpus.error is None else ()
+
+    @property
     def cards_answer(self) -> bool:
-        return isinstance(self.gpus, Probe) and self.gpus.error is None and bool(self.gpus.cards)
+        return bool(self.cards)

@@ -75,6 +75,11 @@ class Card:
     error: str | None = None
     fabric: str | None = None  # its place in the NVLink fabric: not started, in progress, failed or completed
 
+    @property
+    def waits_for_fabric(self) -> bool:
+        """Does CUDA fail on it with error 802, until the fabric manager has set it up?"""
+        return self.fabric not in (None, "completed")
+
 
 @dataclass(frozen=True)
 class GpuReading:

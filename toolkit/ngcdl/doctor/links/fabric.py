@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, ok, warning
 from ngcdl.doctor.sight import Sight
-from ngcdl.telemetry.card import Probe
 
 NAME = "fabric"
 _URL = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 
 
 def judge(sight: Sight) -> Finding | None:
-    if not sight.cards_answer or not isinstance(sight.gpus, Probe):
-        return None
-    cards = [card for card in sight.gpus.cards if card.fabric is not None]
-    late = [card for card in cards if card.fabric != "completed"]
+    late = [card for card in sight.cards if card.waits_for_fabric]
     if not late:
-        return ok(NAME, "the NVLink fabric is set up") if cards else None
+        is_there = any(card.fabric is not None for card in sight.cards)
+        return ok(NAME, "the NVLink fabric is set up") if is_there else None
     found = "; ".join(f"GPU {card.index}: {card.fabric}" for card in late)
     cause = (
         "CUDA fails with error 802, 'system not yet initialized', until the fabric manager has set up these cards. Its "

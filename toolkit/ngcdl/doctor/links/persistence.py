@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, ok
 from ngcdl.doctor.sight import Sight
-from ngcdl.telemetry.card import Probe
 
 NAME = "persistence"
 # https://docs.nvidia.com/deploy/driver-persistence/
@@ -12,9 +11,7 @@ _URL = "https://docs.nvidia.com/deploy/driver-persistence/"
 
 
 def judge(sight: Sight) -> Finding | None:
-    if not sight.cards_answer or not isinstance(sight.gpus, Probe):
-        return None
-    known = [card for card in sight.gpus.cards if card.persistence is not None]
+    known = [card for card in sight.cards if card.persistence is not None]
     off = [card for card in known if card.persistence is False]
     if not known:
         return None
