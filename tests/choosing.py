@@ -56,7 +56,8 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 def choose(host: Host, engine: str = "auto", image: str = "", gpus: str = "auto", docker: str = "") -> dict[str, Any]:
     found = host.python(
-        f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{CODE}", engine, image, gpus,
+        f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{CODE}",
+        engine, image, gpus,
         docker or f"unix://{host.state.parent}/none.sock",
     )  # fmt: skip
     assert found.returncode == 0, found.stderr

@@ -134,6 +134,45 @@ def test_a_training_without_a_free_card_shares_one_and_says_so_loudly(
     assert (it["uuids"], it["loud"], it["shares"]) == ([uuid], [], False)
 
 
+def test_without_a_card_that_may_compute_it_is_the_cpu_and_how_to_change_that_is_said(
+    cards: Host, daemon: Daemon
+) -> None:
+    daemon.info |= NVIDIA
+    cards.set(gpu0__compute_mode=2, gpu1__compute_mode=2)
+    it = choose(cards, docker=daemon.host)
+    assert (it["engine"], it["gpus"], it["device"]) == ("local", "none", "cpu")
+    said = "GPU 1 may not compute: its compute mode is Prohibited (to let programs compute: sudo nvidia-smi -i 1 -c 0)"
+    assert said in it["why"]
+    assert said in it["loud"][0]
+    cards.set(gpu0__compute_mode=0, gpu1__compute_mode=2)
+    assert said in choose(cards, image="tensorflow:1", gpus="1,", docker=daemon.host)["message"]
+    it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
+    assert (it["gpus"], it["uuids"]) == ("all", [FIRST])
+
+
+def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_the_cpu_and_says_so_loudly(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    daemon.info |= NVIDIA
+    cards.set(gpu0__processes="7:5", gpu1__processes="8:5", gpu0__compute_mode=3, gpu1__compute_mode=3)
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (it["gpus"], it["device"], it["uuids"], it["shares"]) == ("none", "cpu", [], False)
+    assert it["loud"][0].startswith("WARNING: no card is free, and none can be shared (GPU 0: by another program, and")
+
+
+def test_of_different_cards_it_is_said_that_the_strongest_free_one_is_taken(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    daemon.info |= NVIDIA
+    words = "; of different cards the strongest free"
+    assert choose(cards, image="tensorflow:1", docker=daemon.host)["why"].endswith(words)
+    assert words not in choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)["why"]
+    cards.set(gpu0__name="NVIDIA A100-SXM4-40GB")
+    assert words not in choose(cards, image="tensorflow:1", docker=daemon.host)["why"]
+
+
 def test_a_card_that_the_image_can_t_use_is_no_free_card(
     cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -334,6 +334,7 @@ CARD_NUMBER(DeviceGetEnforcedPowerLimit, unsigned, "power_limit_mw")
 CARD_NUMBER(DeviceGetPowerManagementLimit, unsigned, "power_limit_mw")
 CARD_NUMBER(DeviceGetPerformanceState, unsigned, "pstate")
 CARD_NUMBER(DeviceGetPersistenceMode, unsigned, "persistence")
+CARD_NUMBER(DeviceGetComputeMode, unsigned, "compute_mode")
 CARD_NUMBER(DeviceGetCurrentClocksThrottleReasons, u64, "clock_reasons")
 #ifndef NGCDL_OLD_DRIVER
 CARD_NUMBER(DeviceGetCurrentClocksEventReasons, u64, "clock_reasons")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ngcdl.cli.gpu import _watch, gpu
+from ngcdl.cli.gpu import _card, _watch, gpu
 from ngcdl.errors import BadOption
 from ngcdl.telemetry.card import Driver, GpuReading
 
@@ -50,3 +50,12 @@ def test_a_program_gets_a_line_of_json_for_each_reading(capsys: pytest.CaptureFi
 def test_seconds_that_nobody_can_wait_are_refused(seconds: float) -> None:
     with pytest.raises(BadOption, match=r"--watch .*: must be a number of seconds above 0, at most 1,000,000,000"):
         gpu(watch=seconds)
+
+
+@pytest.mark.parametrize(("mode", "said"), [
+    ("Prohibited", ["  compute mode Prohibited: no program can compute on it"]), ("Default", []), (None, []),
+    ("Exclusive_Process", ["  compute mode Exclusive_Process: one program only can compute on it"]),
+])  # fmt: skip
+def test_who_may_compute_on_a_card_is_said_where_not_everybody_may(mode: str | None, said: list[str]) -> None:
+    lines = _card(GpuReading(0, "GPU-1", compute_mode=mode), {}).splitlines()
+    assert [line for line in lines if "compute mode" in line] == said

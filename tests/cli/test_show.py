@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -90,6 +91,12 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
     assert [line[18:] for line in lines[at : at + 4]] == ["GPU 47 % busy.", "More workers.", "    ngcdl x", "Others."]
     shown = json.loads(house.run("show", "x", "--json").stdout)
     assert [found["rule"] for found in shown["findings"]] == ["input-bound", "shared-gpu"]
+
+
+def test_if_nobody_can_tell_who_else_used_the_gpu_it_says_so(house: House) -> None:
+    summary = Summary(steps=10, gpus=(GpuSummary("GPU-1", "a card", 47.0, None, 61.0, 0),), shared_gpu=None)
+    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=()))
+    assert re.search(r"^GPU shared +n/a$", house.run("show", "x").stdout, re.MULTILINE)
 
 
 def test_what_was_not_measured_of_energy_and_clocks_has_no_line(house: House) -> None:

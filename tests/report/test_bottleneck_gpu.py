@@ -215,6 +215,17 @@ def test_each_reason_is_told_from_a_tenth_of_the_samples_on_with_what_to_do(reas
     assert rules(gpu(80.0, throttled_share={reason: 0.099})) == ["balanced"]
 
 
+@pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])
+def test_a_power_limit_is_of_that_card_and_outlives_the_program(reason: str) -> None:
+    held = GpuSummary(gpu_percent_mean=80.0, index=3, throttled_share={reason: 0.5})
+    idle = GpuSummary(gpu_percent_mean=0.0, index=0, throttled_share={reason: 1.0})
+    advice = findings(gpu(80.0, gpus=(idle, held), throttled_share={reason: 0.5}))[0].advice or ""
+    assert "    sudo nvidia-smi -i 3 -pm 1\n    sudo nvidia-smi -i 3 -pl WATTS" in advice
+    several = replace(held, index=4)
+    advice = findings(gpu(80.0, gpus=(held, several), throttled_share={reason: 0.5}))[0].advice or ""
+    assert "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS" in advice
+
+
 def test_heat_is_decisive_and_a_power_limit_only_comes_beside_what_sets_the_pace() -> None:
     assert rules(gpu(95.0, throttled_share={"sw_thermal_slowdown": 0.9})) == ["throttled", "compute-bound"]
     assert rules(gpu(95.0, throttled_share={"sw_power_cap": 0.9})) == ["compute-bound", "throttled"]

@@ -244,6 +244,26 @@ def test_energy_of_several_cards_is_their_sum_and_unknown_where_one_s_is() -> No
     assert (summary(STEPS, both).energy_joules, summary(STEPS, both).examples_per_joule) == (None, None)
 
 
+def test_energy_and_clocks_of_a_training_are_those_of_the_cards_that_it_computed_on() -> None:
+    def one(t: int, *percents: float | None) -> dict[str, Any]:
+        readings = [
+            {"watts": 100.0 * (at + 1), "sm_mhz": 1000 + at, "throttle_reasons": [f"0x{at}"]} for at in range(3)
+        ]
+        gpus = [card(f"GPU-{at}", percent) | readings[at] for at, percent in enumerate(percents)]
+        return sample(t, gpus=gpus)
+
+    start = {"event": "start", "device": "gpu", "replicas": 1}
+    busy = [one(t, 3.0, 97.0, 40.0) for t in (1, 2)]
+    found = summary([start, *STEPS], busy)
+    assert (found.energy_joules, found.sm_mhz_mean, found.throttled_share) == (200, 1001, {"0x1": 1.0})
+    assert found.examples_per_joule == 64 / 200
+    assert [gpu.joules for gpu in found.gpus] == [100, 200, 300], "each has its own"
+    assert summary([start | {"replicas": 2}, *STEPS], busy).energy_joules == 500
+    assert summary(STEPS, busy).energy_joules == 600, "of a command all count"
+    for unknown in (None, 97.0, 40.0), (3.0, 3.0, 3.0):
+        assert summary([start, *STEPS], [one(t, *unknown) for t in (1, 2)]).energy_joules == 600
+
+
 def test_a_run_on_the_cpu_has_no_examples_of_the_joules_of_an_idle_gpu() -> None:
     samples = cards({"watts": 32.0}, {"watts": 32.0})
     assert summary([{"event": "start", "device": "cpu"}, *STEPS], samples).examples_per_joule is None

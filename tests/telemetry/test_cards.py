@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ngcdl.telemetry import cards, container
 from ngcdl.telemetry.card import GpuProcess
 from ngcdl.telemetry.cards import Run
+from ngcdl.telemetry.gpu import Nvml
 from ngcdl.telemetry.sample import MEASURED
 
 from .stand_in import Host
@@ -23,22 +25,64 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
     ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
     run = Run([], "a")
-    assert cards.foreign((ours, theirs, GpuProcess(os.getpid())), run) == 2
-    assert cards.foreign((), run) == 0
-    assert cards.foreign((ours, hidden), run) is None
-    assert cards.foreign(None, run) is None
-    assert cards.foreign((ours,), Run([])) is None
-    assert cards.foreign((ours, GpuProcess(3, container_id="b", draws=True)), run) == 0, "a desktop's"
+    assert cards.foreign((ours, theirs, GpuProcess(os.getpid())), run, None) == 2
+    assert cards.foreign((), run, None) == 0
+    assert cards.foreign((ours, hidden), run, None) is None
+    assert cards.foreign(None, run, None) is None
+    assert cards.foreign((ours,), Run([]), None) is None
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
-        assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid())) == 1
+        assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid()), None) == 1
         child.kill()
+
+
+def test_what_draws_is_a_desktop_if_the_card_was_idle_before_the_run_and_else_maybe_a_game(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    ours, screen, run = GpuProcess(1, container_id="a"), GpuProcess(3, draws=True, computes=False), Run([], "a")
+    for before, known in (3, 0), (60, None), (None, None):
+        assert cards.foreign((ours, screen), run, before) == known
+    assert cards.foreign((ours, screen, GpuProcess(2, container_id="b")), run, 60) == 1
+    assert cards.foreign((ours,), run, 60) == 0
+
+
+def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    server = GpuProcess(1, name="nvidia-cuda-mps")
+    assert cards.foreign((server,), Run([], "a"), 0) is None
+    assert cards.foreign((server, GpuProcess(2, container_id="b")), Run([], "a"), 0) == 1
+
+
+class Played:
+    """A card of which each reading has these processes and this use."""
+
+    def __init__(self, *readings: tuple[tuple[GpuProcess, ...], int]) -> None:
+        self._readings = iter(readings)
+
+    def use(self, uuid: str, processes: bool, is_brief: bool) -> tuple[dict[str, Any], None]:
+        on_it, percent = next(self._readings)
+        return {"uuid": uuid, "gpu_percent": percent} | ({"processes": on_it} if processes else {}), None
+
+
+@pytest.mark.parametrize(("before", "foreign"), [((4, 30), 0), ((30, 30), None)])
+def test_a_card_was_idle_if_it_was_once_until_the_run_computed(
+    monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], foreign: int | None
+) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    ours, screen = GpuProcess(1, container_id="a"), GpuProcess(3, container_id="x", draws=True, computes=False)
+    readings = [((screen,), percent) for percent in before] + [((screen, ours), percent) for percent in (0, 99)]
+    reader = cards.Cards(cast(Nvml, Played(*readings)), Run(["GPU-1"], "a"))
+    assert [reader.read()[0]["foreign_processes"] for _ in readings][-1] == foreign
 
 
 def test_where_not_every_process_is_visible_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: False)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     for processes in (), (GpuProcess(1, container_id="a"),), (GpuProcess(3, draws=True),):
-        assert cards.foreign(processes, Run([], "a")) is None
+        assert cards.foreign(processes, Run([], "a"), 0) is None
 
 
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,8 +94,8 @@ def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypat
         worker = GpuProcess(int(first.stdout.readline()))
         first.stdout.readline()  # its parent has ended
         assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
-        assert cards.foreign((worker,), Run([], pid=first.pid)) == 0
-        assert cards.foreign((worker,), Run([], pid=os.getpid())) == 1
+        assert cards.foreign((worker,), Run([], pid=first.pid), None) == 0
+        assert cards.foreign((worker,), Run([], pid=os.getpid()), None) == 1
         os.kill(worker.pid, signal.SIGKILL)
         first.communicate()
 
@@ -64,10 +108,10 @@ def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(mo
     with subprocess.Popen(shim, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         inside = GpuProcess(int(process.stdout.readline()))
-        assert cards.foreign((inside,), Run([], "a1" * 32)) == 0
-        assert cards.foreign((inside,), Run([], "b2" * 32)) == 1
+        assert cards.foreign((inside,), Run([], "a1" * 32), None) == 0
+        assert cards.foreign((inside,), Run([], "b2" * 32), None) == 1
         process.communicate()
-    assert cards.foreign((inside,), Run([], "a1" * 32)) is None, "it is gone"
+    assert cards.foreign((inside,), Run([], "a1" * 32), None) is None, "it is gone"
 
 
 READ = """

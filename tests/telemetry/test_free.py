@@ -49,6 +49,31 @@ def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
     assert card.ask(FREE, "2") == [strong, weak]
     card.set(**used, gpu0__cc="8.0", gpu0__memory_total=40 << 30, gpu1__memory_total=40 << 30)
     assert card.ask(FREE, "2") == [weak, strong], "of equal ones the least used"
+    card.set(**used, gpu0__cc="8.6", gpu0__memory_total=4 << 30)
+    assert card.ask(FREE, "2") == [strong, weak], "a display card of a newer generation"
+    card.set(**used, gpu0__cc="8.9", gpu0__memory_total=24 << 30)
+    assert card.ask(FREE, "2") == [weak, strong], "which is the stronger one then"
+
+
+def test_a_card_with_a_game_on_it_is_not_free(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
+    weak, strong = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
+    card.set(gpu1__utilization=97, gpu1__graphics_processes="9:1")
+    assert card.ask(FREE, "1") == [weak]
+    card.set(gpu1__utilization=3, gpu1__graphics_processes="9:1")
+    assert card.ask(FREE, "1") == [strong], "a desktop"
+
+
+def test_a_prohibited_card_is_no_gpu_and_it_is_said_how_to_change_it(
+    card: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(free.VARIABLE, raising=False)
+    card.set(gpu0__compute_mode=3, gpu1__compute_mode=2)
+    assert card.ask(FREE, "1") == ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"]
+    assert card.ask(FREE, "2") == (
+        "--gpus 2: 1 of 1 GPUs are free (in use or out of order: none; compute mode Prohibited, which sudo nvidia-smi "
+        "-i INDEX -c 0 ends: 1)."
+    )
 
 
 MIG = {

@@ -84,6 +84,7 @@ def test_a_card_says_what_it_is_and_does(card: Host) -> None:
         "mig": None,
         "mig_devices": [],
         "error": None,
+        "compute_mode": None,
     }
 
 

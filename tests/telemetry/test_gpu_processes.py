@@ -18,8 +18,14 @@ def test_the_processes_are_those_of_any_driver_s_records(
     card = replace(card, library=request.getfixturevalue(driver))
     card.set(gpu0__processes="11:5,12:6,13:-", gpu0__graphics_processes="9:1,11:2,13:3")
     found = reading(card)["processes"]
-    assert [(one["pid"], one["memory_bytes"]) for one in found] == [(11, 5), (12, 6), (13, None)]
-    assert [one["draws"] for one in found] == [True, False, True]
+    assert [(one["pid"], one["memory_bytes"]) for one in found] == [(11, 5), (12, 6), (13, None), (9, 1)]
+    assert [one["draws"] for one in found] == [True, False, True, True]
+    assert [one["computes"] for one in found] == [True, True, True, False]
+
+
+def test_what_only_draws_is_listed_where_nothing_computes(card: Host) -> None:
+    card.set(gpu0__graphics_processes="9:1")
+    assert [(one["pid"], one["draws"], one["computes"]) for one in reading(card)["processes"]] == [(9, True, False)]
 
 
 ASKED = """
@@ -35,8 +41,8 @@ with open_nvml() as nvml:
 """
 
 
-def test_who_draws_is_asked_only_if_something_computes(card: Host) -> None:
-    assert card.ask(ASKED) == [[], [], None]
+def test_a_driver_that_can_t_tell_who_draws_has_no_error(card: Host) -> None:
+    assert card.ask(ASKED) == [["DeviceGetGraphicsRunningProcesses_v3"], [], None]
     card.set(gpu0__processes="11:5", gpu0__graphics_processes=None)
     assert card.ask(ASKED) == [["DeviceGetGraphicsRunningProcesses_v3"], [False], None], "the driver can't tell"
     card.set(gpu0__processes="11:5", fail__DeviceGetGraphicsRunningProcesses=4)

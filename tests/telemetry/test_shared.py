@@ -18,10 +18,12 @@ FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4
 BUSY = {"gpu0__processes": "7:5", "gpu1__processes": "8:5"}
 
 
-def shared(host: Host, unfit: tuple[str, ...] = (), held: object = None, shown: tuple[str, ...] | None = None) -> Any:
+def shared(
+    host: Host, unfit: tuple[str, ...] = (), held: object = None, shown: tuple[str, ...] | None = None, before: str = ""
+) -> Any:
     import json
 
-    return host.ask(SHARED, json.dumps([unfit, held or {}, shown]))
+    return host.ask(before + SHARED, json.dumps([unfit, held or {}, shown]))
 
 
 def test_it_is_the_card_with_the_most_memory_left(card: Host) -> None:
@@ -41,6 +43,18 @@ def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
     ]  # fmt: skip
     card.set(**BUSY, fail__gpu1__DeviceGetHandleByIndex=15)
     assert shared(card) == ["0", FIRST, "GPU 0: by another program; GPU 1: out of order"]
+
+
+def test_a_card_that_allows_one_program_only_is_not_shared(card: Host) -> None:
+    card.set(**BUSY, gpu1__compute_mode=3)
+    alone = "by another program, and its compute mode allows one program only"
+    assert shared(card) == ["0", FIRST, f"GPU 0: by another program; GPU 1: {alone}"]
+    card.set(**BUSY, gpu0__compute_mode=3, gpu1__compute_mode=3)
+    assert shared(card) == ["", None, f"GPU 0: {alone}; GPU 1: {alone}"]
+    mps = "from ngcdl.telemetry import container; container.name_of = lambda pid: 'nvidia-cuda-mps'\n"
+    assert shared(card, before=mps)[:2] == ["1", SECOND], "MPS shares it"
+    card.set(gpu0__processes="7:5", gpu0__compute_mode=3, gpu1__compute_mode=3)
+    assert shared(card) == ["1", SECOND, ""]
 
 
 def test_a_card_that_is_free_by_now_is_taken_without_a_word(card: Host) -> None:

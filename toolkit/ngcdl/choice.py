@@ -14,13 +14,14 @@ from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError,
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free, shared
 from ngcdl.telemetry import gpu as nvml
-from ngcdl.telemetry.card import Card, Probe, computing, is_mig
+from ngcdl.telemetry.card import Card, Probe, computing, is_mig, is_prohibited, prohibited
 
 # Without an image: the newest of the first of these that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/mig-device-names.html#cuda-device-enumeration
 _ONE_MIG_DEVICE = "a training has a replica on each, but CUDA shows a program only one MIG device: name one"
+_NONE_TO_SHARE = "no card is free, and none can be shared"
 _JETSONS = ("NVIDIA Thor", "(nvgpu)")  # in their cards' names
 Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
 Tagged = Callable[[ImageRef | None, Engine], tuple[ImageRef, str]]
@@ -76,8 +77,8 @@ def choose(
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
     shown = free.shown(probe.cards, os.environ) if not engine.has_containers else None
-    if not probe.cards or shown == ():
-        found = f"{free.VARIABLE} names none of this host's GPUs" if probe.cards else no_cards(probe)
+    if not probe.usable or shown == ():
+        found = f"{free.VARIABLE} names none of this host's GPUs" if probe.usable else probe.why_none
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
         way = replace(NO_GPU, why=found)
@@ -85,12 +86,16 @@ def choose(
             return _untold(engine, gpus, way, why, probe)
         loud = (f"WARNING: {found}: this run computes on the CPU.",)
         return Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, loud)
-    useless = unfit(engine, image, probe) if len(probe.cards) > 1 and image else ()
+    useless = unfit(engine, image, probe) if len(probe.usable) > 1 and image else ()
     asked = str(gpus)
     uuids: tuple[str, ...] | None
     shared_with: tuple[str, ...] = ()
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
         gpus, uuids, shared_with = _free(gpus, probe, useless, held(), shown)
+        if gpus.kind == "none":
+            way = replace(NO_GPU, why=_NONE_TO_SHARE)
+            return Choice(engine, image, way, gpus, "cpu", (), why, probe, shared_with)
+        why += _strongest(uuids, probe) if not shared_with else ""
     else:
         gpus, uuids = _named_or_all(gpus, probe, shown)
     if is_training and gpus.demanded and uuids and len(uuids) > 1:  # one replica on each
@@ -151,8 +156,9 @@ def _engine(
         return engine, image, f"{release}engine {engine.name}: {why}"
     if gpus.kind == "none":
         return engines.connect("local"), None, "engine local: no image was named, and no GPU is wanted"
-    if not probe.cards:
-        return engines.connect("local"), None, "engine local: no image was named, and this host shows no NVIDIA GPU"
+    if not probe.usable:
+        seen = probe.why_none if probe.cards else "this host shows no NVIDIA GPU"
+        return engines.connect("local"), None, f"engine local: no image was named, and {seen}"
     try:
         docker = engines.connect("docker")
         way = docker.gpu_way()
@@ -205,11 +211,11 @@ def _image(
 
 def _meant(gpus: GpuRequest, probe: Probe) -> Probe:
     """Return the probe with only the cards that are named, as an index, a UUID or the beginning of one; with none if
-    none is wanted."""
+    none is wanted, with all that may compute if none is named."""
     if gpus.kind == "none":
         return Probe()
     if gpus.kind != "devices":
-        return probe
+        return replace(probe, cards=probe.usable)
     words = [word.partition(":")[0] for word in gpus.devices]
     named = [card for card in probe.cards if any(_is_named(card, word) for word in words)]
     return replace(probe, cards=tuple(named)) if named else probe
@@ -218,13 +224,6 @@ def _meant(gpus: GpuRequest, probe: Probe) -> Probe:
 def _is_named(card: Card, word: str) -> bool:
     uuids = [one.uuid or "" for one in (card, *card.mig_devices)]
     return word == str(card.index) or (not word.isdecimal() and any(uuid.startswith(word) for uuid in uuids))
-
-
-def no_cards(probe: Probe) -> str:
-    """Say why `probe` has no cards: the host has none, or the driver can't tell."""
-    if probe.absent or probe.error is None:
-        return "this host has no NVIDIA driver" if probe.absent else "the NVIDIA driver shows no GPU"
-    return f"the NVIDIA driver can't be asked ({probe.error.message.rstrip('.')})"
 
 
 def _elsewhere(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: str, probe: Probe) -> Choice:
@@ -307,15 +306,26 @@ def _free(
     return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids, ()
 
 
+def _strongest(uuids: Sequence[str] | None, probe: Probe) -> str:
+    """Say how cards were chosen where it matters: some of several models were left out."""
+    cards = computing(probe.cards).values()
+    is_choice = uuids is not None and len(uuids) < len(cards) and len({card.name for card in cards}) > 1
+    return "; of different cards the strongest free" if is_choice else ""
+
+
 def _shared(
     probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
-    """Choose the least used card, with a loud line; all of them if the driver can't tell one from another."""
+    """Choose the least used card, with a loud line; all of them if the driver can't tell one from another; none if each
+    is in use and allows one program only."""
     one = None
     with contextlib.suppress(GpuError):
         one = shared.card(unfit, held, shown)
     if one is None:
         return *_named_or_all(GpuRequest(), probe, shown), ()
+    if one.uuid is None:
+        loud = f"WARNING: {_NONE_TO_SHARE} ({one.users}): this run computes on the CPU."
+        return GpuRequest("none"), (), (loud,)
     loud = f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, and its speed is not the card's."
     return GpuRequest("auto", devices=(one.uuid,)), (one.uuid,), (loud,) if one.users else ()
 
@@ -330,7 +340,10 @@ def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: Probe) 
     if not matches and (is_mig(item) or ":" in item):
         return item
     for card in probe.cards:
-        if card.mig and (item == str(card.index) or (card.uuid or "").startswith(item)):
+        is_it = item == str(card.index) or (card.uuid or "").startswith(item)
+        if is_it and is_prohibited(card):
+            raise NoGpu(str(gpus), f"GPU {card.index} may not compute: {prohibited(card.index)}")
+        if is_it and card.mig:
             parts = ", ".join(f"{name} ({one.uuid})" for name, one in computing([card]).items())
             what = f"GPU {card.index} has MIG on, and only its MIG devices compute"
             raise NoGpu(str(gpus), f"{what}: name {parts or 'one of them, as nvidia-smi -L shows them'}")

@@ -41,10 +41,16 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         of_engine,
         avx=_has_avx(cpuinfo),
         driver=probe.driver.version if probe.driver else None,
-        gpus=tuple(_gpu(card) for card in probe.cards),
-        gpu_trouble=probe.error.message if probe.error else None,
+        gpus=tuple(_gpu(card) for card in probe.usable),
+        gpu_trouble=_trouble(probe),
         is_wsl=driver.DXG.exists(),
     )
+
+
+def _trouble(probe: Probe) -> str | None:
+    if probe.error:
+        return probe.error.message
+    return probe.why_none if probe.cards and not probe.usable else None
 
 
 def without_engine(error: EngineError) -> HostFacts:

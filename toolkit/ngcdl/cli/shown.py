@@ -174,8 +174,9 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         worst_first = sorted(figures.throttled_share.items(), key=lambda item: -item[1])
         shares = (f"{reason} {measured(100 * share, 0, ' %')}" for reason, share in worst_first)
         rows.append((HELD_DOWN, ", ".join(shares) + " of the time"))
-    if figures.shared_gpu:
-        rows.append(("GPU shared", "other processes computed on it at the same time"))
+    if figures.shared_gpu or (figures.shared_gpu is None and figures.gpus):
+        others = "other processes computed on it at the same time"
+        rows.append(("GPU shared", others if figures.shared_gpu else NOT_AVAILABLE))
     nodes = run.placement.get("nodes") or 1
     where = " on a node" if nodes > 1 else ""
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl import console, trainings
-from ngcdl.choice import no_cards
 from ngcdl.cli import kept
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
@@ -142,7 +141,7 @@ def _no_gpu(typed: Typed) -> str | None:
     if kind_of(typed.engine).is_cluster:  # its nodes have theirs, whatever this machine has
         return None
     probe = nvml.probe()
-    return None if probe.cards else no_cards(probe)
+    return None if probe.usable else probe.why_none
 
 
 def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) -> list[Experiment]:

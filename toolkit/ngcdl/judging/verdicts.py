@@ -59,7 +59,7 @@ class Verdicts:
 
         host, found = self._look(engine, image, probe)
         useless = tuple(card.gpu.uuid for card in judge.cards(found, host) if card.verdict == "no" and card.gpu.uuid)
-        return useless if len(useless) < len(probe.cards) else ()
+        return useless if len(useless) < len(host.gpus) else ()
 
     def tell(self, picked: choice.Choice, show: Show) -> None:
         """Show the warnings about the image on this host. Raise ImageUnfit, or an error that no pull can fix."""

@@ -89,8 +89,8 @@ class HostFacts:
     """The machine that an image is judged for.
 
     `elsewhere`: the engine is on another machine, and why its GPUs can't be judged from here. `gpu_trouble`: why the
-    driver can't be queried. `free_bytes` is the free space where the engine keeps images. `is_wsl`: `driver` is
-    Windows'.
+    driver can't be queried, or that no program may compute on its GPUs. `free_bytes` is the free space where the engine
+    keeps images. `is_wsl`: `driver` is Windows'.
     """
 
     architecture: str = "amd64"

@@ -105,10 +105,11 @@ class Summary:
     container's; `memory_oom_kills` counts its processes that the kernel killed. `training_samples` counts the samples
     in which the host was read during training; for a command without steps, the complete ones of the whole run.
 
-    `energy_joules` is what the run's GPUs used during training, in `energy_seconds`; in the additional
-    `energy_gap_seconds` they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is
-    `examples_per_second` over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks
-    were held down, by reason in NVIDIA's words, {} if they never were. `shared_gpu`: others computed there, too.
+    `energy_joules` is what the GPUs used during training, in `energy_seconds`; in the additional `energy_gap_seconds`
+    they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is `examples_per_second`
+    over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
+    reason in NVIDIA's words, {} if they never were. A training's energy and clocks are those of the GPUs that it
+    computed on, as far as that is known. `shared_gpu`: others computed there, too; None if the driver can't tell.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.

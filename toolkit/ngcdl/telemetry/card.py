@@ -11,7 +11,15 @@ from ngcdl.errors import NvmlUnavailable
 
 T = TypeVar("T", "Card", "GpuReading")
 
-_IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its memory
+IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its memory
+
+# Who may compute on a card, by NVML's number, in nvidia-smi's words:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
+DEFAULT, PROHIBITED = "Default", "Prohibited"  # any number of programs, none
+EXCLUSIVE = ("Exclusive_Thread", "Exclusive_Process")  # one
+COMPUTE_MODES = {0: DEFAULT, 1: EXCLUSIVE[0], 2: PROHIBITED, 3: EXCLUSIVE[1]}
+# Its clients compute through it, and are not listed themselves: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
+_MPS_SERVER = "nvidia-cuda-mps"  # -server is cut off: Linux keeps 15 characters of a program's name
 
 # Why clocks are limited, by bit, in the terms of `nvidia-smi --query-gpu=clocks_event_reasons...`:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -48,14 +56,19 @@ class Driver:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that computes on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too,
-    as many programs of a desktop do (nvidia-smi: type C+G)."""
+    """A process on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too, as many
+    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G)."""
 
     pid: int
     memory_bytes: int | None = None
     name: str | None = None
     container_id: str | None = None
     draws: bool = False
+    computes: bool = True
+
+    @property
+    def is_mps_server(self) -> bool:
+        return (self.name or "").startswith(_MPS_SERVER)
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class Card:
     persistence: bool | None = None  # the driver stays awake between two programs
     error: str | None = None
     fabric: str | None = None  # its place in the NVLink fabric: not started, in progress, failed or completed
+    compute_mode: str | None = None  # one of COMPUTE_MODES
 
     @property
     def waits_for_fabric(self) -> bool:
@@ -108,21 +122,25 @@ class GpuReading:
     mig: bool | None = None
     mig_devices: tuple[GpuReading, ...] = ()
     error: str | None = None
+    compute_mode: str | None = None
 
     @property
     def is_free(self) -> bool:
-        """Does it work, with nothing computing on it? Without a list of processes (WSL), or if all of them also draw,
-        its use decides; if that is unknown too, its memory. If nothing is known, it counts as free."""
+        """Does it work, with nothing computing on it? Without a list of processes (WSL), or if all of them draw or are
+        MPS servers, its use decides; if that is unknown too, its memory. If nothing is known, it counts as free."""
         if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
             return False
         if self.processes == ():
             return True
-        if not all(one.draws for one in self.processes or ()):
+        processes = self.processes or ()
+        if not all(one.draws or one.is_mps_server for one in processes):
+            return False
+        if self.compute_mode in EXCLUSIVE and any(one.computes for one in processes):
             return False
         percent: float | None = self.gpu_percent
         if percent is None and self.memory_used_bytes is not None and self.memory_total_bytes:
             percent = 100 * self.memory_used_bytes / self.memory_total_bytes
-        return percent is None or percent <= _IDLE_PERCENT
+        return percent is None or percent <= IDLE_PERCENT
 
     @property
     def weakness(self) -> tuple[int, ...]:
@@ -145,12 +163,23 @@ def is_mig(uuid: str) -> bool:
 def computing(cards: Iterable[T]) -> dict[str, T]:
     """Return what programs compute on, by its name in NVIDIA's container toolkit: 0 is a card, 0:1 its MIG device.
 
-    A card with MIG on is not included: in a container with only that card, programs see no device."""
+    A card with MIG on is not included: in a container with only that card, programs see no device. Nor is one that is
+    Prohibited: programs see it, but CUDA refuses to use it."""
     found: dict[str, T] = {}
     for card in cards:
         parts = {f"{card.index}:{one.index}": one for one in card.mig_devices}
-        found |= parts if card.mig else {str(card.index): card}
+        found |= parts if card.mig else {} if is_prohibited(card) else {str(card.index): card}
     return found
+
+
+def is_prohibited(card: Card | GpuReading) -> bool:
+    """Was it set to let no program compute, as display cards often are? With MIG on, its MIG devices count."""
+    return card.compute_mode == PROHIBITED and not card.mig
+
+
+def prohibited(index: int | str | None) -> str:
+    """Say so of the card `index`, with the line that changes it: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
+    return f"its compute mode is {PROHIBITED} (to let programs compute: sudo nvidia-smi -i {index} -c 0)"
 
 
 @dataclass(frozen=True)
@@ -161,3 +190,17 @@ class Probe:
     driver: Driver | None = None
     error: NvmlUnavailable | None = None
     absent: bool = False
+
+    @property
+    def usable(self) -> tuple[Card, ...]:
+        """Its cards on which programs, or MIG devices' programs, may compute."""
+        return tuple(card for card in self.cards if not is_prohibited(card))
+
+    @property
+    def why_none(self) -> str:
+        """Why it has none that is usable: there is none, all are set so, or the driver can't tell."""
+        if self.cards:
+            return "; ".join(f"GPU {card.index} may not compute: {prohibited(card.index)}" for card in self.cards)
+        if self.absent or self.error is None:
+            return "this host has no NVIDIA driver" if self.absent else "the NVIDIA driver shows no GPU"
+        return f"the NVIDIA driver can't be asked ({self.error.message.rstrip('.')})"

@@ -6,19 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
-from ngcdl.telemetry.card import Card, GpuReading, computing, is_mig
+from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, computing, is_mig, is_prohibited
 from ngcdl.telemetry.gpu import open_nvml
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
+_PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
 
 def cards(
     count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[str, ...]:
     """Return the UUIDs of `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest
-    first, of equal ones the least used. Where MIG is on, its devices count instead of the card, and come after the
-    whole cards.
+    first, of equal ones the least used. A card with less than half of another's memory comes after it: a display card
+    may be of a newer generation than the card beside it that computes (RTX A400 and A100). Where MIG is on, its devices
+    count instead of the card, and come after the whole cards.
 
     `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
     come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
@@ -27,13 +29,19 @@ def cards(
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = computing(fit)
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
-    least = sorted((is_mig(one.uuid), one.weakness, one.use, one.uuid) for one in free.values() if one.uuid)
+    enough = max((one.memory_total_bytes or 0 for one in free.values()), default=0) / 2
+    least = sorted(
+        (is_mig(one.uuid), (one.memory_total_bytes or 0) < enough, one.weakness, one.use, one.uuid)
+        for one in free.values()
+        if one.uuid
+    )
     found = [one for one in shown or () if is_mig(one) and one not in held] + [uuid for *_, uuid in least]
     found = list(dict.fromkeys(found))
     if len(found) < count:
         busy = ", ".join(_said(name, one, held) for name, one in named.items() if name not in free) or "none"
         others = {
             _NO_MIG_DEVICE: [card for card in fit if card.mig and not card.mig_devices],
+            _PROHIBITED: [card for card in fit if is_prohibited(card)],
             "of no use to this image": [card for card in every if card.uuid in unfit],
             f"hidden by {VARIABLE}": hidden,
         }

@@ -16,7 +16,7 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver
-from ngcdl.telemetry.card import Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
+from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 from ngcdl.telemetry.sample import MEASURED
 
 Binding = Any  # it has no type annotations
@@ -111,7 +111,12 @@ class Nvml:
         card = self._card(which)
         parts = tuple(self._reading(one.uuid, processes) for one in card.mig_devices if one.uuid)
         return GpuReading(
-            compute_capability=card.compute_capability, mig=card.mig, mig_devices=parts, error=error, **values
+            compute_capability=card.compute_capability,
+            mig=card.mig,
+            mig_devices=parts,
+            error=error,
+            compute_mode=card.compute_mode,
+            **values,
         )
 
     def use(
@@ -183,6 +188,7 @@ class Nvml:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
         capability = self._ask(row, "DeviceGetCudaComputeCapability")
         persistence = self._ask(row, "DeviceGetPersistenceMode")
+        compute_mode = self._ask(row, "DeviceGetComputeMode")
         card = Card(
             index=self._ask(row, "DeviceGetIndex") if index is None else index,
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
@@ -194,6 +200,7 @@ class Nvml:
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
             fabric=calls.fabric(self._n, row.handle),
+            compute_mode=COMPUTE_MODES.get(compute_mode),
         )
         return replace(card, error=row.error)
 
@@ -213,10 +220,11 @@ class Nvml:
 
     def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
         found = self._first(row, _COMPUTING)
-        if not found:  # where not every process is visible, others may compute
-            return None if found is None or not container.pids_are_the_hosts() else ()
-        drawing = {one.pid for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
-        return tuple(_process(one, one.pid in drawing) for one in found)
+        if not found and (found is None or not container.pids_are_the_hosts()):
+            return None  # where not every process is visible, others may compute
+        drawing = {one.pid: one for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
+        both = tuple(_process(one, drawing.pop(one.pid, None) is not None) for one in found)
+        return both + tuple(replace(_process(one, draws=True), computes=False) for one in drawing.values())
 
     def _open(self, which: int | str) -> _Row:
         row = self._rows.get(which) or self._found(which)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ngcdl.telemetry.card import GpuReading, computing, is_mig
+from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, computing, is_mig
 from ngcdl.telemetry.free import VARIABLE, readings
+
+_ALONE = ", and its compute mode allows one program only"
 
 
 @dataclass(frozen=True)
 class Shared:
     """A card's name, such as 0 or 0:1, and who uses the cards: GPU 0: by RUN; GPU 1: by another program. `users` is ""
-    if the card is free by now."""
+    if the card is free by now. `uuid` is None if every card that is left to take allows one program only, and has it.
+    """
 
     name: str
-    uuid: str
+    uuid: str | None
     users: str
 
 
@@ -23,17 +26,25 @@ def card(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str]
     """Return the card, or MIG device, with the most memory left, of several the one that computes least; None if none
     can be named. `unfit`, `held` and `shown` as in free.cards(). Raise NvmlUnavailable."""
     left: dict[str, GpuReading] = {}
-    users = []
+    users, is_any_full = [], False
     for whole in readings():
         for name, one in computing([whole]).items():
             why = _why_not(whole, one, unfit, shown)
-            users.append(f"GPU {name}: {why or _user(one, held)}")
-            left |= {} if why else {name: one}
+            is_full = not why and _is_full(one, held)
+            users.append(f"GPU {name}: {why or _user(one, held)}{_ALONE if is_full else ''}")
+            left |= {} if why or is_full else {name: one}
+            is_any_full |= is_full
     free = {name: one for name, one in left.items() if one.is_free and one.uuid not in held}
     if not left:
-        return None
+        return Shared("", None, "; ".join(users)) if is_any_full else None
     name, one = min((free or left).items(), key=lambda item: _order(item[1]))
     return Shared(name, one.uuid or "", "" if free else "; ".join(users))
+
+
+def _is_full(one: GpuReading, held: Mapping[str, str]) -> bool:
+    """Would CUDA refuse another program there? MPS exists to share such a card."""
+    has_mps = any(process.is_mps_server for process in one.processes or ())
+    return one.compute_mode in EXCLUSIVE and not has_mps and not (one.is_free and one.uuid not in held)
 
 
 def _order(one: GpuReading) -> tuple[bool, int, tuple[int, int, int]]:

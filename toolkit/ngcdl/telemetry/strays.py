@@ -49,7 +49,7 @@ class Strays:
 
     def _look(self, nvml: Nvml) -> None:
         cards = computing(nvml.read(processes=True))
-        on_card = {name: {one.pid for one in card.processes or ()} for name, card in cards.items()}
+        on_card = {name: {one.pid for one in card.processes or () if one.computes} for name, card in cards.items()}
         its = self._pids() if any(on_card.values()) else ()
         for name, card in cards.items():
             pids = on_card[name].intersection(its)

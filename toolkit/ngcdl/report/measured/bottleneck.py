@@ -93,7 +93,10 @@ def _throttled(is_damage: bool) -> Callable[[Case], Iterator[Finding]]:
             clock = case.summary.sm_mhz_mean
             at = f", {clock:.0f} MHz on average" if clock is not None else ""
             text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
-            yield finding("throttled", text, reason.advice, share=share, sm_mhz=clock)
+            held = [one for one in case.computing if (one.throttled_share or {}).get(reason.name, 0.0) > 0]
+            index = held[0].index if len(held) == 1 else None
+            advice = reason.advice if index is None else reason.advice.replace("INDEX", str(index))
+            yield finding("throttled", text, advice, share=share, sm_mhz=clock)
 
     return rule
 
@@ -264,6 +267,8 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
         few = "programs" if case.is_command else "trainings"
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few {few} use several."
+        if case.start and None not in [gpu.gpu_percent_mean for gpu in case.summary.gpus]:  # as in cards.py
+            text += " Energy and clocks are those of the others."
         yield finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
+from ngcdl.report.measured.case import computing
 from ngcdl.report.measured.lines import Line, known, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
@@ -16,23 +17,33 @@ Reasons = frozenset[str]
 Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
 
 
-def with_cards(so_far: Summary, samples: Sequence[Line], computes: bool, is_timed: bool) -> Summary:
-    """Return `so_far` with what `samples` say about the cards; `computes`: as far as known, it trained on them;
-    `is_timed`: the samples are those of the time whose energy is asked for."""
+def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: bool) -> Summary:
+    """Return `so_far` with what `samples` say about the cards. `start` is a training's start event, {} for a command;
+    `is_timed`: the samples are those of the time whose energy is asked for.
+
+    A training's energy, clock and what held it down are those of the cards that it computed on."""
     cards = _cards(samples)
     energies = [_energy(card) if is_timed else None for card in cards]
     reasons = [_reasons(card) for card in cards]
     gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
+    its = _its(gpus, start)
     summed = replace(
         so_far,
         gpus=gpus,
         gpu_percent_mean=mean(known(gpu.gpu_percent_mean for gpu in gpus)),
         gpu_memory_bytes_max=most(known(gpu.memory_bytes_max for gpu in gpus)),
-        sm_mhz_mean=mean(known(gpu.sm_mhz_mean for gpu in gpus)),
-        throttled_share=_throttled_share(reasons),
+        sm_mhz_mean=mean(known(gpus[at].sm_mhz_mean for at in its)),
+        throttled_share=_throttled_share([reasons[at] for at in its]),
         shared_gpu=_is_shared(cards),
     )
-    return _with_energy(summed, energies, computes)
+    return _with_energy(summed, [energies[at] for at in its], computes=start.get("device") != "cpu")
+
+
+def _its(gpus: Sequence[GpuSummary], start: Line) -> list[int]:
+    """Return the places of the cards that it computed on; of all, if that is not known."""
+    is_known = bool(start) and all(gpu.gpu_percent_mean is not None for gpu in gpus)
+    busy = computing(gpus, start) if is_known else ()
+    return [at for at, gpu in enumerate(gpus) if not busy or any(gpu is one for one in busy)]
 
 
 def _cards(samples: Iterable[Line]) -> list[Card]:
@@ -81,7 +92,7 @@ def _possible(value: object) -> float | None:
 
 
 def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
-    """Sum over all cards; unknown if that of one is. A training on the CPU has no examples/J of its GPUs."""
+    """Sum them up; unknown if that of one card is. A training on the CPU has no examples/J of its GPUs."""
     used = [one for one in energies if one]
     if not used or len(used) < len(energies):
         return so_far

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -55,6 +56,15 @@ def _is_interactive(run: Run) -> bool:
     return program in _SERVERS or (bool(spec.get("tty")) and asks)
 
 
+def computing(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]:
+    """Return the cards that computed and whose utilization is known, the busiest first: at most one for each replica,
+    by the trainer's start event."""
+    known = [gpu for gpu in gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT]
+    replicas = number(start.get("replicas"))
+    busiest = sorted(known, key=lambda gpu: -(gpu.gpu_percent_mean or 0.0))
+    return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
+
+
 @dataclass(frozen=True)
 class Case:
     """One run as the rules see it."""
@@ -94,11 +104,7 @@ class Case:
 
     @cached_property
     def computing(self) -> tuple[GpuSummary, ...]:
-        """The cards that computed and whose utilization is known, the busiest first: at most one for each replica."""
-        known = [gpu for gpu in self.summary.gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT]
-        replicas = number(self.start.get("replicas"))
-        busiest = sorted(known, key=lambda gpu: -(gpu.gpu_percent_mean or 0.0))
-        return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
+        return computing(self.summary.gpus, self.start)
 
     @cached_property
     def sets_the_pace(self) -> bool:

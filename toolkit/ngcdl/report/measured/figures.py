@@ -55,7 +55,7 @@ def summary(
     measured = during or samples
     summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
     is_timed = bool(during) or not (start or steps)
-    summed = with_cards(summed, measured, computes=start.get("device") != "cpu", is_timed=is_timed)
+    summed = with_cards(summed, measured, start, is_timed)
     return achieved.with_peak(summed, start) if start else summed
 
 

@@ -25,13 +25,16 @@ class Reason:
     is_damage: bool = False
 
 
+# Without persistence, which a record does not have, the limit is gone as soon as no program uses the card:
+# https://docs.nvidia.com/deploy/driver-persistence/data-persistence.html
+_LIMIT = "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS"
 _COOLER = "Check its cooling: fans, dust, distance to its neighbours, the room. Less power makes less heat:\n"
-_COOLER += "    nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n    sudo nvidia-smi -pl WATTS"
+_COOLER += f"    nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n{_LIMIT}"
 _SET = "Give the clocks back to the driver:\n    sudo nvidia-smi -rgc && sudo nvidia-smi -rac"
 _SUPPLY = "Check the power supply and its cables:\n    nvidia-smi -q -d POWER,PERFORMANCE"
 _POWER = (
     "This is normal at full load. If card and cooling allow it, raise the power limit, up to its maximum:\n"
-    "    nvidia-smi -q -d POWER\n    sudo nvidia-smi -pl WATTS"
+    f"    nvidia-smi -q -d POWER\n{_LIMIT}"
 )
 
 # The most specific comes first: hw_slowdown accompanies the two that name the cause.
