@@ -17,8 +17,8 @@ from ngcdl import processes
 HEEDS_CTRL_C = """
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may have been started with it ignored
-print("up", flush=True)
 try:
+    print("up", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     open("saved", "w").close()

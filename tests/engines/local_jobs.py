@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,13 +27,18 @@ def order(folder: Path, *command: str, **spec: object) -> Order:
 
 
 @pytest.fixture
-def start(engine: local.LocalEngine, tmp_path: Path) -> Start:
+def start(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Start]:
+    jobs: list[local.LocalJob] = []
+
     def started(code: str, *argv: str, **spec: object) -> local.LocalJob:
         job = engine.start(order(tmp_path, "-c", code, *argv, **spec))
         assert isinstance(job, local.LocalJob)
+        jobs.append(job)
         return job
 
-    return started
+    yield started
+    for job in jobs:
+        job.remove()  # a test that failed leaves files open, which the next one would be blamed for
 
 
 def read(job: local.LocalJob) -> dict[str, bytes]:

@@ -255,8 +255,8 @@ def test_ctrl_c_reaches_what_heeds_it_and_then_comes_the_usual_stop(start: Start
         "import subprocess, time\n"
         "subprocess.Popen(['sh', '-c', 'trap \"\" INT; echo $$ > 1.pid; while :; do sleep 0.1; done'],"
         " stderr=subprocess.DEVNULL)\n"  # a shell may say how its sleep ended
-        "print('up', flush=True)\n"
-        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    time.sleep(0.3); print('saved', flush=True)"
+        "try:\n    print('up', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.3); print('saved', flush=True)"
     )
     job = start(code)
     output = job.output()
