@@ -50,7 +50,7 @@ def front(lab: dict[str, Any], tmp_path: Path) -> Iterator[Front]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Store:
+def store(tmp_path: Path) -> Store:
     from ngcdl.storing.store import Store
 
     return Store(tmp_path / "runs")

@@ -206,13 +206,13 @@ class FakeShow:
 
 
 def ready(
-    shelf: Store, job: FakeJob | NgcdlError, gpus: str = "none", train: bool = True, way: str = "", **engine: Any
+    store: Store, job: FakeJob | NgcdlError, gpus: str = "none", train: bool = True, way: str = "", **engine: Any
 ) -> tuple[Ready, Path]:
     """Record a run as running; return it with its folder, ready for launch.follow."""
     workload = Workload("cifar10") if train else None
     spec = RunSpec(IMAGE, ("python",), GpuRequest.parse(gpus), workload=workload)
     run = Run("20180216-182126-test-beef", "running", 1.0, engine="docker", spec=spec.as_json(), owner=this_process())
-    folder = shelf.create(run)
+    folder = store.create(run)
     way = way or ("none" if gpus == "none" else "runtime")
     order = Order(spec, run.id, folder, IMAGE.pinned("sha256:" + "0" * 64), way)
     fake: Engine = FakeEngine(job, **engine)

@@ -20,19 +20,19 @@ STEP = {"event": "step", "t": 2.0, "step": 0, "loss": 4.68}
 FINISH = {"event": "finish", "t": 3.0, "step": 1, "seconds": 2.0}
 
 
-def follow(shelf: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
+def follow(store: Store, job: FakeJob | NgcdlError, *events: dict[str, Any], **how: Any) -> tuple[Run, FakeShow]:
     """Follow a run whose trainer wrote `events`; return what was recorded and shown."""
-    prepared, folder = ready(shelf, job, **how)
+    prepared, folder = ready(store, job, **how)
     (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     show = FakeShow()
-    run = launch.follow(prepared, shelf, show)
-    assert shelf.load(run.id) == run
+    run = launch.follow(prepared, store, show)
+    assert store.load(run.id) == run
     assert run.owner is None
     return run, show
 
 
-def recorded(shelf: Store) -> Run:
-    return shelf.load(shelf.find("last"))
+def recorded(store: Store) -> Run:
+    return store.load(store.find("last"))
 
 
 def by_signal(*numbers: int) -> Callable[[], None]:

@@ -31,7 +31,7 @@ class House:
     home: Path
 
     @property
-    def shelf(self) -> Store:
+    def store(self) -> Store:
         return Store(self.home / "state/ngcdl/runs")
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class House:
 
     def bring_trainer(self) -> None:
         """Install the stand-in where the local engine keeps the Python that has TensorFlow."""
-        engine = local.LocalEngine(self.home / "share/ngcdl", self.shelf.root)
+        engine = local.LocalEngine(self.home / "share/ngcdl", self.store.root)
         for lock in ("local.txt", "local-cpu.txt"):
             folder = engine._environment(lock)
             (folder / "bin").mkdir(parents=True)

@@ -120,10 +120,10 @@ class Made:
         run = filled(self.run(run_id), list(self.events()), list(self.measured()))
         return replace(told(replace(run, **more), self.events(), self.measured()), letter=letter)
 
-    def keep(self, shelf: Store, run_id: str, **more: Any) -> Path:
+    def keep(self, store: Store, run_id: str, **more: Any) -> Path:
         """Write it as a finished run is written."""
         run = replace(filled(self.run(run_id), list(self.events()), list(self.measured())), **more)
-        folder = shelf.create(run)
+        folder = store.create(run)
         for name, lines in ((EVENTS, self.events()), (SAMPLES, self.measured())):
             with (folder / name).open("w") as file:
                 file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

@@ -49,7 +49,7 @@ def test_the_first_table_has_the_rows_that_a_training_on_a_cpu_shows_and_they_fi
     house, made = House(tmp_path), Made("cpu")
     summary = replace(made.story().run.summary, flops_per_second=1e11, gaps=0)
     made.keep(
-        house.shelf, "20260101-000000-cifar10-0000", engine="local", image=Image(), summary=summary,
+        house.store, "20260101-000000-cifar10-0000", engine="local", image=Image(), summary=summary,
         findings=(Finding("cpu", "It is the CPU."),), notes=("WARNING",),
     )  # fmt: skip
     table = re.findall(r"^```\n(run  .*?)^```", README, re.MULTILINE | re.DOTALL)[0]

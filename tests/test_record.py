@@ -15,7 +15,7 @@ from ngcdl import record
 from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.report.measured import figures
-from ngcdl.storing import store
+from ngcdl.storing.store import Store
 
 GOLDEN = Path(__file__).parent / "golden/run-format-1"
 FULL = Run(
@@ -156,8 +156,8 @@ def test_how_long_a_run_took_is_unknown_until_it_has_ended() -> None:
 
 
 def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
-    shelf = store.Store(GOLDEN.parent)
-    run = shelf.load(GOLDEN.name)
+    store = Store(GOLDEN.parent)
+    run = store.load(GOLDEN.name)
     assert (run.status, run.exit_code, run.dataset, run.device) == ("finished", 0, "synthetic", "cpu")
     assert run.diagnosis is None, "it is from before there were any"
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)

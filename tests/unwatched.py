@@ -33,21 +33,21 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-def left(shelf: Store, run: Run, *events: dict[str, Any]) -> Run:
+def left(store: Store, run: Run, *events: dict[str, Any]) -> Run:
     """Leave a run open whose trainer wrote `events`, and reconcile it."""
-    folder = shelf.create(run)
+    folder = store.create(run)
     (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
-    found = reconcile(shelf, run)
-    assert shelf.load(run.id) == found
-    assert reconcile(shelf, found) == found, "once is enough"
+    found = reconcile(store, run)
+    assert store.load(run.id) == found
+    assert reconcile(store, found) == found, "once is enough"
     return found
 
 
-def quiet(shelf: Store, run: Run, engine_id: str | None = None) -> Run:
+def quiet(store: Store, run: Run, engine_id: str | None = None) -> Run:
     """Leave `run` silent, as one of another machine, or of this one under another name."""
     run = replace(run, started=1.0, machine=ELSEWHERE, engine_id=engine_id)
-    shelf.save(run)
-    for path in shelf.folder(run.id).iterdir():
+    store.save(run)
+    for path in store.folder(run.id).iterdir():
         os.utime(path, (1, 1))
     return run
 
@@ -61,11 +61,11 @@ def frames(data: bytes) -> bytes:
 
 
 @pytest.fixture
-def unwatched(shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Daemon, Run, Path]]:
+def unwatched(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Daemon, Run, Path]]:
     """An engine whose container has ended, the run's open record, and its log up to when ngcdl was killed."""
     daemon = Daemon(tmp_path / "docker.sock", info={"ID": "this-one"}, state=ENDED, log=frames(SAID))
     run = replace(RUN, engine="docker", container="c0ffee")
-    log = shelf.create(run) / LOG
+    log = store.create(run) / LOG
     log.write_bytes(b"epoch 1\nep")
     with serving(daemon):
         monkeypatch.setenv("DOCKER_HOST", daemon.host)

@@ -27,5 +27,5 @@ def trained(house: House) -> House:
 @pytest.fixture
 def kept(house: House) -> House:
     """A home with the sample run of format 1."""
-    shutil.copytree(GOLDEN, house.shelf.root / GOLDEN.name)
+    shutil.copytree(GOLDEN, house.store.root / GOLDEN.name)
     return house

@@ -99,7 +99,7 @@ def test_what_can_t_run_here_is_refused_before_anything_starts(
     house: House, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = house.run(*words)
-    assert (done.returncode, done.stdout, house.shelf.ids()) == (code, "", [])
+    assert (done.returncode, done.stdout, house.store.ids()) == (code, "", [])
     assert said in done.stderr
 
 
@@ -167,10 +167,10 @@ def test_one_whose_folder_is_gone_is_not_replayed(house: House) -> None:
     folder = house.home / "gone"
     folder.mkdir()
     house.run("run", "--", "true", cwd=folder)
-    (run_id,) = house.shelf.ids()
+    (run_id,) = house.store.ids()
     folder.rmdir()
     again = house.run("runs", "replay", "last")
-    assert (again.returncode, house.shelf.ids()) == (125, [run_id])
+    assert (again.returncode, house.store.ids()) == (125, [run_id])
     assert again.stderr.endswith(
         f"{run_id} can't be repeated: its folder {folder} no longer exists.\n"
         "  To run it in another folder, there:\n      ngcdl run --engine local -- true\n"
@@ -180,7 +180,7 @@ def test_one_whose_folder_is_gone_is_not_replayed(house: House) -> None:
 
 def test_no_script_for_a_cluster_is_made_up_for_it(house: House) -> None:
     house.run("run", "--", "echo", "a b")
-    (run_id,) = house.shelf.ids()
+    (run_id,) = house.store.ids()
     for form, engine in [("slurm", "slurm"), ("k8s", "kubernetes")]:
         done = house.run("export", form, "last")
         assert (done.returncode, done.stdout) == (2, "")
@@ -220,8 +220,8 @@ def test_cpu_and_gpu_are_compared_by_what_the_script_reports(house: House, cards
     done = house.run("compare", "--", sys.executable, "train.py", env=cards)
     assert done.returncode == 0, done.stderr
     assert "gpu / cpu: 2.50 times (2.50..2.50), 3 rounds" in done.stdout
-    assert len(house.shelf.ids()) == 6
-    assert {tuple(house.shelf.load(one).gpus or ()) == () for one in house.shelf.ids()} == {True, False}
+    assert len(house.store.ids()) == 6
+    assert {tuple(house.store.load(one).gpus or ()) == () for one in house.store.ids()} == {True, False}
 
 
 def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House, cards: dict[str, str]) -> None:
@@ -278,7 +278,7 @@ def test_a_source_edited_in_its_folder_ends_the_comparison(house: House, cards: 
                                          "path.write_text(path.read_text() + '# more\\n')\n")  # fmt: skip
     done = house.run("compare", "--", sys.executable, "train.py", env=cards)
     assert "train.py was edited during round 1 of 3, cpu: that run is left out, and no further begins" in done.stderr
-    assert len(house.shelf.ids()) == 1
+    assert len(house.store.ids()) == 1
 
 
 def test_what_is_piped_in_reaches_the_program_as_without_ngcdl(house: House) -> None:
@@ -293,7 +293,7 @@ def test_what_is_piped_in_reaches_the_program_as_without_ngcdl(house: House) -> 
 def test_a_run_that_is_left_or_compared_gets_no_stdin(house: House, cards: dict[str, str]) -> None:
     detached = house.shell("echo hello | ngcdl run -d -- wc -c")
     until(lambda: house.record()["status"] == "finished")
-    assert (house.shelf.folder(detached.stdout.strip()) / "log.txt").read_text() == "0\n"
+    assert (house.store.folder(detached.stdout.strip()) / "log.txt").read_text() == "0\n"
     (house.home / "lines").write_text("one\ntwo\n")
     with (house.home / "lines").open() as lines:
         house.run("compare", "--repeat", "1", "--", "cat", stdin=lines, env=cards)
@@ -319,7 +319,7 @@ def test_the_dry_run_can_be_typed(house: House) -> None:
     assert done.returncode == 0, done.stderr
     by_hand = done.stdout.partition("# the same by hand:\n")[2]
     assert house.shell(by_hand.replace("&& ", "&& env ")).stdout.startswith("b c ")
-    assert (house.shelf.folder("dry-run") / "x").exists()
+    assert (house.store.folder("dry-run") / "x").exists()
 
 
 def test_one_that_was_left_running_is_stopped(house: House) -> None:
@@ -329,11 +329,11 @@ def test_one_that_was_left_running_is_stopped(house: House) -> None:
 
 def test_one_whose_watcher_was_killed_is_found_and_stopped(house: House) -> None:
     with house.popen("run", "--", "sleep", "3600") as watcher:
-        (run_id,) = until(house.shelf.ids)
-        until(lambda: house.shelf.load(run_id).container)
+        (run_id,) = until(house.store.ids)
+        until(lambda: house.store.load(run_id).container)
         watcher.kill()
         watcher.communicate(timeout=60)
     assert "running" in house.run("runs").stdout
     house.run("stop", run_id)
-    assert local.LocalEngine(house.home, house.shelf.root).find(run_id) is None
+    assert local.LocalEngine(house.home, house.store.root).find(run_id) is None
     assert house.record(run_id)["status"] != "running"

@@ -48,7 +48,7 @@ def test_without_vary_a_training_asks_its_own_question(trained: House) -> None:
 def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: House) -> None:
     found = read(trained, *THREADS, "--repeat", "2")
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
-    assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.shelf.ids()))
+    assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.store.ids()))
     assert trained.run("compare", "--show", found["id"]).stdout.splitlines()[-1] == found["verdict"]
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
@@ -57,7 +57,7 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
 
 def test_stopping_a_comparison_that_was_killed_between_two_runs_says_that_nothing_was_running(trained: House) -> None:
     found = read(trained, *THREADS, "--repeat", "1")
-    (path,) = trained.shelf.root.parent.rglob(f"{found['id']}*.json")
+    (path,) = trained.store.root.parent.rglob(f"{found['id']}*.json")
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "repeat": 4, "finished": None}))
     done = trained.run("stop", found["id"])
@@ -86,7 +86,7 @@ def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) 
     assert "the GPU can't be measured here" in done.stdout
     assert "the GPU can't be measured here: this host has no NVIDIA driver; the rest is" in done.stderr
     assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
-    assert len(trained.shelf.ids()) == 2
+    assert len(trained.store.ids()) == 2
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_more_cards_than_this_machine_has_are_told_before_anything_runs(trained:
         "A comparison of cifar10 with gpus=4 and gpus=1 needs 4 cards: 2 of 2 GPUs are free (in use or out of order: "
         "none)."
     ) in done.stderr
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -124,7 +124,7 @@ def test_without_a_gpu_the_refusal_names_what_was_typed(trained: House, words: t
     assert (done.returncode, done.stdout) == (125, "")
     assert said in done.stderr
     assert "ngcdl run" not in done.stderr
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
 
 
 def test_the_line_for_scaling_without_a_gpu_can_be_typed(trained: House) -> None:
@@ -169,7 +169,7 @@ def test_cpu_against_gpu_is_one_command_and_the_verdict_has_the_spread(trained: 
     assert rows[-1].startswith("The GPU is used")
     assert rows[-1].endswith("and does 8.00 times (8.00..8.00) the CPU's work.")
     assert any(row.startswith("published: 599.9 examples/s on Intel Xeon E5-2658") for row in rows)
-    specs = [trained.shelf.load(run_id).spec or {} for run_id in trained.shelf.ids()]
+    specs = [trained.store.load(run_id).spec or {} for run_id in trained.store.ids()]
     assert [spec["workload"]["device"] for spec in specs] == ["cpu", "gpu", "gpu", "cpu"]
     alike = [{**spec, "workload": {**spec["workload"], "device": ""}, "command": None} for spec in specs]
     assert alike == [alike[0]] * 4, "only the device differs"
@@ -190,13 +190,13 @@ def test_a_training_that_fails_is_refused_and_ends_it(trained: House) -> None:
     assert done.returncode == 1
     assert "refused, status: " in done.stdout
     assert "No ratio is given (threads=1 and threads=2 failed): nothing was measured." in done.stdout
-    assert len(trained.shelf.ids()) == 2, "each arm was tried once"
+    assert len(trained.store.ids()) == 2, "each arm was tried once"
 
 
 def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House) -> None:
     process = trained.popen(*THREADS, env={"STAND_IN": "wait"})
-    until(lambda: trained.shelf.ids() and (trained.shelf.folder(trained.shelf.ids()[0]) / "events.jsonl").exists())
-    until(lambda: "step" in (trained.shelf.folder(trained.shelf.ids()[0]) / "events.jsonl").read_text())
+    until(lambda: trained.store.ids() and (trained.store.folder(trained.store.ids()[0]) / "events.jsonl").exists())
+    until(lambda: "step" in (trained.store.folder(trained.store.ids()[0]) / "events.jsonl").read_text())
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -204,7 +204,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     assert "stopped by SIGINT; what is complete:" in err
     assert "it did not finish: 1 of 6 runs were started" in out
     assert "No ratio is given (threads=1 was interrupted: stopped by SIGINT): nothing was measured." in out
-    assert [trained.shelf.load(run_id).status for run_id in trained.shelf.ids()] == ["interrupted"]
+    assert [trained.store.load(run_id).status for run_id in trained.store.ids()] == ["interrupted"]
     assert trained.run("compare", "--show", "last").stdout == out
 
 
@@ -260,7 +260,7 @@ def test_what_can_t_be_meant_is_refused_before_anything_runs(trained: House, wor
     done = trained.run(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
 
 
 def test_a_comparison_that_is_not_there_is_named(trained: House) -> None:

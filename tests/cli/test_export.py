@@ -12,8 +12,8 @@ GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 
 @pytest.fixture
 def kept(house: House) -> House:
-    Made(steps=100, dataset="synthetic").keep(house.shelf, GPU)
-    Made("cpu", steps=100, dataset="synthetic").keep(house.shelf, CPU)
+    Made(steps=100, dataset="synthetic").keep(house.store, GPU)
+    Made("cpu", steps=100, dataset="synthetic").keep(house.store, CPU)
     return house
 
 
@@ -44,7 +44,7 @@ def test_a_command_of_this_machine_becomes_a_manifest_without_the_folder_it_was_
         "image": "nvcr.io/nvidia/tensorflow:18.01-py2", "command": ["nvidia-smi", "-L"], "gpus": "none",
         "mounts": ["/home/me/x:/work"], "workdir": "/work",
     }  # fmt: skip
-    Made("cpu").keep(house.shelf, CPU, spec=spec)
+    Made("cpu").keep(house.store, CPU, spec=spec)
     done = house.run("export", "k8s", CPU)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("# Left out '/home/me/x', its working directory at /work:")
@@ -58,14 +58,14 @@ def test_cpus_and_memory_of_a_run_are_asked_of_the_cluster_too_and_a_part_of_a_c
         "image": "nvcr.io/nvidia/tensorflow:18.01-py2", "command": ["true"], "gpus": "none", "mounts": [],
         "cpu_limit": 1.5, "memory_bytes": 4 << 30,
     }  # fmt: skip
-    Made("cpu").keep(house.shelf, CPU, spec=spec)
+    Made("cpu").keep(house.store, CPU, spec=spec)
     *_, job = yaml.safe_load_all(house.run("export", "k8s", CPU).stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1.5", "memory": str(4 << 30)}
     refused = house.run("export", "slurm", CPU)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "--cpus 1.5: Slurm divides no CPU" in refused.stderr
-    Made("cpu").keep(house.shelf, GPU, spec={**spec, "cpu_limit": 2})
+    Made("cpu").keep(house.store, GPU, spec={**spec, "cpu_limit": 2})
     script = house.run("export", "slurm", GPU).stdout
     assert "#SBATCH --cpus-per-task=2\n#SBATCH --mem=4096M\n" in script
 
@@ -84,4 +84,4 @@ def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its
     assert "RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}\n" in script
     assert f"nvcr.io#nvidia/tensorflow:{DIGEST}" in script
     assert "--steps 100" in script
-    assert str(kept.shelf.root) not in script
+    assert str(kept.store.root) not in script

@@ -21,9 +21,9 @@ WORK = {"name": "cifar10", "steps": 9, "batch": 8, "seed": 3, "feed": "plain"}
 ON = "ngcdl run --train cifar10 --steps 9 --batch 8 --seed 3 --feed plain --resume x --engine kubernetes"
 
 
-def told(shelf: Store, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
-    (shelf.create(run) / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
-    kept.say_how_to_go_on(shelf, run)
+def told(store: Store, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
+    (store.create(run) / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    kept.say_how_to_go_on(store, run)
     return capsys.readouterr().err
 
 
@@ -65,7 +65,7 @@ def test_the_line_has_every_word_that_was_asked_for_no_secret_and_the_newest_run
 def test_the_line_can_be_typed(trained: House) -> None:
     assert trained.run(*TRAIN, "--steps", "7", "--no-eval", "-e", "A=b c", env={"STAND_IN": "fail"}).returncode == 7
     first = trained.record()["id"]
-    checkpoints = trained.shelf.folder(first) / "checkpoints"
+    checkpoints = trained.store.folder(first) / "checkpoints"
     checkpoints.mkdir(exist_ok=True)
     (checkpoints / "step-3.npz").touch()
     told = trained.run("show").stderr.splitlines()

@@ -48,14 +48,14 @@ def test_a_dry_run_shows_the_folder_of_the_caches_and_makes_none(house: House, r
 
 
 def test_a_replay_of_a_stranger_s_run_neither_reads_nor_changes_what_others_cached(house: House) -> None:
-    Made("cpu").keep(house.shelf, RUN)
-    path = house.shelf.folder(RUN) / "run.json"
+    Made("cpu").keep(house.store, RUN)
+    path = house.store.folder(RUN) / "run.json"
     record = json.loads(path.read_text())
     path.write_text(
         json.dumps(record | {"spec": record["spec"] | {"workload": None, "command": ["ls"], "user": "1:1"}})
     )
     assert "target=/ngcdl/cache" in planned(house, "runs", "replay", RUN, "--dry-run")
-    (house.shelf.folder(RUN) / IMPORTED).touch()
+    (house.store.folder(RUN) / IMPORTED).touch()
     assert "/ngcdl/cache" not in planned(house, "runs", "replay", RUN, "--dry-run")
 
 
@@ -63,13 +63,13 @@ def test_a_replay_of_a_stranger_s_run_neither_reads_nor_changes_what_others_cach
 def test_a_watcher_is_told_the_folder_of_the_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path | None
 ) -> None:
-    shelf, python, followed = Store(tmp_path / "runs"), tmp_path / "python", list[Ready]()
+    store, python, followed = Store(tmp_path / "runs"), tmp_path / "python", list[Ready]()
     python.write_text(f"#!/bin/sh\ncat > {tmp_path}/letter\nexit 3\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    begun, _ = ready(shelf, FakeJob())
+    begun, _ = ready(store, FakeJob())
     with pytest.raises(NgcdlError, match="ended with 3"):
-        hand_over(replace(begun, order=replace(begun.order, cache=cache)), shelf)
+        hand_over(replace(begun, order=replace(begun.order, cache=cache)), store)
 
     def follow(told: Ready, *_: object) -> Run:
         followed.append(told)
@@ -78,5 +78,5 @@ def test_a_watcher_is_told_the_folder_of_the_caches(
     monkeypatch.setattr(launch, "follow", follow)
     with serving(Daemon(tmp_path / "d.sock")) as daemon:
         monkeypatch.setenv("DOCKER_HOST", daemon.host)
-        _followed(shelf, begun.run, json.loads((tmp_path / "letter").read_text()))
+        _followed(store, begun.run, json.loads((tmp_path / "letter").read_text()))
     assert followed[0].order.cache == cache

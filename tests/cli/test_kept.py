@@ -14,10 +14,10 @@ from ngcdl.record import Run
 from ngcdl.storing.store import Store
 
 
-def made(shelf: Store, status: str, steps: int) -> Run:
+def made(store: Store, status: str, steps: int) -> Run:
     """Return a run that logged and sampled once a second, its loss falling from 9."""
     run = Run("r", status, 0.0)
-    folder = shelf.create(run)
+    folder = store.create(run)
     told: list[dict[str, Any]] = [{"event": "start", "t": 0.0, "dataset": "cifar10", "device": "gpu", "pad": "x" * 80}]
     for step in range(steps):
         told.append({"event": "step", "t": float(step), "step": step, "loss": 9 - step / steps,
@@ -35,8 +35,8 @@ def written(path: Path, lines: Iterable[dict[str, Any]]) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_said(shelf: Store) -> None:
-    found = kept.with_figures(shelf, made(shelf, "running", 120_000))
+def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_said(store: Store) -> None:
+    found = kept.with_figures(store, made(store, "running", 120_000))
     assert found.notes == (kept.RECENT,)
     assert 40_000 < (found.summary.samples or 0) < 50_000
     assert found.summary.cpu_percent_mean == 50
@@ -46,11 +46,11 @@ def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_
     assert found.summary.precision_at_1 == 0.75, "no event but steps is left out"
 
 
-def test_a_run_that_has_not_run_for_long_is_read_as_a_whole(shelf: Store) -> None:
-    found = kept.with_figures(shelf, made(shelf, "running", 2000))
+def test_a_run_that_has_not_run_for_long_is_read_as_a_whole(store: Store) -> None:
+    found = kept.with_figures(store, made(store, "running", 2000))
     assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 2000, 30)
 
 
-def test_a_long_run_that_has_ended_is_read_as_a_whole(shelf: Store) -> None:
-    found = kept.with_figures(shelf, made(shelf, "finished", 120_000))
+def test_a_long_run_that_has_ended_is_read_as_a_whole(store: Store) -> None:
+    found = kept.with_figures(store, made(store, "finished", 120_000))
     assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 120_000, 30)

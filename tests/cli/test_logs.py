@@ -20,7 +20,7 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
 
 
 def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
-    folder = house.shelf.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
+    folder = house.store.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
     (folder / "log.txt").write_text("up\n")
     said, out = house.home / "err", house.home / "out"
     with said.open("w") as err, out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=err) as process:
@@ -36,7 +36,7 @@ def test_it_is_said_once_that_a_run_of_this_host_lost_what_wrote_its_log(house: 
     with house.popen("run", "--", "sh", "-c", "echo up; exec sleep 3600") as watcher:
         assert watcher.stdout
         watcher.stdout.readline()
-        until(lambda: house.shelf.load(house.shelf.find("last")).container)
+        until(lambda: house.store.load(house.store.find("last")).container)
         watcher.kill()
         watcher.communicate(timeout=60)
     with house.popen("logs", "-f") as process:
@@ -49,7 +49,7 @@ def test_it_is_said_once_that_a_run_of_this_host_lost_what_wrote_its_log(house: 
 
 
 def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
-    (kept.shelf.folder(GOLDEN.name) / "log.txt").unlink()
+    (kept.store.folder(GOLDEN.name) / "log.txt").unlink()
     done = kept.run("logs", "last")
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith(f"ngcdl: {GOLDEN.name} has no log: it wrote nothing.\n")
@@ -57,12 +57,12 @@ def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
 
 
 def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:
-    (kept.shelf.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
+    (kept.store.root / GOLDEN.name / "log.txt").write_bytes(b"\xff\x00\n")
     assert kept.run("logs").stdout.encode(errors="surrogateescape") == b"\xff\x00\n"
 
 
 def test_pipes_in_the_place_of_a_run_s_files_are_never_waited_for(kept: House) -> None:
-    folder = kept.shelf.root / GOLDEN.name
+    folder = kept.store.root / GOLDEN.name
     for name in ("log.txt", "events.jsonl", "samples.jsonl"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
@@ -78,7 +78,7 @@ def test_pipes_in_the_place_of_a_run_s_files_are_never_waited_for(kept: House) -
 
 
 def test_a_run_without_a_log_says_so(kept: House) -> None:
-    (kept.shelf.root / GOLDEN.name / "log.txt").unlink()
+    (kept.store.root / GOLDEN.name / "log.txt").unlink()
     done = kept.run("logs")
     assert done.returncode == 125
     assert "wrote nothing" in done.stderr

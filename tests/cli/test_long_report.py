@@ -17,7 +17,7 @@ from ngcdl.reading import LEAST_BYTES
 
 @pytest.fixture
 def long(house: House) -> House:
-    folder = Made(steps=20_000).keep(house.shelf, "long")
+    folder = Made(steps=20_000).keep(house.store, "long")
     text = (folder / EVENTS).read_text()
     (folder / EVENTS).write_text(text * (6 * LEAST_BYTES // len(text)))
     return house
@@ -50,7 +50,7 @@ def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: si
 
 
 def test_all_that_a_report_writes_is_the_same_by_two_processes_and_by_one(long: House) -> None:
-    events = long.shelf.folder("long") / EVENTS
+    events = long.store.folder("long") / EVENTS
     events.write_bytes(events.read_bytes()[: 2 * LEAST_BYTES])  # its last line is torn
     words = ["report", "long", "--html", "x.html", "--markdown", "x.md", "--csv", "x.csv"]
     found = []

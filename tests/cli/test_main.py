@@ -181,7 +181,7 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
     done = house.run(*argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert house.shelf.ids() == [], "nothing was recorded"
+    assert house.store.ids() == [], "nothing was recorded"
 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
@@ -245,7 +245,7 @@ def test_a_key_in_a_variable_never_shows_in_a_dry_run(house: House) -> None:
         assert done.returncode == 0, done.stderr
         assert "hush" not in done.stdout + done.stderr
         assert "EPOCHS" in done.stdout
-    assert not house.shelf.root.exists(), "a dry run records nothing"
+    assert not house.store.root.exists(), "a dry run records nothing"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_a_terminal_without_unicode_can_show_every_record(tmp_path: Path, settin
 
 @pytest.mark.parametrize("warnings", ["error", "ignore", ""])
 def test_a_file_that_can_t_be_read_is_told_once_by_a_line_of_ngcdl_s_own(house: House, warnings: str) -> None:
-    folder = house.shelf.create(Run("x", "failed", 1.0, exit_code=1))
+    folder = house.store.create(Run("x", "failed", 1.0, exit_code=1))
     (folder / EVENTS).mkdir()
     done = house.run("show", "x", env={"PYTHONWARNINGS": warnings})
     assert (done.returncode, done.stderr) == (

@@ -28,8 +28,8 @@ SMALL = "20231114-221320-cifar10-small1"
 
 @pytest.fixture
 def kept(house: House) -> House:
-    Made(steps=100).keep(house.shelf, GPU)
-    Made("cpu", steps=100, rate=594.0).keep(house.shelf, CPU)
+    Made(steps=100).keep(house.store, GPU)
+    Made("cpu", steps=100, rate=594.0).keep(house.store, CPU)
     return house
 
 
@@ -55,8 +55,8 @@ def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House
 
 def test_figures_that_can_t_be_compared_have_no_change_and_made_up_data_is_always_told(kept: House) -> None:
     for name, batch in ((CPU, 128), (SMALL, 64)):
-        shutil.rmtree(kept.shelf.folder(name), ignore_errors=True)
-        Made("cpu", steps=100, rate=594.0 * batch, batch=batch, dataset="synthetic").keep(kept.shelf, name)
+        shutil.rmtree(kept.store.folder(name), ignore_errors=True)
+        Made("cpu", steps=100, rate=594.0 * batch, batch=batch, dataset="synthetic").keep(kept.store, name)
     done = kept.run("runs", "diff", CPU, SMALL)
     rows = [re.split(r"  +", line) for line in done.stdout.splitlines()]
     assert rows[1] == ["data", "SYNTHETIC", "SYNTHETIC"]
@@ -89,7 +89,7 @@ def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> N
     comparison = StoredComparison(
         "20231114-230000-compare-000abc", "device", 2, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
     )
-    comparisons.save(comparison, kept.shelf)
+    comparisons.save(comparison, kept.store)
     done = kept.run("runs", "export", comparison.id, "both.tar")
     assert done.returncode == 0, done.stderr
     assert f"20231114-221320-cifar10-gone00, of {comparison.id}, no longer exists" in done.stderr
@@ -132,7 +132,7 @@ def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None
     assert trained.run(*TRAIN).returncode == 0
     done = trained.run("runs", "replay", "last", "--dry-run")
     assert "# the same by hand:" in done.stdout
-    assert len(trained.shelf.ids()) == 1
+    assert len(trained.store.ids()) == 1
 
 
 @pytest.mark.parametrize(("stdin", "more", "has_one"), [
@@ -141,7 +141,7 @@ def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None
 def test_a_command_that_had_a_terminal_gets_one_only_where_there_is_one(
     kept: House, tmp_path: Path, stdin: str, more: tuple[str, ...], has_one: bool
 ) -> None:
-    path = kept.shelf.folder(CPU) / "run.json"
+    path = kept.store.folder(CPU) / "run.json"
     record = json.loads(path.read_text())
     spec = record["spec"] | {"workload": None, "command": ["bash"], "tty": True, "stdin": True}
     path.write_text(json.dumps(record | {"spec": spec}))
@@ -186,14 +186,14 @@ def test_a_run_that_was_imported_is_looked_at_freely_and_replayed_only_where_it_
     assert f"{run_id} can't be repeated: it was imported" in done.stderr
     assert "MY_TOKEN as it is set here" in done.stderr
     assert other.run("runs", "replay", "last", "--dry-run").returncode == 0
-    assert other.shelf.ids() == [run_id], "nothing was started"
+    assert other.store.ids() == [run_id], "nothing was started"
     done = other.run("runs", "replay", "last", "--trust", env={"MY_TOKEN": "mine"})
     assert done.returncode == 0, done.stderr
     assert other.run("runs", "replay", "last", env={"MY_TOKEN": "mine"}).returncode == 0, "that one is our own"
 
 
 def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> None:
-    path = kept.shelf.folder(CPU) / "run.json"
+    path = kept.store.folder(CPU) / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"spec": None, "engine": "compose"}))
     done = kept.run("runs", "replay", CPU)
     assert done.returncode == 125

@@ -45,7 +45,7 @@ def test_a_command_whose_reader_has_gone_ends_as_without_ngcdl(house: House, lin
     if "2>&1" not in line:
         assert record["reason"] == "ended by SIGPIPE: nobody read its stdout any more"
         assert done.stderr.count("stdout is closed; so the command's is closed now, too, as without ngcdl;") == 1
-    assert (house.shelf.folder(record["id"]) / "log.txt").read_bytes().startswith(b"y\ny\n")
+    assert (house.store.folder(record["id"]) / "log.txt").read_bytes().startswith(b"y\ny\n")
 
 
 def test_a_program_that_minds_no_closed_pipe_goes_on(house: House) -> None:
@@ -102,7 +102,7 @@ def test_ctrl_c_that_ends_the_reader_too_leaves_the_command_its_output_until_it_
         watcher.send_signal(signal.SIGINT)
         watcher.communicate(timeout=60)
     assert (house.home / "saved").exists()
-    assert "Traceback" not in (house.shelf.folder(house.shelf.find("last")) / "log.txt").read_text()
+    assert "Traceback" not in (house.store.folder(house.store.find("last")) / "log.txt").read_text()
 
 
 def test_the_background_does_not_hold_ngcdl_and_lives_on_if_its_output_goes_elsewhere(house: House) -> None:
@@ -116,7 +116,7 @@ def test_a_run_whose_watcher_was_killed_is_known_by_its_process_alone(house: Hou
     code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     with house.popen("run", "--", "env", "-i", sys.executable, "-c", code) as watcher:
         worker = pid_in(house.home / "pid")
-        until(lambda: house.shelf.load(house.shelf.find("last")).container)
+        until(lambda: house.store.load(house.store.find("last")).container)
         watcher.kill()
         watcher.communicate(timeout=60)
     assert "running" in house.run("runs").stdout
@@ -129,11 +129,11 @@ def test_a_run_within_a_run_is_stopped_with_it_and_both_are_recorded(house: Hous
     inner = f"exec {sys.executable} -m ngcdl run -- sh -c 'echo $$ > pid; exec sleep 321'"
     with house.popen("run", "--", "sh", "-c", inner) as watcher:
         worker = pid_in(house.home / "pid")
-        until(lambda: all(house.shelf.load(one).container for one in house.shelf.ids()))
+        until(lambda: all(house.store.load(one).container for one in house.store.ids()))
         watcher.send_signal(signal.SIGTERM)
         watcher.communicate(timeout=60)
     assert is_gone(worker)
-    assert [house.shelf.load(one).status for one in house.shelf.ids()] == ["interrupted"] * 2
+    assert [house.store.load(one).status for one in house.store.ids()] == ["interrupted"] * 2
 
 
 @pytest.mark.parametrize(("number", "name"), [(35, "SIGRTMIN+1"), (9, "SIGKILL")])

@@ -30,7 +30,7 @@ DAY = 86400.0
 
 def keep(house: House, name: str, ended_days_ago: float = 0.0) -> Path:
     """Keep a finished training with 2 MiB of checkpoints, 1 MiB in its home, and a file that its command wrote."""
-    folder = Made("cpu", steps=20).keep(house.shelf, name, finished=time.time() - ended_days_ago * DAY)
+    folder = Made("cpu", steps=20).keep(house.store, name, finished=time.time() - ended_days_ago * DAY)
     for path, mebibytes in (("checkpoints/step-20.npz", 2), ("home/.cache/pip/wheel", 1), ("out/model.bin", 0)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(os.urandom(mebibytes << 20))
@@ -70,15 +70,15 @@ def answered(house: House, *argv: str, answer: str, meanwhile: Callable[[], obje
 def test_named_runs_are_removed_and_what_that_freed_is_printed(kept: House) -> None:
     keep(kept, OPEN)
     done = kept.run(*RM, "last", OLD, OLD[:15], "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (0, [NEW]), done.stderr
+    assert (done.returncode, kept.store.ids()) == (0, [NEW]), done.stderr
     head, *rows, last = rounded(done.stdout).splitlines()
     assert (head.split(), last) == (["RUN", "STATUS", "SIZE"], "removed 2 runs, 6 MiB freed")
     assert [row.split() for row in rows] == [[name, "finished", "3", "MiB"] for name in (OPEN, OLD)]
-    assert list((kept.shelf.root / ".removed").iterdir()) == []
+    assert list((kept.store.root / ".removed").iterdir()) == []
 
 
 def test_without_their_checkpoints_and_files_runs_are_still_shown_reported_and_replayed(kept: House) -> None:
-    folder, outside = kept.shelf.folder(NEW), kept.home / "mine"
+    folder, outside = kept.store.folder(NEW), kept.home / "mine"
     outside.mkdir()
     (outside / "precious").touch()
     (folder / "link").symlink_to(outside)
@@ -110,7 +110,7 @@ def test_runs_that_ended_long_ago_are_chosen_by_their_end(kept: House, age: str,
     if age == "12h":
         keep(kept, OPEN, 0.1)
     done = kept.run(*RM, "--older-than", age, "-y")
-    assert (done.returncode, kept.shelf.ids()) == (0, left), done.stderr
+    assert (done.returncode, kept.store.ids()) == (0, left), done.stderr
 
 
 def test_a_dry_run_lists_what_would_go_and_removes_nothing(kept: House) -> None:
@@ -123,20 +123,20 @@ def test_a_dry_run_lists_what_would_go_and_removes_nothing(kept: House) -> None:
 
 def test_on_a_terminal_it_asks_once(kept: House) -> None:
     code, shown = answered(kept, *RM, OLD, NEW, answer="n\n")
-    assert (code, kept.shelf.ids()) == (0, [NEW, OLD])
+    assert (code, kept.store.ids()) == (0, [NEW, OLD])
     assert shown.count("[y/N]") == 1
     assert "Remove 2 runs, 6 MiB? [y/N]" in shown
     assert "nothing was removed" in shown
     code, shown = answered(kept, *RM, OLD, "--keep-record", answer="y\n")
     assert "Remove all but the records of 1 run, 3 MiB? [y/N]" in shown
-    assert (code, (kept.shelf.folder(OLD) / "checkpoints").exists()) == (0, False)
+    assert (code, (kept.store.folder(OLD) / "checkpoints").exists()) == (0, False)
     code, shown = answered(kept, *RM, OLD, NEW, answer="y\n")
-    assert (code, kept.shelf.ids()) == (0, []), shown
+    assert (code, kept.store.ids()) == (0, []), shown
 
 
 def test_without_a_terminal_it_needs_yes_and_says_what_to_type(kept: House) -> None:
     done = kept.run(*RM, NEW, "last-1", "--keep-record")
-    assert (done.returncode, done.stdout, kept.shelf.ids()) == (2, "", [NEW, OLD])
+    assert (done.returncode, done.stdout, kept.store.ids()) == (2, "", [NEW, OLD])
     assert f"    ngcdl runs rm {NEW} last-1 --keep-record --yes\n" in done.stderr
     assert f"    ngcdl runs rm {NEW} last-1 --keep-record --dry-run\n" in done.stderr
     assert "    ngcdl runs rm --older-than 3w --yes\n" in kept.run(*RM, "--older-than", "3w").stderr
@@ -147,7 +147,7 @@ def test_without_a_terminal_it_needs_yes_and_says_what_to_type(kept: House) -> N
 )
 def test_what_was_typed_wrong_removes_nothing(kept: House, words: tuple[str, ...], code: int) -> None:
     done = kept.run(*RM, *words, "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (code, [NEW, OLD])
+    assert (done.returncode, kept.store.ids()) == (code, [NEW, OLD])
 
 
 @pytest.mark.parametrize(
@@ -159,32 +159,32 @@ def test_what_was_typed_wrong_removes_nothing(kept: House, words: tuple[str, ...
     ],
 )
 def test_an_open_run_is_left_and_the_rest_goes_on(kept: House, run: Run, typed: str) -> None:
-    kept.shelf.create(run)
+    kept.store.create(run)
     done = kept.run(*RM, OPEN, OLD, "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (125, [OPEN, NEW])
+    assert (done.returncode, kept.store.ids()) == (125, [OPEN, NEW])
     assert f"{OPEN} was not removed: " in done.stderr
     assert f"    {typed}\n" in done.stderr
 
 
 def test_a_run_whose_watcher_was_killed_is_closed_first_and_then_removed(kept: House) -> None:
     dead = replace(this_process(), ticks=1)
-    Made("cpu").keep(kept.shelf, OPEN, status="running", owner=dead, engine="local", machine=Machine())
+    Made("cpu").keep(kept.store, OPEN, status="running", owner=dead, engine="local", machine=Machine())
     done = kept.run(*RM, OPEN, "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (0, [NEW, OLD]), done.stderr
+    assert (done.returncode, kept.store.ids()) == (0, [NEW, OLD]), done.stderr
 
 
 def test_a_run_that_an_open_one_continues_from_is_left(kept: House) -> None:
     later = Run(OPEN, "running", 1.0, engine="local", owner=this_process(), spec={"workload": {"resume": NEW}})
-    kept.shelf.create(later)
+    kept.store.create(later)
     done = kept.run(*RM, NEW, "--keep-record", "--yes")
     assert (done.returncode, f"ngcdl stop {OPEN}" in done.stderr) == (125, True)
-    assert (kept.shelf.folder(NEW) / "checkpoints/step-20.npz").exists()
+    assert (kept.store.folder(NEW) / "checkpoints/step-20.npz").exists()
 
 
 def test_a_run_that_was_resumed_while_it_asked_is_left(kept: House) -> None:
     later = Run(OPEN, "running", 1.0, engine="local", owner=this_process(), spec={"workload": {"resume": NEW}})
-    code, shown = answered(kept, *RM, NEW, OLD, answer="y\n", meanwhile=lambda: kept.shelf.create(later))
-    assert (code, kept.shelf.ids()) == (125, [OPEN, NEW]), shown
+    code, shown = answered(kept, *RM, NEW, OLD, answer="y\n", meanwhile=lambda: kept.store.create(later))
+    assert (code, kept.store.ids()) == (125, [OPEN, NEW]), shown
     assert "removed 1 run, 3 MiB freed" in shown
 
 
@@ -193,7 +193,7 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
     comparison = StoredComparison(
         "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
     )
-    comparisons.save(comparison, kept.shelf)
+    comparisons.save(comparison, kept.store)
     said = f"the comparison {comparison.id} loses 1 of its 2 runs"
     assert said not in kept.run(*RM, OLD, "--keep-record", "--dry-run").stdout, "it needs the records only"
     code, shown = answered(kept, *RM, OLD, answer="n\n")
@@ -203,14 +203,14 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
 
 
 def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:
-    kept.shelf.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
+    kept.store.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
     trials = (Trial("a", 1, OLD), Trial("b", 1, OPEN))
     comparison = StoredComparison(
         "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
     )
-    comparisons.save(comparison, kept.shelf)
+    comparisons.save(comparison, kept.store)
     done = kept.run(*RM, "--older-than", "1h", "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (125, [OPEN, OLD])
+    assert (done.returncode, kept.store.ids()) == (125, [OPEN, OLD])
     assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
     assert f"    ngcdl stop {comparison.id}\n" in done.stderr
     assert kept.run(*RM, OLD, "--keep-record", "--yes").returncode == 0
@@ -218,11 +218,11 @@ def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not
 
 def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House) -> None:
     placement = {"data_pvc": "cifar"}
-    folder = Made("cpu").keep(kept.shelf, OPEN, engine="kubernetes", spec={"placement": placement})
+    folder = Made("cpu").keep(kept.store, OPEN, engine="kubernetes", spec={"placement": placement})
     (folder / "report.pdf").touch()
     said = f"what {OPEN} saved on the claim cifar stays there, in ngcdl-runs/{OPEN}"
     assert said in kept.run(*RM, OPEN, "--keep-record", "--yes").stdout
-    (note,) = kept.shelf.load(OPEN).notes
+    (note,) = kept.store.load(OPEN).notes
     assert "checkpoints" not in note
     assert said in kept.run(*RM, OPEN, "--dry-run").stdout
     assert "claim" not in kept.run(*RM, NEW, "--dry-run").stdout
@@ -232,33 +232,33 @@ def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House)
 def test_files_that_this_user_can_t_delete_are_told_before_anything_goes(
     kept: House, keep_record: tuple[str, ...]
 ) -> None:
-    home = kept.shelf.folder(NEW) / "home"
+    home = kept.store.folder(NEW) / "home"
     (home / ".cache").chmod(0o500)
     if os.geteuid() == 0:
         shutil.chown(home / ".cache", "nobody")
         (home / ".cache").chmod(0o755)
-    before = sorted(kept.shelf.folder(NEW).rglob("*"))
+    before = sorted(kept.store.folder(NEW).rglob("*"))
     done = kept.run(*RM, NEW, OLD, *keep_record, "--yes", before=LIKE_OTHERS)
-    assert (done.returncode, sorted(kept.shelf.folder(NEW).rglob("*"))) == (125, before)
+    assert (done.returncode, sorted(kept.store.folder(NEW).rglob("*"))) == (125, before)
     assert f"    sudo rm -rf {home if keep_record else home.parent}\n" in done.stderr
     assert f"{home}/.cache: Permission denied" in done.stderr
     assert ("(it belongs to nobody)" in done.stderr) == (os.geteuid() == 0)
-    assert not (kept.shelf.folder(OLD) / "checkpoints").exists()
-    assert kept.shelf.has(NEW)
+    assert not (kept.store.folder(OLD) / "checkpoints").exists()
+    assert kept.store.has(NEW)
 
 
 def test_a_broken_record_is_named_and_left_and_the_rest_goes_on(kept: House) -> None:
-    (kept.shelf.folder(NEW) / "run.json").write_text("{")
+    (kept.store.folder(NEW) / "run.json").write_text("{")
     done = kept.run(*RM, NEW, OLD, "--yes")
-    assert (done.returncode, kept.shelf.ids()) == (125, [NEW])
-    assert f"    rm -rf {kept.shelf.folder(NEW)}\n" in done.stderr
+    assert (done.returncode, kept.store.ids()) == (125, [NEW])
+    assert f"    rm -rf {kept.store.folder(NEW)}\n" in done.stderr
     assert kept.run(*RM, "--older-than", "1h", "--yes").returncode == 0, "nobody can tell when it ended"
 
 
 def test_a_folder_that_is_a_link_is_not_followed(kept: House) -> None:
     elsewhere = kept.home / "large-disk"
-    kept.shelf.folder(NEW).rename(elsewhere)
-    kept.shelf.folder(NEW).symlink_to(elsewhere)
+    kept.store.folder(NEW).rename(elsewhere)
+    kept.store.folder(NEW).symlink_to(elsewhere)
     done = kept.run(*RM, NEW, "--yes")
     assert (done.returncode, (elsewhere / "checkpoints/step-20.npz").exists()) == (125, True)
     assert f"is a link to {elsewhere}" in done.stderr
@@ -268,7 +268,7 @@ def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_th
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: nothing can be killed at a point")
-    folder, aside = kept.shelf.folder(NEW), kept.shelf.root / ".removed"
+    folder, aside = kept.store.folder(NEW), kept.store.root / ".removed"
     files = sorted(folder.rglob("*"))
     for point in (
         "/^rename.*:signal=KILL",
@@ -277,7 +277,7 @@ def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_th
     ):
         before = (strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={point}")
         assert kept.run(*RM, NEW, "--yes", before=before).returncode != 0, point
-        if kept.shelf.has(NEW):
+        if kept.store.has(NEW):
             assert sorted(folder.rglob("*")) == files, point
         else:
             assert list(aside.iterdir()), point
@@ -295,10 +295,10 @@ def test_checkpoints_whose_removal_is_killed_are_all_there_or_none_and_the_recor
         pytest.skip("strace is not installed: nothing can be killed at a point")
     before = (strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject=unlinkat:signal=KILL")
     for number in range(20):
-        (kept.shelf.folder(NEW) / f"checkpoints/step-{number}.npz").touch()
+        (kept.store.folder(NEW) / f"checkpoints/step-{number}.npz").touch()
     assert kept.run(*RM, NEW, "--keep-record", "--yes", before=before).returncode != 0
-    assert not (kept.shelf.folder(NEW) / "checkpoints").exists()
-    assert ["its checkpoints" in note for note in kept.shelf.load(NEW).notes] == [True]
-    assert list((kept.shelf.root / ".removed").iterdir())
+    assert not (kept.store.folder(NEW) / "checkpoints").exists()
+    assert ["its checkpoints" in note for note in kept.store.load(NEW).notes] == [True]
+    assert list((kept.store.root / ".removed").iterdir())
     done = kept.run(*RM, "--older-than", "6w", "--yes")
-    assert (done.returncode, list((kept.shelf.root / ".removed").iterdir())) == (0, []), done.stderr
+    assert (done.returncode, list((kept.store.root / ".removed").iterdir())) == (0, []), done.stderr

@@ -29,14 +29,14 @@ RUN = "run-format-1"
 @pytest.fixture
 def kept(house: House) -> House:
     """A home with the sample run of format 1, and a run on a GPU."""
-    shutil.copytree(GOLDEN / RUN, house.shelf.root / RUN)
-    Made(steps=100).keep(house.shelf, "20231114-221320-cifar10-gpu001")
+    shutil.copytree(GOLDEN / RUN, house.store.root / RUN)
+    Made(steps=100).keep(house.store, "20231114-221320-cifar10-gpu001")
     return house
 
 
 def test_without_more_the_page_is_written_into_the_run_s_folder_and_its_path_is_the_result(kept: House) -> None:
     done = kept.run("report", RUN)
-    page = kept.shelf.folder(RUN) / "report.html"
+    page = kept.store.folder(RUN) / "report.html"
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{page}\n", "")
     assert page.read_text().startswith("<!doctype html>")
     assert page.stat().st_mode & 0o777 == 0o600
@@ -49,7 +49,7 @@ def test_without_more_the_page_is_written_into_the_run_s_folder_and_its_path_is_
 def test_a_link_that_the_run_left_in_its_folder_is_replaced_and_not_followed(kept: House) -> None:
     mine = kept.home / "mine"
     mine.write_text("mine")
-    page = kept.shelf.folder(RUN) / "report.html"
+    page = kept.store.folder(RUN) / "report.html"
     page.symlink_to(mine)
     assert kept.run("report", RUN).returncode == 0
     assert mine.read_text() == "mine"
@@ -62,14 +62,14 @@ def test_the_page_is_opened_where_that_was_asked(kept: House) -> None:
     program = stand_in(kept.home, "browser", 'echo "$1" > opened')
     done = kept.run("report", RUN, "--open", env={"BROWSER": str(program)})
     assert done.returncode == 0, done.stderr
-    page = kept.shelf.folder(RUN) / "report.html"
+    page = kept.store.folder(RUN) / "report.html"
     until((kept.home / "opened").exists, "the browser")
     assert until((kept.home / "opened").read_text).strip() == page.as_uri()
 
 
 def test_the_last_run_is_meant_where_none_is_named(kept: House) -> None:
-    first = kept.shelf.ids()[0]
-    assert kept.run("report").stdout.strip() == str(kept.shelf.folder(first) / "report.html")
+    first = kept.store.ids()[0]
+    assert kept.run("report").stdout.strip() == str(kept.store.folder(first) / "report.html")
 
 
 def test_each_file_that_is_asked_for_is_written_and_no_other(kept: House) -> None:
@@ -80,7 +80,7 @@ def test_each_file_that_is_asked_for_is_written_and_no_other(kept: House) -> Non
     rows = list(csv.DictReader((kept.home / "x.csv").read_text().splitlines()))
     trained_on = {(row["run"], row["dataset"]) for row in rows}
     assert trained_on == {(RUN, "synthetic"), ("20231114-221320-cifar10-gpu001", "cifar10")}
-    assert not (kept.shelf.folder(RUN) / "report.html").exists()
+    assert not (kept.store.folder(RUN) / "report.html").exists()
 
 
 def test_markdown_and_csv_can_go_to_stdout(kept: House) -> None:
@@ -92,7 +92,7 @@ def test_markdown_and_csv_can_go_to_stdout(kept: House) -> None:
 def test_beside_a_document_on_stdout_the_paths_of_files_are_told_on_stderr(kept: House, more: tuple[str, ...]) -> None:
     done = kept.run("report", RUN, *more, "--markdown", "-", env={"BROWSER": "true"})
     assert (done.returncode, done.stdout) == (0, (GOLDEN / "report-run-format-1.md").read_text())
-    page = kept.shelf.folder(RUN) / "report.html"
+    page = kept.store.folder(RUN) / "report.html"
     assert done.stderr.startswith(f"ngcdl: written: {page if more == ('--open',) else kept.home / more[1]}\n")
 
 
@@ -155,14 +155,14 @@ def test_a_page_that_is_too_long_for_a_picture_is_cut_and_that_is_said(kept: Hou
         program = browser.found()
     except NoBrowser as error:
         pytest.skip(f"{error.message} export NGCDL_BROWSER=$(scripts/lab browser)")
-    Made(steps=30).keep(kept.shelf, "long", notes=tuple(f"note {number}" for number in range(1000)))
+    Made(steps=30).keep(kept.store, "long", notes=tuple(f"note {number}" for number in range(1000)))
     done = kept.run("report", "long", "--png", "x.png", env={"NGCDL_BROWSER": program})
     assert (done.returncode, done.stdout) == (0, f"{kept.home}/x.png\n"), done.stderr
     assert re.fullmatch(r"ngcdl: the image has the first \d\d % of the page; --html has all of it\n", done.stderr)
 
 
 def test_a_run_whose_files_are_torn_or_missing_has_a_report_of_what_is_left(kept: House) -> None:
-    folder = kept.shelf.folder(RUN)
+    folder = kept.store.folder(RUN)
     (folder / "events.jsonl").write_bytes(b'{"event": "step", "t": 1\n\xff\xfe{]\n')
     (folder / "samples.jsonl").unlink()
     assert kept.run("report", RUN).returncode == 0
@@ -172,7 +172,7 @@ def test_a_run_whose_files_are_torn_or_missing_has_a_report_of_what_is_left(kept
 
 
 def test_a_record_that_the_trainer_wrote_by_itself_has_its_figures_out_of_its_files(kept: House) -> None:
-    path = kept.shelf.folder(RUN) / "run.json"
+    path = kept.store.folder(RUN) / "run.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"summary": {}, "spec": None, "engine": "compose"}))
     assert "590.0 examples/s" in kept.run("report", RUN, "--markdown", "-").stdout
@@ -189,12 +189,12 @@ def compared(house: House, repeat: int, arms: dict[str, Made]) -> None:
     for number in range(1, repeat + 1):
         for at, (name, made) in enumerate(arms.items()):
             run = f"20231114-2213{number:02d}-cifar10-{at:03d}{number:03d}"
-            made.keep(house.shelf, run)
+            made.keep(house.store, run)
             trials.append(Trial(name, number, run))
     kept = StoredComparison(
         ID, next(iter(arms)).partition("=")[0], repeat, tuple((name, None) for name in arms), 1.0, 2.0
     )
-    comparisons.save(replace(kept, trials=tuple(trials)), house.shelf)
+    comparisons.save(replace(kept, trials=tuple(trials)), house.store)
 
 
 def test_a_comparison_of_more_runs_than_letters_is_a_report_and_its_arms_are_named_in_the_charts(house: House) -> None:
@@ -237,17 +237,17 @@ def test_what_others_measured_stands_beside_cpu_against_gpu_and_the_threads_of_t
 
 def test_a_run_whose_name_looks_like_a_comparison_is_a_run(house: House) -> None:
     name = "20231114-221320-compare-fff001"
-    Made(steps=100).keep(house.shelf, name)
+    Made(steps=100).keep(house.store, name)
     for typed in (name, "fff001"):
         done = house.run("report", typed)
-        assert (done.returncode, done.stdout) == (0, f"{house.shelf.folder(name)}/report.html\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, f"{house.store.folder(name)}/report.html\n"), done.stderr
     assert house.run("report", "20991231-000000-compare-000000").returncode == 125
 
 
 def test_a_comparison_without_any_run_left_is_said_and_no_other_run_is_reported(house: House) -> None:
-    Made(steps=100).keep(house.shelf, "20231114-221320-cifar10-gpu001")
+    Made(steps=100).keep(house.store, "20231114-221320-cifar10-gpu001")
     lost = StoredComparison(ID, "batch", 1, (("batch=8", None),), 1.0, None, (), (Trial("batch=8", 1, "gone"),))
-    comparisons.save(lost, house.shelf)
+    comparisons.save(lost, house.store)
     done = house.run("report", ID)
     assert (done.returncode, done.stdout) == (2, "")
     assert "None of its runs exists any more" in done.stderr

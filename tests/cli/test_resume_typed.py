@@ -19,8 +19,8 @@ def test_a_resume_of_a_run_that_is_not_there_is_told(house: House) -> None:
 
 def made(house: House, *events: dict[str, object], has_checkpoint: bool = False) -> str:
     """Record an older run with these trainer events; return its id."""
-    run = Run(house.shelf.new_id("cifar10"), "interrupted", 1.0, 2.0)
-    folder = house.shelf.create(run)
+    run = Run(house.store.new_id("cifar10"), "interrupted", 1.0, 2.0)
+    folder = house.store.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     if has_checkpoint:
         (folder / "checkpoints").mkdir()
@@ -46,7 +46,7 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
         f" --engine local --data synthetic --gpus none --train cifar10 --batch 8 --seed 3 --resume {older}"
         in done.stderr
     )
-    assert house.shelf.ids() == [older], "nothing was recorded"
+    assert house.store.ids() == [older], "nothing was recorded"
 
 
 def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_runs(house: House, tmp_path: Path) -> None:
@@ -54,13 +54,13 @@ def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_run
     house.bring_trainer()
     older = made(house, BEGAN, has_checkpoint=True)
     run = Run(older, "lost", 1.0, 2.0, engine="docker", container="c0ffee", owner=Owner(2**22 + 1, 5))
-    house.shelf.save(run)
+    house.store.save(run)
     with serving(Daemon(tmp_path / "docker.sock", state={"Running": True})) as daemon:
         done = house.run(*TRAIN, "--resume", "last", env={"DOCKER_HOST": daemon.host})
         assert (done.returncode, done.stdout) == (2, "")
         assert f"--resume {older}: it is still running" in done.stderr
         assert [f"      ngcdl {word} {older}" for word in ("logs -f", "stop")] == done.stderr.splitlines()[-2:]
-        assert house.shelf.ids() == [older], "nothing was recorded"
+        assert house.store.ids() == [older], "nothing was recorded"
         daemon.state = {"Running": False, "ExitCode": 143, "OOMKilled": False, "FinishedAt": ""}
         daemon.log = b""
         assert house.run(*TRAIN, "--resume", "last", env={"DOCKER_HOST": daemon.host}).returncode == 0
@@ -69,7 +69,7 @@ def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_run
 def test_a_resume_of_a_record_that_can_t_be_read_is_left_to_its_checkpoints(house: House) -> None:
     house.bring_trainer()
     older = made(house, BEGAN, has_checkpoint=True)
-    (house.shelf.folder(older) / "run.json").write_text("{")
+    (house.store.folder(older) / "run.json").write_text("{")
     assert house.run(*TRAIN, "--resume", "last").returncode == 0
 
 

@@ -25,7 +25,7 @@ CLAIM = Placement(data_pvc="cifar")
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A store, and a kubectl whose context is `stub` and namespace `vision`."""
     kubectl = tmp_path / "bin/kubectl"
     kubectl.parent.mkdir()
@@ -35,46 +35,46 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "runs")
 
 
-def kept(shelf: Store, run: Run = BEFORE, *events: dict[str, Any]) -> Path:
-    folder = shelf.create(run)
+def kept(store: Store, run: Run = BEFORE, *events: dict[str, Any]) -> Path:
+    folder = store.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     return folder
 
 
-def check(shelf: Store, engine: str = "kubernetes", placement: Placement = CLAIM, **more: Any) -> None:
+def check(store: Store, engine: str = "kubernetes", placement: Placement = CLAIM, **more: Any) -> None:
     asked = replace(Workload("cifar10", batch=8, seed=3, resume=RUN), **more)
-    resumed.check(asked, RUN, engine, placement, shelf)
+    resumed.check(asked, RUN, engine, placement, store)
 
 
 @pytest.mark.parametrize("events", [(START, SAVED), ()], ids=["reported", "its log was lost"])
 @pytest.mark.parametrize("placement", [CLAIM, replace(CLAIM, namespace="vision")])
 def test_a_run_that_had_the_same_claim_is_continued(
-    shelf: Store, events: tuple[dict[str, Any], ...], placement: Placement
+    store: Store, events: tuple[dict[str, Any], ...], placement: Placement
 ) -> None:
-    kept(shelf, BEFORE, *events)
-    check(shelf, placement=placement)
+    kept(store, BEFORE, *events)
+    check(store, placement=placement)
 
 
 @pytest.mark.parametrize("placement", [
     Placement(), Placement(data_pvc="other"), Placement(data_pvc="cifar", namespace="speech"),
 ])  # fmt: skip
-def test_another_claim_is_refused_with_the_one_to_name(shelf: Store, placement: Placement) -> None:
-    kept(shelf, BEFORE, START, SAVED)
+def test_another_claim_is_refused_with_the_one_to_name(store: Store, placement: Placement) -> None:
+    kept(store, BEFORE, START, SAVED)
     with pytest.raises(BadOption, match="its checkpoints are on a claim that this run would not have") as refused:
-        check(shelf, placement=placement)
+        check(store, placement=placement)
     assert refused.value.hint == f"    ngcdl run ... --data-pvc cifar --namespace vision --resume {RUN}"
 
 
-def test_a_run_without_a_claim_left_nothing_to_continue_from(shelf: Store) -> None:
-    kept(shelf, replace(BEFORE, spec={"workload": WORK, "placement": {"namespace": "vision"}}), START, SAVED)
+def test_a_run_without_a_claim_left_nothing_to_continue_from(store: Store) -> None:
+    kept(store, replace(BEFORE, spec={"workload": WORK, "placement": {"namespace": "vision"}}), START, SAVED)
     with pytest.raises(BadOption, match="its checkpoints were lost with its pods"):
-        check(shelf)
+        check(store)
 
 
-def test_a_run_of_another_cluster_is_refused_with_how_to_choose_it(shelf: Store) -> None:
-    kept(shelf, replace(BEFORE, engine_id="far"), START, SAVED)
+def test_a_run_of_another_cluster_is_refused_with_how_to_choose_it(store: Store) -> None:
+    kept(store, replace(BEFORE, engine_id="far"), START, SAVED)
     with pytest.raises(RunElsewhere) as refused:
-        check(shelf)
+        check(store)
     assert refused.value.hint.endswith(f"kubectl config use-context far\n    ngcdl run ... --resume {RUN}")
 
 
@@ -87,21 +87,21 @@ def test_a_run_of_another_cluster_is_refused_with_how_to_choose_it(shelf: Store)
     ],
 )  # fmt: skip
 def test_an_engine_that_can_t_see_the_checkpoints_is_refused_with_the_one_that_can(
-    shelf: Store, its: str | None, engine: str, where: str, way: str
+    store: Store, its: str | None, engine: str, where: str, way: str
 ) -> None:
-    kept(shelf, replace(BEFORE, engine=its, owner=None), START, SAVED)
+    kept(store, replace(BEFORE, engine=its, owner=None), START, SAVED)
     with pytest.raises(BadOption, match=f"{where}, and --engine {engine} can't see that") as refused:
-        check(shelf, engine)
+        check(store, engine)
     assert refused.value.hint == f"    ngcdl run ... --engine {way} --resume {RUN}"
 
 
 @pytest.mark.parametrize("events", [(START, SAVED), ()], ids=["reported", "its log was lost"])
 def test_another_training_is_refused_by_what_was_reported_or_asked_for(
-    shelf: Store, events: tuple[dict[str, Any], ...]
+    store: Store, events: tuple[dict[str, Any], ...]
 ) -> None:
-    kept(shelf, BEFORE, *events)
+    kept(store, BEFORE, *events)
     with pytest.raises(BadOption, match="it trained with batch 8, seed 3") as refused:
-        check(shelf, batch=16, seed=4)
+        check(store, batch=16, seed=4)
     assert f"--train cifar10 --batch 8 --seed 3 --resume {RUN}" in refused.value.hint
 
 
@@ -113,28 +113,28 @@ def test_another_training_is_refused_by_what_was_reported_or_asked_for(
     ],
 )
 def test_what_left_no_checkpoint_is_refused(
-    shelf: Store, run: Run, events: tuple[dict[str, Any], ...], said: str
+    store: Store, run: Run, events: tuple[dict[str, Any], ...], said: str
 ) -> None:
-    kept(shelf, run, *events)
+    kept(store, run, *events)
     with pytest.raises(BadOption, match=said):
-        check(shelf)
+        check(store)
 
 
-def test_a_batch_that_the_trainer_chose_and_could_not_report_is_left_to_it(shelf: Store) -> None:
-    kept(shelf, replace(BEFORE, spec={**SPEC, "workload": {**WORK, "largest_batch": True, "batch": 128}}))
-    check(shelf, batch=512)
+def test_a_batch_that_the_trainer_chose_and_could_not_report_is_left_to_it(store: Store) -> None:
+    kept(store, replace(BEFORE, spec={**SPEC, "workload": {**WORK, "largest_batch": True, "batch": 128}}))
+    check(store, batch=512)
 
 
-def test_a_record_that_can_t_be_read_names_no_claim(shelf: Store) -> None:
-    (kept(shelf, BEFORE, START, SAVED) / "run.json").write_text("{")
+def test_a_record_that_can_t_be_read_names_no_claim(store: Store) -> None:
+    (kept(store, BEFORE, START, SAVED) / "run.json").write_text("{")
     with pytest.raises(RecordBroken):
-        check(shelf)
+        check(store)
 
 
 def test_without_kubectl_nobody_can_tell_which_cluster_it_is(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    kept(shelf, BEFORE, START, SAVED)
+    kept(store, BEFORE, START, SAVED)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NgcdlError, match="kubectl can't be run"):
-        check(shelf)
+        check(store)

@@ -22,8 +22,8 @@ from ngcdl.storing.store import Store
 
 def events(house: House) -> list[dict[str, Any]]:
     """What the newest run's trainer has written so far."""
-    for run_id in house.shelf.ids()[:1]:
-        path = house.shelf.folder(run_id) / "events.jsonl"
+    for run_id in house.store.ids()[:1]:
+        path = house.store.folder(run_id) / "events.jsonl"
         if path.exists():
             return [json.loads(line) for line in path.read_text().splitlines()]
     return []
@@ -54,7 +54,7 @@ def test_a_run_trains_shows_its_table_and_is_recorded(trained: House) -> None:
     assert record["machine"]["cores"] == os.cpu_count()
     assert (record["summary"]["steps"], record["summary"]["loss_first"]) == (2, 4.68)
     assert record["summary"]["gpu_percent_mean"] is None, "unknown, not 0"
-    assert (trained.shelf.folder(record["id"]) / "log.txt").read_text() in done.stdout
+    assert (trained.store.folder(record["id"]) / "log.txt").read_text() in done.stdout
 
 
 @pytest.mark.parametrize("name", ["resident", "input-pipeline", "batch-sweep", "cifar10"])
@@ -124,7 +124,7 @@ def test_a_signal_stops_the_training_and_closes_the_record(trained: House, numbe
 
 def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
     process = started(trained, STAND_IN="deaf")
-    run = until(lambda: (run := trained.shelf.load(trained.shelf.find("last"))).container and run, "its record")
+    run = until(lambda: (run := trained.store.load(trained.store.find("last"))).container and run, "its record")
     child = int(run.container.split(":")[1])
     process.send_signal(signal.SIGINT)
     until(lambda: _is_stopping(process.pid), "the first signal's thread")
@@ -149,22 +149,22 @@ def test_the_exit_code_is_the_run_s_and_never_0_for_one_that_failed(status: str,
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Interrupted(signal.SIGTERM)])
 def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: Path, error: BaseException) -> None:
-    shelf = Store(tmp_path)
+    store = Store(tmp_path)
     for run in (Run("2-ours", "running", 1.0, owner=owner.this_process()), Run("1-theirs", "running", 1.0)):
-        shelf.create(run)
-    with pytest.raises(type(error)), no_open_record(shelf):
+        store.create(run)
+    with pytest.raises(type(error)), no_open_record(store):
         raise error
-    closed = shelf.load("2-ours")
+    closed = store.load("2-ours")
     assert (closed.status, closed.exit_code in (130, 143), closed.owner) == ("interrupted", True, None)
     assert closed.finished is not None
-    assert shelf.load("1-theirs").status == "running"
+    assert store.load("1-theirs").status == "running"
 
 
 def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:
     done = trained.run("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "all")
     assert (done.returncode, done.stdout) == (125, "")
     assert "--gpus none" in done.stderr
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
 
 
 def test_auto_without_a_gpu_says_loudly_that_it_computes_on_the_cpu(trained: House) -> None:
@@ -200,7 +200,7 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     done = trained.run(*TRAIN, "--detach", env={"STAND_IN": "wait"}, cwd=folder)
     assert done.returncode == 0, done.stderr
     run_id = done.stdout.strip()
-    assert trained.shelf.ids() == [run_id]
+    assert trained.store.ids() == [run_id]
     assert done.stderr.endswith(
         f"ngcdl: detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}\n"
     )
@@ -213,7 +213,7 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
 
 def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:
     run_id = trained.run(*TRAIN, "--detach", "-e", "HF_TOKEN=hush").stdout.strip()
-    until(lambda: trained.shelf.load(run_id).status == "finished", "its end")
+    until(lambda: trained.store.load(run_id).status == "finished", "its end")
     assert trained.record(run_id)["spec"]["environment"]["HF_TOKEN"] == "***"
 
 
@@ -226,7 +226,7 @@ def test_logs_are_what_the_run_wrote_and_follow_ends_with_it(trained: House) -> 
     go.touch()
     assert ended(process)[0] == 0
     assert ended(follower)[0] == 0
-    assert trained.run("logs").stdout == (trained.shelf.folder(trained.shelf.find("last")) / "log.txt").read_text()
+    assert trained.run("logs").stdout == (trained.store.folder(trained.store.find("last")) / "log.txt").read_text()
 
 
 @pytest.mark.tensorflow

@@ -29,9 +29,9 @@ STEP = {"event": "step", "t": 0.0, "step": 0}
 @pytest.fixture
 def several(house: House) -> House:
     """Runs with long ids and long texts, one of them silent."""
-    Made("cpu", steps=100, dataset="synthetic").keep(house.shelf, LONG, status="interrupted", exit_code=143)
+    Made("cpu", steps=100, dataset="synthetic").keep(house.store, LONG, status="interrupted", exit_code=143)
     run = Run(QUIET, "running", time.time() - 9e4, engine="local", owner=this_process(), device="cpu")
-    events = house.shelf.create(run) / "events.jsonl"
+    events = house.store.create(run) / "events.jsonl"
     events.write_text(json.dumps(STEP) + "\n")
     os.utime(events, (time.time() - 1500,) * 2)
     return house
@@ -52,11 +52,11 @@ def on_terminal(house: House, columns: int) -> list[str]:
 
 
 def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_terminal(house: House) -> None:
-    folder = Made(steps=100).keep(house.shelf, LONG, status="running", finished=None, exit_code=None)
+    folder = Made(steps=100).keep(house.store, LONG, status="running", finished=None, exit_code=None)
     text = (folder / EVENTS).read_text()
     (folder / EVENTS).write_text("x" * RECENT_BYTES + "\n" + text)
-    run = replace(house.shelf.load(LONG), summary=Summary(), owner=this_process())
-    house.shelf.save(run)
+    run = replace(house.store.load(LONG), summary=Summary(), owner=this_process())
+    house.store.save(run)
     done = house.run("runs")
     head, row = done.stdout.splitlines()
     figures = dict(zip(head.split(), row.split(), strict=True))
@@ -68,7 +68,7 @@ def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_termi
 
 def test_a_command_without_an_image_is_named_as_far_as_there_is_room(house: House) -> None:
     spec = {"image": None, "command": ["python", "train.py", "--key", "***", *["--option"] * 9], "workload": None}
-    house.shelf.create(Run("20231117-221320-run-bbb001", "finished", 0, 1, 0, engine="local", spec=spec))
+    house.store.create(Run("20231117-221320-run-bbb001", "finished", 0, 1, 0, engine="local", spec=spec))
     assert house.run("runs").stdout.endswith("  (python train.py --key '***' --option...)\n")
     assert on_terminal(house, 80)[1].endswith("  (python train...)")
     assert "python" not in on_terminal(house, 70)[1]
@@ -105,7 +105,7 @@ def test_a_narrow_terminal_gets_a_line_a_run_with_what_matters_most(several: Hou
         [QUIET, "running,", "silent", "-", "n/a"],
         [LONG, "interrupted", "143", "synthetic", "4,733.4"],
     ]
-    shutil.rmtree(several.shelf.folder(LONG))
+    shutil.rmtree(several.store.folder(LONG))
     assert on_terminal(several, 80)[0].split() == ["RUN", "STATUS", "ON", "DATA", "EXAMPLES/S"]
 
 
@@ -127,11 +127,11 @@ def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:
 
 def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:
     """As `sudo -E ngcdl run` leaves it."""
-    kept.shelf.create(Run("locked", "finished", 1.0))
-    kept.shelf.folder("locked").chmod(0)
+    kept.store.create(Run("locked", "finished", 1.0))
+    kept.store.folder("locked").chmod(0)
     listed = kept.run("runs", before=LIKE_OTHERS)
     assert (listed.returncode, listed.stdout.splitlines()[1].split()[0]) == (0, GOLDEN.name)
-    assert f"{kept.shelf.root}/locked/run.json" in listed.stderr
+    assert f"{kept.store.root}/locked/run.json" in listed.stderr
     assert "Permission denied" in listed.stderr
     exported = kept.run("runs", "export", GOLDEN.name, str(kept.home / "one.tar"), before=LIKE_OTHERS)
     assert exported.returncode == 0, exported.stderr
@@ -141,7 +141,7 @@ def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) 
 
 def test_an_image_by_digest_has_a_short_name_in_the_table_and_is_shown_once(house: House) -> None:
     digest = f"sha256:{'5' * 64}"
-    house.shelf.create(Run("x", "finished", 1.0, image=Image(f"nvcr.io/nvidia/pytorch@{digest}", digest)))
+    house.store.create(Run("x", "finished", 1.0, image=Image(f"nvcr.io/nvidia/pytorch@{digest}", digest)))
     short = f"{digest[:19]}..."
     assert house.run("runs").stdout.splitlines()[1].split()[-1] == f"pytorch@{short}"
     assert f"nvcr.io/nvidia/pytorch  {short}\n" in house.run("show", "x").stdout
@@ -149,7 +149,7 @@ def test_an_image_by_digest_has_a_short_name_in_the_table_and_is_shown_once(hous
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 9}', "[" * 100000, '{"format": 1, "id": 5}'])
 def test_one_broken_record_hides_no_other(kept: House, content: str) -> None:
-    broken = kept.shelf.root / "broken-1"
+    broken = kept.store.root / "broken-1"
     broken.mkdir()
     (broken / "run.json").write_text(content)
     done = kept.run("runs")
@@ -159,8 +159,8 @@ def test_one_broken_record_hides_no_other(kept: House, content: str) -> None:
 
 
 def test_a_place_that_can_t_be_listed_is_told(house: House) -> None:
-    house.shelf.root.parent.mkdir(parents=True)
-    house.shelf.root.touch()
+    house.store.root.parent.mkdir(parents=True)
+    house.store.root.touch()
     done = house.run("runs")
     assert done.returncode == 125
     assert "XDG_STATE_HOME" in done.stderr

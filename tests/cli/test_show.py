@@ -21,7 +21,7 @@ def test_a_run_is_shown_with_what_it_reached_on_what_and_where_its_record_lies(k
     text = kept.run("show").stdout
     for part in ("finished, 8.0 s", "590.0 examples/s", "4.68 first, 4.30 last", "SYNTHETIC, nothing real", "0.100",
                  "GPUs by runtime", "i5-7300HQ", "85 %", "NVIDIA GeForce GTX 1050 Ti", "1 of 8 samples",
-                 "forbids --ulimit memlock", str(kept.shelf.root)):  # fmt: skip
+                 "forbids --ulimit memlock", str(kept.store.root)):  # fmt: skip
         assert part in text
     assert json.loads(kept.run("show", "run-format-1", "--json").stdout)["summary"]["steps"] == 30
 
@@ -30,7 +30,7 @@ def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(ho
     known = Diagnosis(
         "gpu-lost", "GPU is lost", "It fell off the bus.", "Restart:\n    sudo reboot", "https://x", "seen"
     )
-    house.shelf.create(Run("x", "failed", 1.0, exit_code=1, diagnosis=known))
+    house.store.create(Run("x", "failed", 1.0, exit_code=1, diagnosis=known))
     lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
     at = next(number for number, line in enumerate(lines) if line.startswith("recognised"))
     assert [line[12:] for line in lines[at : at + 4]] == [
@@ -41,7 +41,7 @@ def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(ho
 
 def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House) -> None:
     for name, reason in (("short", "data: no"), ("long", "data: " + "x" * 80), ("trace", "crash: a\n\n b\nc\nd\ne\nf")):
-        house.shelf.create(Run(name, "failed", 1.0, exit_code=1, finished=5.0, reason=reason))
+        house.store.create(Run(name, "failed", 1.0, exit_code=1, finished=5.0, reason=reason))
     rows = {name: house.run("show", name).stdout.splitlines() for name in ("short", "long", "trace")}
     assert rows["short"][0] == "run      short  (failed, exit code 1, data: no, 4.0 s)"
     assert rows["long"][:2] == ["run      long  (failed, exit code 1, 4.0 s)", "error    data: " + "x" * 80]
@@ -58,7 +58,7 @@ def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House)
 def test_an_unfinished_training_with_a_checkpoint_is_shown_with_the_line_that_goes_on(
     house: House, run: Run, said: str
 ) -> None:
-    checkpoints = house.shelf.create(replace(run, started=time.time())) / "checkpoints"
+    checkpoints = house.store.create(replace(run, started=time.time())) / "checkpoints"
     start = {"event": "start", "t": 1.0, "workload": "cifar10", "seed": 3}
     (checkpoints.parent / "events.jsonl").write_text(json.dumps(start) + "\n")
     assert "--resume" not in house.run("show", "x").stderr
@@ -79,7 +79,7 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
         Finding("input-bound", "GPU 47 % busy.", {}, "More workers.\n    ngcdl x"),
         Finding("shared-gpu", "Others."),
     )
-    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
+    house.store.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
     lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
     rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
     assert rows["energy"] == "1,235 J by the GPUs in 9.0 s, 3.14 examples/J (counter; 2.0 s without a reading left out)"
@@ -95,22 +95,22 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
 
 def test_if_nobody_can_tell_who_else_used_the_gpu_it_says_so(house: House) -> None:
     summary = Summary(steps=10, gpus=(GpuSummary("GPU-1", "a card", 47.0, None, 61.0, 0),), shared_gpu=None)
-    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=()))
+    house.store.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=()))
     assert re.search(r"^GPU shared +n/a$", house.run("show", "x").stdout, re.MULTILINE)
 
 
 def test_what_was_not_measured_of_energy_and_clocks_has_no_line(house: House) -> None:
     calm = Summary(steps=10, samples=9, training_samples=9, throttled_share={}, shared_gpu=False)
-    house.shelf.create(Run("x", "finished", 1.0, exit_code=0, summary=calm, findings=()))
+    house.store.create(Run("x", "finished", 1.0, exit_code=0, summary=calm, findings=()))
     text = house.run("show", "x").stdout
     for absent in ("energy", "clocks", "shared", "why"):
         assert absent not in text
 
 
 def test_a_training_that_was_too_short_says_that_it_can_t_be_told_why(house: House) -> None:
-    house.shelf.create(Run("x", "finished", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
+    house.store.create(Run("x", "finished", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
     assert "n/a (4 samples while it trained, too few to say)" in house.run("show", "x").stdout
-    house.shelf.create(Run("y", "failed", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
+    house.store.create(Run("y", "failed", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
     assert "too few to say" not in house.run("show", "y").stdout
 
 
@@ -127,7 +127,7 @@ def test_json_of_a_run_has_every_documented_key(kept: House) -> None:
 
 
 def test_what_was_not_measured_is_n_a_and_never_0(house: House) -> None:
-    house.shelf.create(Run("x-1", "failed", 1.0, finished=2.0, exit_code=7, gpus=("GPU-1",), engine="docker"))
+    house.store.create(Run("x-1", "failed", 1.0, finished=2.0, exit_code=7, gpus=("GPU-1",), engine="docker"))
     text = house.run("show").stdout
     assert "failed, exit code 7" in text
     assert "CPU      n/a" in text
@@ -137,7 +137,7 @@ def test_what_was_not_measured_is_n_a_and_never_0(house: House) -> None:
 
 def test_a_cpu_of_0_is_0(house: House) -> None:
     figures = Summary(steps=1, cpu_percent_mean=0.0, gpus=(GpuSummary("GPU-1", None, 0.0, None, None),))
-    house.shelf.create(Run("x-1", "finished", 1.0, summary=figures))
+    house.store.create(Run("x-1", "finished", 1.0, summary=figures))
     text = house.run("show").stdout
     assert "0 % of all cores" in text
     assert "0 %, n/a at most, n/a, n/a" in text
@@ -146,8 +146,8 @@ def test_a_cpu_of_0_is_0(house: House) -> None:
 def test_control_bytes_in_a_record_do_not_reach_the_terminal(house: House) -> None:
     bad = "\x1b]0;title\x07\x1b[2Jbad\nx-2"
     odd = Summary(throttled_share={"\x1b]52;c;AAAA\x07bad": 0.5})
-    house.shelf.create(Run("x-1", "failed", 1.0, reason=bad, image=Image(bad), dataset=bad, device=bad, summary=odd))
-    house.shelf.create(Run("x-0", "failed", 1.0))
+    house.store.create(Run("x-1", "failed", 1.0, reason=bad, image=Image(bad), dataset=bad, device=bad, summary=odd))
+    house.store.create(Run("x-0", "failed", 1.0))
     for argv in (("show", "x-1"), ("runs",), ("runs", "diff", "x-0", "x-1")):
         told = house.run(*argv).stdout
         assert ("bad" in told, "\x1b" in told, "\x07" in told) == (True, False, False)
@@ -165,7 +165,7 @@ def test_a_run_that_is_not_there_is_told(kept: House) -> None:
 @pytest.mark.parametrize("name", ["20180216-010101-compare-aaa111", "compare-aaa111"])
 def test_a_comparison_is_no_run_and_its_report_is_named(kept: House, command: str, name: str) -> None:
     found = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    comparisons.save(found, kept.shelf)
+    comparisons.save(found, kept.store)
     told = kept.run(command, name).stderr
     assert f"There is no run '{name}': that is a comparison." in told
     assert f"    ngcdl report {found.id}\n" in told

@@ -17,9 +17,9 @@ from ngcdl.report.shown.tables import figures
 
 def rows(house: House, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
     """What is shown of the run, each row with its spaces collapsed."""
-    folder = house.shelf.create(run)
+    folder = house.store.create(run)
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    shown.show_summary(house.shelf, run)
+    shown.show_summary(house.store, run)
     return "\n".join(" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
 
 
@@ -63,9 +63,9 @@ def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.Cap
 def test_why_readings_are_lacking_is_said(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     def row(run_id: str, *gaps: object, **more: int) -> str:
         run = Run(run_id, "finished", STARTED, STARTED + 3, summary=Summary(samples=9, **more))
-        folder = house.shelf.create(run)
+        folder = house.store.create(run)
         (folder / "samples.jsonl").write_text("".join(json.dumps({"gap": gap}) + "\n" for gap in gaps))
-        shown.show_summary(house.shelf, run)
+        shown.show_summary(house.store, run)
         found = (" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
         return " ".join(found).partition(" gaps ")[2].partition(" record ")[0]
 
@@ -122,8 +122,8 @@ CARD = GpuSummary("u", "T4", 1.0, index=0)
 
 
 def said_after(house: House, run: Run, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    house.shelf.create(run)
-    shown.say_after_command(house.shelf, run)
+    house.store.create(run)
+    shown.say_after_command(house.store, run)
     out, err = capsys.readouterr()
     assert out == "", "it is the command's"
     return [" ".join(line.split()) for line in err.splitlines()]
@@ -140,7 +140,7 @@ def test_after_a_command_its_reason_and_its_card_s_use_are_said(
         "ngcdl: GPU 0: 1 % busy, memory n/a (mean of 60 samples; ngcdl show x)",
         "ngcdl: GPU 1 % busy: the run hardly used it.",
     ]
-    house.shelf.create(replace(COMMAND, id="y", summary=read, findings=(idle,)))
+    house.store.create(replace(COMMAND, id="y", summary=read, findings=(idle,)))
     assert "why GPU 1 % busy" in " ".join(house.run("show", "y").stdout.split())
 
 
@@ -168,12 +168,12 @@ def test_a_command_is_shown_with_the_folder_that_its_own_was_mounted_from(
         "image": "nvcr.io/nvidia/cuda:12", "command": ["sh", "-c", "a\nb"], "workload": None,
         "mounts": ["/data:/data:ro", "/home/me:x:/work"], "workdir": "/work",
     }  # fmt: skip
-    Made().keep(house.shelf, "x", spec=spec)
-    shown.show_summary(house.shelf, house.shelf.load("x"))
+    Made().keep(house.store, "x", spec=spec)
+    shown.show_summary(house.store, house.store.load("x"))
     said = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
     assert ["command", "sh -c 'a\\nb'"] in said
     assert ["folder", "/home/me:x, at /work"] in said
-    Made().keep(house.shelf, "y", spec=spec | {"command": [], "workdir": None})
-    shown.show_summary(house.shelf, house.shelf.load("y"))
+    Made().keep(house.store, "y", spec=spec | {"command": [], "workdir": None})
+    shown.show_summary(house.store, house.store.load("y"))
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert not {"command", "folder", "program"} & {*names}

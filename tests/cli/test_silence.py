@@ -30,16 +30,16 @@ def test_only_a_training_that_runs_and_was_silent_for_twenty_of_its_steps_is_tol
     house: House, events: tuple[dict[str, Any], ...] | None, more: dict[str, Any], seconds: float, is_long: bool
 ) -> None:
     run = replace(Run("x", "running", 1.0, engine="docker"), **more)
-    path = house.shelf.create(run) / "events.jsonl"
+    path = house.store.create(run) / "events.jsonl"
     if events is not None:
         path.write_text("".join(json.dumps(event) + "\n" for event in events))
         os.utime(path, (1000, 1000))
-    assert kept_runs.silence(house.shelf, run, lambda: 1000 + seconds) == (seconds if is_long else None)
+    assert kept_runs.silence(house.store, run, lambda: 1000 + seconds) == (seconds if is_long else None)
 
 
 def test_a_training_that_stands_still_is_told_in_the_table_and_when_it_is_shown(house: House) -> None:
     run = Run("x", "running", time.time() - 9e4, engine="local", owner=this_process())
-    path = house.shelf.create(run) / "events.jsonl"
+    path = house.store.create(run) / "events.jsonl"
     path.write_text(json.dumps(STEPS[0]) + "\n")
     for ago, said in ((12 * 60, "no step for 12 min"), (25 * 3600, "no step for 25 h")):
         os.utime(path, (time.time() - ago - 1,) * 2)

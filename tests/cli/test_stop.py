@@ -18,7 +18,7 @@ def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House)
 
 
 def test_a_run_that_compose_started_is_not_stopped_and_that_is_an_error(house: House) -> None:
-    house.shelf.create(Run("x", "running", time.time(), engine="compose"))
+    house.store.create(Run("x", "running", time.time(), engine="compose"))
     done = house.run("stop", "x")
     assert (done.returncode, done.stdout) == (125, "")
     assert "x was started by compose, not by ngcdl, which can't stop it." in done.stderr
@@ -29,7 +29,7 @@ def test_a_run_that_compose_started_is_not_stopped_and_that_is_an_error(house: H
 def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_number(
     house: House, engine: str, remedy: str
 ) -> None:
-    folder = house.shelf.create(Run("x", "running", 1.0, engine=engine, engine_id="west", container="slurm:7"))
+    folder = house.store.create(Run("x", "running", 1.0, engine=engine, engine_id="west", container="slurm:7"))
     (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
     programs, asked = house.home / "bin", house.home / "asked"
     programs.mkdir()
@@ -43,12 +43,12 @@ def test_a_run_on_another_cluster_is_not_stopped_from_here_nor_a_job_of_its_numb
     assert set(asked.read_text().splitlines()) in (
         {"kubectl --request-timeout=30s config current-context"}, {"scontrol show config"}
     )  # fmt: skip
-    assert house.shelf.load("x").notes == ()
+    assert house.store.load("x").notes == ()
 
 
 def test_a_run_of_an_image_called_compare_is_stopped_as_a_run(house: House) -> None:
     run_id = "20180216-182126-compare-x-beef01"
-    house.shelf.create(Run(run_id, "finished", 1.0, exit_code=0))
+    house.store.create(Run(run_id, "finished", 1.0, exit_code=0))
     for name in (run_id, "compare-x-beef01"):
         done = house.run("stop", name)
         assert (done.returncode, f"{run_id} has already ended: finished" in done.stderr) == (0, True), done.stderr

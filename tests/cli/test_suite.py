@@ -36,7 +36,7 @@ def test_the_experiments_that_there_are_run_each_with_its_own_question(trained: 
     runs = [
         run for name in outcomes.keys() - lacking for arm in outcomes[name]["comparison"]["arms"] for run in arm["runs"]
     ]
-    assert sorted(runs) == sorted(trained.shelf.ids())
+    assert sorted(runs) == sorted(trained.store.ids())
     assert done.stderr.count("for CPU against GPU (cifar10, cifar10-keras, catdog) only the CPU is measured") == 1
     assert "the GPU can't be measured here" not in done.stderr, "it is said once, for all of them"
 
@@ -49,7 +49,7 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
     assert len(said) == 1, "one line for all that have the same reason"
     assert "estimates, from the operation counts and earlier trainings here:" in done.stderr
     assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
     at = ARTICLES.index("local")
     of_nodes = trained.run(*ARTICLES[:at], "slurm", *ARTICLES[at + 1 :], "--budget", "0.00001")
     assert "scaling, gpus=1,2" in of_nodes.stdout, of_nodes.stderr
@@ -82,7 +82,7 @@ def test_the_run_under_way_is_stopped_when_the_time_is_up_and_that_is_no_failure
     assert done.returncode == 0, done.stderr
     (first, *others) = json.loads(done.stdout)
     assert {one["skipped"] for one in others if one["workload"] != "scaling"} == {"the budget of 0.05 min was used up"}
-    runs = [trained.shelf.load(run) for run in trained.shelf.ids()]
+    runs = [trained.store.load(run) for run in trained.store.ids()]
     assert [run.status for run in runs] in ([], ["interrupted"]), "a busy machine may not even have begun"
     assert "the time is up: not all its runs were finished" in first["comparison"]["diagnosis"]
 
@@ -102,7 +102,7 @@ def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tell
 def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str, ...]) -> None:
     done = trained.run(*words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert trained.shelf.ids() == []
+    assert trained.store.ids() == []
 
 
 def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -> None:
@@ -131,7 +131,7 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
     both = Experiment("cifar10")
     skipped = Experiment("catdog", skip="no")
     typed = Typed(steps=100)
-    found = estimates([tiny, both, skipped], typed, 2, pace(house.shelf), "no GPU")
+    found = estimates([tiny, both, skipped], typed, 2, pace(house.store), "no GPU")
     flops = trainings.bundled("cifar10").flops_per_example
     assert found == {
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),

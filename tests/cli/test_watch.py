@@ -39,42 +39,42 @@ def test_a_watcher_takes_no_library_from_the_caller_s_folder(trained: House) -> 
 
 
 def test_a_watcher_that_dies_is_an_error_with_its_last_words_and_the_record_is_closed(
-    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     stand_in_for_python(monkeypatch, tmp_path, "echo Traceback >&2; echo MemoryError >&2; exit 3")
     job = FakeJob()
-    order, _ = ready(shelf, job)
+    order, _ = ready(store, job)
     with pytest.raises(NgcdlError, match="MemoryError") as caught:
-        hand_over(order, shelf)
-    run = shelf.load(order.run.id)
+        hand_over(order, store)
+    run = store.load(order.run.id)
     assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
     assert "MemoryError" in (run.reason or "")
     assert job.asked == ["kill", "remove"], "nothing is left running unwatched"
 
 
-def test_a_watcher_that_can_t_be_started_closes_the_record(monkeypatch: pytest.MonkeyPatch, shelf: Store) -> None:
+def test_a_watcher_that_can_t_be_started_closes_the_record(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    order, _ = ready(shelf, FakeJob())
+    order, _ = ready(store, FakeJob())
     with pytest.raises(NgcdlError, match="could not be started: No such file") as caught:
-        hand_over(order, shelf)
-    run = shelf.load(order.run.id)
+        hand_over(order, store)
+    run = store.load(order.run.id)
     assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
 
 
-def test_a_watcher_needs_no_temporary_folder(monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path) -> None:
+def test_a_watcher_needs_no_temporary_folder(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     stand_in_for_python(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(NgcdlError, match="ended with 3"):
-        hand_over(ready(shelf, FakeJob())[0], shelf)
+        hand_over(ready(store, FakeJob())[0], store)
 
 
 def test_a_pipe_that_a_child_of_a_dead_watcher_holds_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     stand_in_for_python(monkeypatch, tmp_path, f"sleep 100 & echo $! > {tmp_path}/child; exit 3")
     try:
         with pytest.raises(NgcdlError, match="ended with 3"):
-            hand_over(ready(shelf, FakeJob())[0], shelf)
+            hand_over(ready(store, FakeJob())[0], store)
     finally:
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
@@ -90,9 +90,9 @@ def test_a_start_that_fails_is_told_as_without_a_watcher(trained: House) -> None
 
 
 def test_a_detached_run_whose_start_failed_has_the_time_at_which_it_did(trained: House) -> None:
-    order, folder = ready(trained.shelf, FakeJob())
+    order, folder = ready(trained.store, FakeJob())
     letter = {
-        "root": str(trained.shelf.root), "spec": order.order.spec.as_json(secrets=True), "target": order.order.target,
+        "root": str(trained.store.root), "spec": order.order.spec.as_json(secrets=True), "target": order.order.target,
         "way": "none", "engine": "docker",
     }  # fmt: skip
     done = subprocess.run(
@@ -100,27 +100,27 @@ def test_a_detached_run_whose_start_failed_has_the_time_at_which_it_did(trained:
         text=True, check=False, env=trained.environment(),
     )  # fmt: skip
     assert json.loads(done.stdout)["kind"] == "EngineAbsent", done.stderr
-    run = trained.shelf.load(folder.name)
+    run = trained.store.load(folder.name)
     assert (run.status, run.exit_code, run.owner) == ("failed", done.returncode, None)
     assert run.seconds is not None
 
 
 def test_ctrl_c_meanwhile_ends_the_watcher_and_closes_the_record(
-    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = f"trap 'echo ended > {tmp_path}/said; exit 143' TERM; kill -INT $PPID; while :; do sleep 0.05; done"
     stand_in_for_python(monkeypatch, tmp_path, script)
-    order, _ = ready(shelf, FakeJob())
+    order, _ = ready(store, FakeJob())
     with pytest.raises(KeyboardInterrupt):
-        hand_over(order, shelf)
+        hand_over(order, store)
     assert (tmp_path / "said").read_text() == "ended\n"
-    run = shelf.load(order.run.id)
+    run = store.load(order.run.id)
     assert (run.status, run.exit_code) == ("interrupted", 130)
     assert order.run.id in capsys.readouterr().err
 
 
 def test_ctrl_c_while_the_watcher_starts_ends_it_too(
-    monkeypatch: pytest.MonkeyPatch, shelf: Store, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     stand_in_for_python(monkeypatch, tmp_path, "trap '' INT; while :; do sleep 0.05; done")
     start, started = subprocess.Popen.__init__, []
@@ -131,8 +131,8 @@ def test_ctrl_c_while_the_watcher_starts_ends_it_too(
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
-    order, _ = ready(shelf, FakeJob())
+    order, _ = ready(store, FakeJob())
     with pytest.raises(KeyboardInterrupt):
-        hand_over(order, shelf)
+        hand_over(order, store)
     assert [one.returncode for one in started] == [-signal.SIGTERM]
-    assert shelf.load(order.run.id).status == "interrupted"
+    assert store.load(order.run.id).status == "interrupted"

@@ -77,7 +77,7 @@ def _fails(order: Order) -> FakeJob:
     return _trained(order, 7)
 
 
-def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trainings, FakeShow]:
+def going(store: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trainings, FakeShow]:
     """One thread against two."""
     fake, show = Trainings(FakeJob(), **engine), FakeShow()
     picked = Choice(fake, IMAGE, NO_GPU, GpuRequest("none"), "cpu", (), "it was asked for", Probe())
@@ -92,17 +92,17 @@ def going(shelf: Store, repeat: int = 3, **engine: Any) -> tuple[Comparing, Trai
         f"threads={n}": replace(settled, asked=replace(settled.asked, workload=Workload("cifar10", 21, threads=n)))
         for n in (1, 2)
     }
-    kept = StoredComparison(shelf.new_id("compare"), "threads", repeat, tuple((name, None) for name in arms), 1.0)
-    return Comparing(arms, kept, shelf, show), fake, show
+    kept = StoredComparison(store.new_id("compare"), "threads", repeat, tuple((name, None) for name in arms), 1.0)
+    return Comparing(arms, kept, store, show), fake, show
 
 
-def runs(shelf: Store) -> list[Run]:
+def runs(store: Store) -> list[Run]:
     """All runs, oldest first."""
-    return [shelf.load(run_id) for run_id in reversed(shelf.ids())]
+    return [store.load(run_id) for run_id in reversed(store.ids())]
 
 
-def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(shelf: Store) -> None:
-    it, fake, _ = going(shelf)
+def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(store: Store) -> None:
+    it, fake, _ = going(store)
     it.go()
     threads = [order.spec.workload.threads for order in fake.orders if order.spec.workload]
     assert threads == [1, 2, 2, 1, 1, 2]
@@ -111,15 +111,15 @@ def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(shelf: Store) -
     ]
 
 
-def test_an_arm_that_fails_in_the_last_round_ends_nothing_early(shelf: Store) -> None:
-    it, _, _ = going(shelf, repeat=1, instead={2: _fails})
+def test_an_arm_that_fails_in_the_last_round_ends_nothing_early(store: Store) -> None:
+    it, _, _ = going(store, repeat=1, instead={2: _fails})
     it.go()
     assert it.kept.finished is not None
     assert it.kept.remarks == ()
 
 
-def test_nothing_but_what_is_varied_differs_between_the_runs(shelf: Store) -> None:
-    it, fake, _ = going(shelf, repeat=1)
+def test_nothing_but_what_is_varied_differs_between_the_runs(store: Store) -> None:
+    it, fake, _ = going(store, repeat=1)
     it.go()
     one, two = (order.spec for order in fake.orders)
     assert [word for word in two.command if word not in one.command] == ["2"]
@@ -127,21 +127,21 @@ def test_nothing_but_what_is_varied_differs_between_the_runs(shelf: Store) -> No
     assert len({order.target for order in fake.orders}) == 1
 
 
-def test_each_run_is_an_ordinary_one_with_a_note_of_its_place(shelf: Store) -> None:
-    it, _, _ = going(shelf, repeat=2)
+def test_each_run_is_an_ordinary_one_with_a_note_of_its_place(store: Store) -> None:
+    it, _, _ = going(store, repeat=2)
     it.go()
-    assert [run.id for run in runs(shelf)] == [trial.run for trial in it.kept.trials]
-    assert {run.status for run in runs(shelf)} == {"finished"}
-    assert [run.notes for run in runs(shelf)][2] == (f"compare {it.kept.id}: threads=2, round 2 of 2",)
+    assert [run.id for run in runs(store)] == [trial.run for trial in it.kept.trials]
+    assert {run.status for run in runs(store)} == {"finished"}
+    assert [run.notes for run in runs(store)][2] == (f"compare {it.kept.id}: threads=2, round 2 of 2",)
 
 
-def test_what_came_out_is_made_of_the_records_alone(shelf: Store) -> None:
-    it, _, _ = going(shelf)
+def test_what_came_out_is_made_of_the_records_alone(store: Store) -> None:
+    it, _, _ = going(store)
     it.go()
-    kept = comparisons.load("last", shelf)
+    kept = comparisons.load("last", store)
     assert kept == it.kept
     assert kept.finished is not None
-    found = compare.compared(kept, shelf)
+    found = compare.compared(kept, store)
     assert found.ratio is not None
     assert (found.ratio.times.median, found.ratio.times.min, found.ratio.times.max, found.ratio.times.rounds) == (
         2.0,
@@ -165,16 +165,16 @@ def test_what_is_told_of_a_command(changed: Mapping[str, Any], told: str) -> Non
     assert _told(replace(run, **changed)) == told
 
 
-def test_of_a_command_that_fails_in_one_arm_the_other_is_not_run(shelf: Store) -> None:
-    made, fake, _ = going(shelf, instead={1: lambda _: FakeJob((), exit=Exit(7, False))})
+def test_of_a_command_that_fails_in_one_arm_the_other_is_not_run(store: Store) -> None:
+    made, fake, _ = going(store, instead={1: lambda _: FakeJob((), exit=Exit(7, False))})
     asked = replace(next(iter(made.arms.values())).asked, workload=None, own=RunSpec(None, ("ls",)))
     made.arms = {name: replace(settled, asked=asked) for name, settled in made.arms.items()}
     made.go()
     assert len(fake.orders) == 1
 
 
-def test_a_line_is_told_of_each_run_that_ended(shelf: Store) -> None:
-    it, _, show = going(shelf, repeat=1)
+def test_a_line_is_told_of_each_run_that_ended(store: Store) -> None:
+    it, _, show = going(store, repeat=1)
     it.go()
     assert [said.partition(" (")[0] for said in show.said] == [
         "round 1 of 1, threads=1: 100.0 examples/s, 1.2800 s/batch, on SYNTHETIC data",
@@ -182,109 +182,109 @@ def test_a_line_is_told_of_each_run_that_ended(shelf: Store) -> None:
     ]
 
 
-def test_an_arm_that_failed_is_not_tried_again_and_two_are_needed(shelf: Store) -> None:
-    it, fake, show = going(shelf, instead={2: _fails})
+def test_an_arm_that_failed_is_not_tried_again_and_two_are_needed(store: Store) -> None:
+    it, fake, show = going(store, instead={2: _fails})
     it.go()
     assert len(fake.orders) == 2
     assert show.said[-1] == "nothing is left to compare with: no further rounds"
-    found = compare.compared(it.kept, shelf)
+    found = compare.compared(it.kept, store)
     assert (found.ratio, [refusal.field for refusal in found.refused]) == (None, ["status"])
     assert [arm.counted for arm in found.arms] == [1, 0]
 
 
 @pytest.mark.parametrize("error", [CommandNotFound("python"), EngineLost("waited for the run")])
-def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(shelf: Store, error: NgcdlError) -> None:
-    it, _, show = going(shelf, instead={1: lambda _: error})
+def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(store: Store, error: NgcdlError) -> None:
+    it, _, show = going(store, instead={1: lambda _: error})
     it.go()
     assert error.message in show.said[0]
     assert error.hint in show.said[0]
-    assert runs(shelf)[0].status in ("failed", "lost")
+    assert runs(store)[0].status in ("failed", "lost")
 
 
-def test_no_run_begins_when_the_time_is_up(shelf: Store) -> None:
-    it, fake, _ = going(shelf)
-    timed = Comparing(it.arms, it.kept, shelf, FakeShow(), until=1.0)
+def test_no_run_begins_when_the_time_is_up(store: Store) -> None:
+    it, fake, _ = going(store)
+    timed = Comparing(it.arms, it.kept, store, FakeShow(), until=1.0)
     timed.go()
     assert fake.orders == []
     assert timed.kept.remarks == ("the time is up: not all 3 rounds were finished",)
     assert timed.kept.finished is not None
 
 
-def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(shelf: Store) -> None:
+def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(store: Store) -> None:
     def slow(order: Order) -> FakeJob:
         _trained(order)
         return FakeJob((), until_stopped=True)
 
-    it, fake, _ = going(shelf, instead={1: slow})
-    timed = Comparing(it.arms, it.kept, shelf, FakeShow(), until=1.0, clock=lambda: float(2 * len(fake.orders)))
+    it, fake, _ = going(store, instead={1: slow})
+    timed = Comparing(it.arms, it.kept, store, FakeShow(), until=1.0, clock=lambda: float(2 * len(fake.orders)))
     timed.go()
-    (run,) = runs(shelf)
+    (run,) = runs(store)
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped when its time was up")
-    found = compare.compared(comparisons.load("last", shelf), shelf)
+    found = compare.compared(comparisons.load("last", store), store)
     assert found.diagnosis == ("the time is up: not all 3 rounds were finished",)
     assert in_words.verdict(found) == (
         "No ratio is given (threads=1 was interrupted: stopped when its time was up): nothing was measured."
     )
 
 
-def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(shelf: Store) -> None:
+def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(store: Store) -> None:
     def interrupted(order: Order) -> FakeJob:
         _trained(order)
         return FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
 
-    it, fake, _ = going(shelf, instead={3: interrupted})
+    it, fake, _ = going(store, instead={3: interrupted})
     with pytest.raises(Interrupted) as caught:
         it.go()
     assert caught.value.number == signal.SIGINT
     assert len(fake.orders) == 3
-    assert [run.status for run in runs(shelf)] == ["finished", "finished", "interrupted"]
-    kept = comparisons.load("last", shelf)
+    assert [run.status for run in runs(store)] == ["finished", "finished", "interrupted"]
+    kept = comparisons.load("last", store)
     assert (kept.finished, len(kept.trials)) == (None, 3)
-    found = compare.compared(kept, shelf)
+    found = compare.compared(kept, store)
     assert [pair.ratio for pair in found.pairs] == [2.0, None]
     assert "it did not finish: 3 of 6 runs were started" in found.diagnosis
 
 
 @pytest.mark.parametrize(("good", "counted"), [(2, 2), (3, 3), (5, 5)])
 def test_a_run_during_which_the_code_was_edited_is_not_counted_and_the_last(
-    shelf: Store, good: int, counted: int
+    store: Store, good: int, counted: int
 ) -> None:
-    made, *_ = going(shelf)
+    made, *_ = going(store)
     looks, show = iter([None] * good + ["train.py"]), FakeShow()
-    again = Comparing(made.arms, made.kept, shelf, show, edited=lambda: next(looks))
+    again = Comparing(made.arms, made.kept, store, show, edited=lambda: next(looks))
     again.go()
-    assert (len(shelf.ids()), len(again.kept.trials)) == (good + 1, counted)
+    assert (len(store.ids()), len(again.kept.trials)) == (good + 1, counted)
     assert again.kept.finished
     edited = [line for line in show.said if "train.py was edited during round" in line]
     assert len(edited) == 1
-    assert edited[0] in compare.compared(comparisons.load(again.kept.id, shelf), shelf).diagnosis
+    assert edited[0] in compare.compared(comparisons.load(again.kept.id, store), store).diagnosis
 
 
-def test_a_comparison_is_in_its_file_before_its_first_run_ends(shelf: Store) -> None:
+def test_a_comparison_is_in_its_file_before_its_first_run_ends(store: Store) -> None:
     seen: list[StoredComparison] = []
 
     def looked(order: Order) -> FakeJob:
-        seen.append(comparisons.load("last", shelf))
+        seen.append(comparisons.load("last", store))
         return _trained(order)
 
-    it, _, _ = going(shelf, repeat=1, instead={1: looked})
+    it, _, _ = going(store, repeat=1, instead={1: looked})
     it.go()
     assert [(trial.arm, trial.round) for trial in seen[0].trials] == [("threads=1", 1)]
 
 
-def test_a_run_whose_record_is_gone_leaves_a_gap_and_is_said(shelf: Store) -> None:
-    it, _, _ = going(shelf, repeat=2)
+def test_a_run_whose_record_is_gone_leaves_a_gap_and_is_said(store: Store) -> None:
+    it, _, _ = going(store, repeat=2)
     it.go()
-    (shelf.folder(it.kept.trials[0].run) / "run.json").unlink()
-    found = compare.compared(it.kept, shelf)
+    (store.folder(it.kept.trials[0].run) / "run.json").unlink()
+    found = compare.compared(it.kept, store)
     assert [pair.ratio for pair in found.pairs] == [None, 2.0]
     assert it.kept.trials[0].run in found.diagnosis[0]
 
 
-def test_a_place_that_can_t_be_written_is_told_before_anything_runs(shelf: Store) -> None:
-    shelf.root.mkdir(parents=True)
-    shelf.root.with_name("comparisons").touch()
-    it, fake, _ = going(shelf)
+def test_a_place_that_can_t_be_written_is_told_before_anything_runs(store: Store) -> None:
+    store.root.mkdir(parents=True)
+    store.root.with_name("comparisons").touch()
+    it, fake, _ = going(store)
     with pytest.raises(StateNotWritable):
         it.go()
     assert fake.orders == []
@@ -318,9 +318,9 @@ def variants(gpus: str, **changed: Mapping[str, Any]) -> list[Variant]:
 
 @no_driver
 @docker_s_socket
-def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.Settings, shelf: Store) -> None:
+def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.Settings, store: Store) -> None:
     made = variants("auto", cpu={"device": "cpu"}, gpu={"device": "gpu"})
-    ready, remarks = compare.settle(made, config, shelf, FakeShow())
+    ready, remarks = compare.settle(made, config, store, FakeShow())
     assert [variant.name for variant, _ in ready] == ["cpu"]
     assert remarks == ("the GPU can't be measured here: this host has no NVIDIA driver",)
     assert ready[0][1].picked.loud == (), "the CPU is what this arm is to compute on"
@@ -328,31 +328,31 @@ def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.S
 
 @no_driver
 @docker_s_socket
-def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, shelf: Store) -> None:
+def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, store: Store) -> None:
     for gpus, device, named in (("all", None, "--gpus all: "), ("auto", "gpu", "--device gpu: ")):
         with pytest.raises(NoGpu, match=named):
-            compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, shelf, FakeShow())
-    assert shelf.ids() == []
+            compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, store, FakeShow())
+    assert store.ids() == []
 
 
 @no_driver
 @docker_s_socket
 def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are_named(
-    config: settings.Settings, shelf: Store
+    config: settings.Settings, store: Store
 ) -> None:
     own = {"workload": None, "own": RunSpec(None, ("ls",))}
     for gpus, kind in (("all", NothingToCompare), ("2", NoGpu)):
         cpu, gpu = variants(gpus, cpu={**own, "gpus": GpuRequest("none")}, gpu=own)
         with pytest.raises(kind, match="this host has no NVIDIA driver") as refused:
-            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], config, shelf, FakeShow())
+            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], config, store, FakeShow())
         assert "    ngcdl run ... --gpus none -- COMMAND\n" in refused.value.hint, "compare would refuse --gpus none"
 
 
 @docker_s_socket
-def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, shelf: Store) -> None:
+def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, store: Store) -> None:
     work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
     made = variants("none", one={"workload": work[0]}, two={"workload": work[1]})
-    ((_, one), (_, two)), _ = compare.settle(made, config, shelf, FakeShow())
+    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
     assert one.picked is two.picked
     assert (one.data, one.digest) == (two.data, two.digest)
     assert [settled.asked.workload for settled in (one, two)] == work
@@ -360,7 +360,7 @@ def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Setti
 
 @docker_s_socket
 def test_a_release_that_was_left_open_is_the_same_for_all_arms(
-    config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
+    config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cards may need an older one than the newest, which the CPU alone would get."""
     releases = iter((IMAGE, OTHER))
@@ -368,26 +368,26 @@ def test_a_release_that_was_left_open_is_the_same_for_all_arms(
     asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}
     made = variants("none", cpu=asked)
     made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
-    ready, _ = compare.settle(made, config, shelf, FakeShow())
+    ready, _ = compare.settle(made, config, store, FakeShow())
     assert {settled.picked.image for _, settled in ready} == {IMAGE}
 
 
 @docker_s_socket
-def test_the_data_is_found_once_for_two_images(config: settings.Settings, shelf: Store) -> None:
+def test_the_data_is_found_once_for_two_images(config: settings.Settings, store: Store) -> None:
     made = variants("none", one={"image": IMAGE}, two={"image": OTHER})
-    ((_, one), (_, two)), _ = compare.settle(made, config, shelf, FakeShow())
+    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
     assert one.data is two.data
     assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]
 
 
-def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(shelf: Store) -> None:
-    shelf.create(Run("one", "finished", 1.0, 2.0))
-    shelf.create(Run("two", "running", 2.0))
+def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(store: Store) -> None:
+    store.create(Run("one", "finished", 1.0, 2.0))
+    store.create(Run("two", "running", 2.0))
     trials = (Trial("cpu", 1, "one"), Trial("gpu", 1, "two"))
     kept = StoredComparison(
         "20260101-000000-compare-aaaaaa", "device", 3, (("cpu", "cpu"), ("gpu", "gpu")), 1.0, trials=trials
     )
-    assert "it is still running: 1 of 6 runs have ended" in "\n".join(in_words.lines(compare.compared(kept, shelf)))
-    shelf.save(Run("two", "lost", 2.0))
-    text = "\n".join(in_words.lines(compare.compared(kept, shelf)))
+    assert "it is still running: 1 of 6 runs have ended" in "\n".join(in_words.lines(compare.compared(kept, store)))
+    store.save(Run("two", "lost", 2.0))
+    text = "\n".join(in_words.lines(compare.compared(kept, store)))
     assert "it did not finish: 2 of 6 runs were started" in text

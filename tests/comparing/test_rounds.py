@@ -64,7 +64,7 @@ class Cluster(FakeEngine):
         return self.taken.get(run_id)
 
 
-def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
+def going(store: Store, **engine: Any) -> tuple[Comparing, Cluster]:
     """One node against two, in two rounds."""
     fake = Cluster(FakeJob(), name="slurm", is_cluster=True, is_here=False, **engine)
     picked = Choice(fake, IMAGE, NO_GPU, GpuRequest("none"), "cpu", (), "it was asked for", Probe())
@@ -72,9 +72,9 @@ def going(shelf: Store, **engine: Any) -> tuple[Comparing, Cluster]:
     settled = Settled(asked, picked, Dataset("synthetic", None, None, "as asked for"), None, str(IMAGE))
     arms = {f"nodes={n}": replace(settled, placement=Placement(nodes=n)) for n in (1, 2)}
     kept = StoredComparison(
-        shelf.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong"
+        store.new_id("compare"), "nodes", 2, tuple((name, None) for name in arms), 1.0, scaling="strong"
     )
-    return Comparing(arms, kept, shelf, FakeShow()), fake
+    return Comparing(arms, kept, store, FakeShow()), fake
 
 
 def killed(fake: Cluster) -> list[int]:
@@ -82,10 +82,10 @@ def killed(fake: Cluster) -> list[int]:
     return [number for number, order in enumerate(fake.orders, 1) if "kill" in fake.taken[order.run_id].asked]
 
 
-def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(shelf: Store) -> None:
+def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(store: Store) -> None:
     seen: list[int] = []
     first = FakeJob((lambda: seen.append(len(fake.orders)),))
-    it, fake = going(shelf, jobs={1: first})
+    it, fake = going(store, jobs={1: first})
     it.go()
     assert seen == [4]
     assert [trial.arm for trial in it.kept.trials] == ORDER
@@ -93,21 +93,21 @@ def test_all_runs_are_handed_in_before_one_is_followed_each_after_all_before_it(
         (), ("slurm:1",), ("slurm:1", "slurm:2"), ("slurm:1", "slurm:2", "slurm:3")
     ]  # fmt: skip
     assert [order.spec.placement.nodes for order in fake.orders if order.spec.placement] == [1, 2, 2, 1]
-    found = compare.compared(comparisons.load("last", shelf), shelf)
+    found = compare.compared(comparisons.load("last", store), store)
     assert found.ratio is not None
     assert (found.ratio.times.median, found.scaling, found.refused) == (2.0, "strong", ())
     assert killed(fake) == []
 
 
-def test_of_an_arm_that_failed_the_rest_is_withdrawn(shelf: Store) -> None:
-    it, fake = going(shelf, jobs={2: FakeJob(exit=Exit(7, False, None, 50.0))})
+def test_of_an_arm_that_failed_the_rest_is_withdrawn(store: Store) -> None:
+    it, fake = going(store, jobs={2: FakeJob(exit=Exit(7, False, None, 50.0))})
     it.go()
     assert killed(fake) == [3, 4], "the rest of the arm, and what has nothing left to be compared with"
 
 
-def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(shelf: Store) -> None:
+def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(store: Store) -> None:
     stopped = FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
-    it, fake = going(shelf, jobs={2: stopped})
+    it, fake = going(store, jobs={2: stopped})
     with pytest.raises(Interrupted) as caught:
         it.go()
     assert caught.value.number == signal.SIGINT
@@ -119,123 +119,123 @@ def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(shelf: Store)
     Exit(None, None, "Slurm: CANCELLED", 50.0, is_stopped=True),
     Exit(143, None, "Slurm's time limit was reached (--time)", 50.0, is_stopped=True),
 ])  # fmt: skip
-def test_a_run_that_others_ended_ends_its_arm_and_not_ngcdl(shelf: Store, ended: Exit) -> None:
-    it, fake = going(shelf, jobs={1: FakeJob(exit=ended)})
+def test_a_run_that_others_ended_ends_its_arm_and_not_ngcdl(store: Store, ended: Exit) -> None:
+    it, fake = going(store, jobs={1: FakeJob(exit=ended)})
     it.go()
     assert it.kept.finished is not None
     assert killed(fake) == [3, 4]
 
 
-def test_what_is_refused_withdraws_what_was_left_before(shelf: Store) -> None:
-    it, fake = going(shelf, refuses=3)
+def test_what_is_refused_withdraws_what_was_left_before(store: Store) -> None:
+    it, fake = going(store, refuses=3)
     with pytest.raises(NotPlaceable):
         it.leave()
     assert killed(fake) == [1, 2]
 
 
-def test_what_the_queue_does_not_take_behind_others_begins_in_its_turn(shelf: Store) -> None:
+def test_what_the_queue_does_not_take_behind_others_begins_in_its_turn(store: Store) -> None:
     handed_in: list[int] = []
-    it, fake = going(shelf, refuses=3, jobs={2: FakeJob((lambda: handed_in.append(len(fake.orders)),))})
+    it, fake = going(store, refuses=3, jobs={2: FakeJob((lambda: handed_in.append(len(fake.orders)),))})
     it.go()
     assert handed_in == [2]
     assert [order.after for order in fake.orders] == [(), ("slurm:1",), (), ()]
     assert [trial.arm for trial in it.kept.trials] == ORDER
-    assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"finished"}
+    assert {store.load(trial.run).status for trial in it.kept.trials} == {"finished"}
 
 
-def test_a_queue_that_takes_none_ends_it(shelf: Store) -> None:
-    it, fake = going(shelf, refuses=1)
+def test_a_queue_that_takes_none_ends_it(store: Store) -> None:
+    it, fake = going(store, refuses=1)
     with pytest.raises(NotPlaceable):
         it.go()
     assert fake.orders == []
 
 
-def test_runs_on_a_cluster_that_does_not_answer_any_more_are_left_to_it(shelf: Store) -> None:
-    it, fake = going(shelf, jobs={2: FakeJob(exit=SlurmLost("squeue", "connect failure"))})
+def test_runs_on_a_cluster_that_does_not_answer_any_more_are_left_to_it(store: Store) -> None:
+    it, fake = going(store, jobs={2: FakeJob(exit=SlurmLost("squeue", "connect failure"))})
     with pytest.raises(SlurmLost):
         it.go()
     assert killed(fake) == []
-    assert shelf.load(it.kept.trials[1].run).status == "running"
+    assert store.load(it.kept.trials[1].run).status == "running"
 
 
-def test_what_is_left_goes_on_and_says_how_far_it_is(shelf: Store) -> None:
-    it, fake = going(shelf)
+def test_what_is_left_goes_on_and_says_how_far_it_is(store: Store) -> None:
+    it, fake = going(store)
     it.leave()
     assert killed(fake) == []
-    assert {shelf.load(trial.run).status for trial in it.kept.trials} == {"running"}
-    kept = comparisons.load("last", shelf)
-    assert "it is still running: 0 of 4 runs have ended" in compare.compared(kept, shelf).diagnosis
+    assert {store.load(trial.run).status for trial in it.kept.trials} == {"running"}
+    kept = comparisons.load("last", store)
+    assert "it is still running: 0 of 4 runs have ended" in compare.compared(kept, store).diagnosis
     for trial in kept.trials:
-        shelf.save(replace(shelf.load(trial.run), status="finished"))
-    assert not any("it goes on" in said for said in compare.compared(kept, shelf).diagnosis)
+        store.save(replace(store.load(trial.run), status="finished"))
+    assert not any("it goes on" in said for said in compare.compared(kept, store).diagnosis)
 
 
-def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(shelf: Store) -> None:
+def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(store: Store) -> None:
     handed_in: list[int] = []
 
     def looked(number: int) -> Callable[[], None]:
         return lambda: handed_in.append(len(fake.orders) - number)
 
-    it, fake = going(shelf, jobs={number: FakeJob((looked(number),)) for number in (1, 2, 3, 4)})
+    it, fake = going(store, jobs={number: FakeJob((looked(number),)) for number in (1, 2, 3, 4)})
     fake.name = "kubernetes"
     it.go()
     assert handed_in == [0, 0, 0, 0]
     assert all(order.after == () for order in fake.orders)
 
 
-def test_one_that_is_stopped_from_another_shell_begins_no_other_run(shelf: Store) -> None:
+def test_one_that_is_stopped_from_another_shell_begins_no_other_run(store: Store) -> None:
     def stopped() -> None:
-        comparisons.stop(comparisons.load(it.kept.id, shelf), shelf)
+        comparisons.stop(comparisons.load(it.kept.id, store), store)
 
-    it, fake = going(shelf, jobs={2: FakeJob((stopped,))})
+    it, fake = going(store, jobs={2: FakeJob((stopped,))})
     fake.name = "kubernetes"
     it.go()
     assert len(fake.orders) == 2
-    assert comparisons.load(it.kept.id, shelf).remarks == (comparisons.STOPPED,)
+    assert comparisons.load(it.kept.id, store).remarks == (comparisons.STOPPED,)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_one_that_is_stopped_while_its_runs_are_handed_in_withdraws_them(shelf: Store, leaves: bool) -> None:
+def test_one_that_is_stopped_while_its_runs_are_handed_in_withdraws_them(store: Store, leaves: bool) -> None:
     def stopped() -> None:
-        comparisons.stop(comparisons.load(it.kept.id, shelf), shelf)
+        comparisons.stop(comparisons.load(it.kept.id, store), store)
 
-    it, fake = going(shelf, at={2: stopped})
+    it, fake = going(store, at={2: stopped})
     it.leave() if leaves else it.go()
     assert killed(fake) == [1, 2]
-    kept = comparisons.load(it.kept.id, shelf)
+    kept = comparisons.load(it.kept.id, store)
     assert (len(kept.trials), kept.finished is not None, kept.remarks) == (2, True, (comparisons.STOPPED,))
 
 
-def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = threading.Thread(target=lambda: comparisons.stop(comparisons.load(it.kept.id, shelf), shelf))
+def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = threading.Thread(target=lambda: comparisons.stop(comparisons.load(it.kept.id, store), store))
     create = Store.create
 
-    def creating(shelf: Store, run: Run) -> Path:
+    def creating(store: Store, run: Run) -> Path:
         if len(fake.orders) == 1:
             ours.start()
             ours.join(0.5)  # time enough without a lock
-        return create(shelf, run)
+        return create(store, run)
 
-    it, fake = going(shelf)
+    it, fake = going(store)
     fake.name = "kubernetes"
     fake.at = {2: ours.join}
     monkeypatch.setattr(Store, "create", creating)
     it.go()
     assert len(fake.orders) == 2
-    assert comparisons.load(it.kept.id, shelf).remarks == (comparisons.STOPPED,)
+    assert comparisons.load(it.kept.id, store).remarks == (comparisons.STOPPED,)
 
 
 def test_a_run_that_could_not_be_recorded_costs_no_other_its_place(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, full = Store.create, [True]
 
-    def creating(shelf: Store, run: Run) -> Path:
+    def creating(store: Store, run: Run) -> Path:
         if len(fake.orders) == 2 and full and full.pop():
-            raise StateNotWritable(shelf.root, "Disk quota exceeded")
-        return create(shelf, run)
+            raise StateNotWritable(store.root, "Disk quota exceeded")
+        return create(store, run)
 
-    it, fake = going(shelf)
+    it, fake = going(store)
     monkeypatch.setattr(Store, "create", creating)
     it.go()
     assert [trial.arm for trial in it.kept.trials] == ORDER

@@ -42,11 +42,11 @@ def api(api: Api, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return api
 
 
-def ready(shelf: Store, engine: KubernetesEngine) -> Ready:
+def ready(store: Store, engine: KubernetesEngine) -> Ready:
     place = engine.placed(Placement())
     spec = RunSpec(IMAGE, ("true",), GpuRequest("count", count=1), workload=Workload("cifar10"), placement=place)
     run = Run(RUN, "running", 1.0, engine="kubernetes", engine_id=engine.identity, spec=spec.as_json())
-    folder = shelf.create(run)
+    folder = store.create(run)
     return Ready(engine, Order(spec, RUN, folder, str(IMAGE), "device-plugin"), run)
 
 
@@ -74,15 +74,15 @@ def play(api: Api, folder: Path, code: int = 0) -> None:
 def test_a_run_is_followed_to_its_end_and_nothing_of_it_is_left_in_the_cluster(
     api: Api, tmp_path: Path, code: int, status: str
 ) -> None:
-    shelf, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
+    store, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
     cluster = threading.Thread(target=play, args=(api, tmp_path / "pod", code), daemon=True)
     cluster.start()
-    done = launch.follow(ready(shelf, KubernetesEngine(Kubectl(), shelf.root)), shelf, show)
+    done = launch.follow(ready(store, KubernetesEngine(Kubectl(), store.root)), store, show)
     cluster.join(120)
     assert (done.status, done.exit_code, done.container) == (status, code, f"kubernetes:vision/ngcdl-{RUN}")
     assert (done.summary.loss_first, done.owner) == (4.5, None)
     assert show.shown == b"step 0\n"
-    assert (shelf.folder(RUN) / "log.txt").read_text().splitlines()[1:] == ["step 0"]
+    assert (store.folder(RUN) / "log.txt").read_text().splitlines()[1:] == ["step 0"]
     assert api.objects.keys() == {("pods", "vision", f"ngcdl-{RUN}-0-aaaaa")}, "a real cluster takes it with its Job"
 
 
@@ -114,30 +114,30 @@ def test_a_container_that_could_not_be_started_leaves_the_words_of_its_runtime_a
         api.ends(code=128, reason="StartError", message=said, finished=datetime.now(UTC).isoformat())
         api.job_ends("Failed", "BackoffLimitExceeded")
 
-    shelf, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
-    engine = KubernetesEngine(Kubectl(), shelf.root)
+    store, show = Store(tmp_path / "ngcdl" / "runs"), FakeShow()
+    engine = KubernetesEngine(Kubectl(), store.root)
     if is_followed:
         cluster = threading.Thread(target=play_it, daemon=True)
         cluster.start()
-        done = launch.follow(ready(shelf, engine), shelf, show)
+        done = launch.follow(ready(store, engine), store, show)
         cluster.join(120)
         assert show.shown == f"{said}\n".encode()
     else:
-        launch.follow(ready(shelf, engine), shelf, show, leave=True)
+        launch.follow(ready(store, engine), store, show, leave=True)
         play_it()
-        done = reconcile.reconcile(shelf, shelf.load(RUN))
+        done = reconcile.reconcile(store, store.load(RUN))
     assert (done.status, done.exit_code, done.reason) == ("failed", 128, said)
-    assert (shelf.folder(RUN) / "log.txt").read_text().splitlines()[1:] == [said]
+    assert (store.folder(RUN) / "log.txt").read_text().splitlines()[1:] == [said]
     assert done.diagnosis
     assert done.diagnosis.name == "driver-mismatch"
 
 
 def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_next(api: Api, tmp_path: Path) -> None:
-    shelf = Store(tmp_path / "ngcdl" / "runs")
-    engine = KubernetesEngine(Kubectl(), shelf.root)
-    left = launch.follow(ready(shelf, engine), shelf, FakeShow(), leave=True)
+    store = Store(tmp_path / "ngcdl" / "runs")
+    engine = KubernetesEngine(Kubectl(), store.root)
+    left = launch.follow(ready(store, engine), store, FakeShow(), leave=True)
     assert left.status == "running"
-    assert reconcile.reconcile(shelf, shelf.load(RUN)).status == "running"
+    assert reconcile.reconcile(store, store.load(RUN)).status == "running"
     play(api, tmp_path / "pod")
     shown = subprocess.run(
         [sys.executable, "-P", "-m", "ngcdl", "logs", "-f", RUN],
@@ -147,7 +147,7 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
         check=True,
     )
     assert shown.stdout.splitlines()[1:] == ["step 0"]
-    closed = shelf.load(RUN)
+    closed = store.load(RUN)
     assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
 
 

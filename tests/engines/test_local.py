@@ -165,15 +165,15 @@ DEAF = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True)\n
 @pytest.fixture
 def left(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Callable[[str], local.LocalJob]]:
     """Start a run that its ngcdl then abandons: only its record knows of it."""
-    shelf, begun = Store(tmp_path / "runs"), list[local.LocalJob]()
+    store, begun = Store(tmp_path / "runs"), list[local.LocalJob]()
 
     def started(code: str) -> local.LocalJob:
-        folder = shelf.create(Run("run-1", "running", 1.0))
+        folder = store.create(Run("run-1", "running", 1.0))
         job = engine.start(order(folder, "-c", code, "--out", RUN_FOLDER))
         assert isinstance(job, local.LocalJob)
         begun.append(job)
         next(job.output())
-        shelf.save(Run("run-1", "running", 1.0, container=job.identity))
+        store.save(Run("run-1", "running", 1.0, container=job.identity))
         return job
 
     yield started
@@ -200,11 +200,11 @@ def test_a_training_whose_ngcdl_has_gone_is_found_by_its_record_and_can_be_stopp
 
 
 def test_a_process_that_only_has_the_number_of_a_run_is_not_found(engine: local.LocalEngine, tmp_path: Path) -> None:
-    shelf = Store(tmp_path / "runs")
+    store = Store(tmp_path / "runs")
     began = processes.began(os.getpid())
     assert began
     for container in (f"pid:{os.getpid()}", f"pid:{os.getpid()}:{began + 1}", "c0ffee", None):
-        shelf.create(run := Run(f"run-{container}", "running", 1.0, container=container))
+        store.create(run := Run(f"run-{container}", "running", 1.0, container=container))
         assert engine.find(run.id) is None
     assert engine.find("none") is None
 

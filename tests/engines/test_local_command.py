@@ -118,13 +118,13 @@ def test_what_a_shell_leaves_behind_does_not_hold_its_terminal(start: Start) -> 
 def test_a_command_is_found_again_though_its_environment_does_not_name_the_run_and_no_other_process_is(
     engine: local.LocalEngine, tmp_path: Path
 ) -> None:
-    shelf = Store(tmp_path / "runs")
-    folder = shelf.create(Run(id="run-1", status="running", started=1.0, engine="local"))
+    store = Store(tmp_path / "runs")
+    folder = store.create(Run(id="run-1", status="running", started=1.0, engine="local"))
     words = ("env", "-i", "/bin/sleep", "60")
     job = engine.start(Order(own(*words, workdir="/"), "run-1", folder, "/usr/bin/env", "none"))
     assert isinstance(job, local.LocalJob)
     until(lambda: not processes.environment(job._process.pid), "sleep")
-    shelf.save(Run(id="run-1", status="running", started=1.0, engine="local", container=job.identity))
+    store.save(Run(id="run-1", status="running", started=1.0, engine="local", container=job.identity))
     found = engine.find("run-1")
     assert found is not None
     found.stop(10)

@@ -36,7 +36,7 @@ class Machine:
         drive(self.state, **{f"gpu0__{name}": value for name, value in changes.items()})
 
     def taken(self) -> int:
-        return sum(path.read_text().count("\n") for path in self.house.shelf.root.glob("*/samples.jsonl"))
+        return sum(path.read_text().count("\n") for path in self.house.store.root.glob("*/samples.jsonl"))
 
     def train(self) -> tuple[str, dict[str, Any]]:
         """Run a training while its card's energy counter advances at 50 W. Return the output and the record."""

@@ -126,7 +126,7 @@ def test_differences_and_comparisons_have_no_loss_either() -> None:
 @pytest.mark.parametrize(("events", "speed"), [(forward(), "examples/s (median)"), (smoke(), "n/a")])
 def test_commands_show_it_without_a_loss(tmp_path: Path, events: list[dict[str, Any]], speed: str) -> None:
     house = House(tmp_path)
-    folder = house.shelf.create(run_of(events, "20260101-000000-x-0000"))
+    folder = house.store.create(run_of(events, "20260101-000000-x-0000"))
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     text = house.run("show", "last").stdout
     assert re.search(rf"^speed +.*{re.escape(speed)}", text, re.MULTILINE)
@@ -141,7 +141,7 @@ def test_commands_show_it_without_a_loss(tmp_path: Path, events: list[dict[str, 
 def test_the_stages_of_a_pipeline_are_told_with_the_speed_up_to_each(tmp_path: Path) -> None:
     assert "<td>crop 214,496, flip 137,401</td>" in page([story(pipeline())])
     house = House(tmp_path)
-    folder = house.shelf.create(run_of(pipeline(), "20260101-000000-x-0000"))
+    folder = house.store.create(run_of(pipeline(), "20260101-000000-x-0000"))
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in pipeline()))
     told = " ".join(house.run("show", "last").stdout.split())
     assert "stages crop 214,496, flip 137,401 examples/s, each with those before it" in told

@@ -41,26 +41,26 @@ from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.storing.store import Store
 
 config = settings.load({"HOME": os.environ["HOME"]})
-shelf = Store(config.runs)
+store = Store(config.runs)
 image = ImageRef.parse(os.environ.get("IMAGE") or str(IMAGE))
 asked = Asked("docker", image, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
 others = [
-    prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, shelf, FakeShow()) for text in sys.argv[3:]
+    prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, store, FakeShow()) for text in sys.argv[3:]
 ]
 
 class Show(FakeShow):
     def say(self, text):
         super().say(text)
         if "GPUs: " in text and others:
-            prepare.begin(others.pop(), shelf)
+            prepare.begin(others.pop(), store)
 
 show = Show()
 try:
     asked = replace(asked, always_pull="IMAGE" in os.environ)
-    run = prepare.prepare(asked, config, shelf, show).run
-    print(json.dumps({"gpus": run.gpus, "said": show.said, "held": held.cards(shelf), "id": run.id}))
+    run = prepare.prepare(asked, config, store, show).run
+    print(json.dumps({"gpus": run.gpus, "said": show.said, "held": held.cards(store), "id": run.id}))
 except NgcdlError as error:
-    print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": shelf.ids()}))
+    print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": store.ids()}))
 """
 
 
@@ -94,10 +94,10 @@ def prepared(host: Host, gpus: str, *others: str) -> Any:
     return host.ask(code, str(Path(__file__).parents[1]), gpus, *others)
 
 
-def recorded(shelf: Store, gpus: str, workload: Workload | None = None, **more: Any) -> str:
+def recorded(store: Store, gpus: str, workload: Workload | None = None, **more: Any) -> str:
     spec = RunSpec(IMAGE, ("python",), GpuRequest.parse(gpus), workload=workload)
-    run = Run(shelf.new_id("it"), "running", 1.0, gpus=CARDS[:1], spec=spec.as_json(), owner=this_process())
-    shelf.create(replace(run, **more))
+    run = Run(store.new_id("it"), "running", 1.0, gpus=CARDS[:1], spec=spec.as_json(), owner=this_process())
+    store.create(replace(run, **more))
     return run.id
 
 
@@ -105,23 +105,23 @@ def recorded(shelf: Store, gpus: str, workload: Workload | None = None, **more: 
     (f"auto:{CARDS[0]}", TRAINING), ("all", TRAINING), (CARDS[0], None), ("0,", None),
 ])  # fmt: skip
 def test_a_training_and_a_command_with_certain_cards_hold_them(
-    shelf: Store, gpus: str, workload: Workload | None
+    store: Store, gpus: str, workload: Workload | None
 ) -> None:
-    run_id = recorded(shelf, gpus, workload)
-    assert held.cards(shelf) == {CARDS[0]: run_id}
+    run_id = recorded(store, gpus, workload)
+    assert held.cards(store) == {CARDS[0]: run_id}
 
 
 @pytest.mark.parametrize(("gpus", "workload"), [
     ("all", None), ("auto", None), ("none", None), ("auto", replace(TRAINING, device="cpu")),
 ])  # fmt: skip
 def test_a_command_that_sees_every_card_and_a_training_on_the_cpu_hold_none(
-    shelf: Store, gpus: str, workload: Workload | None
+    store: Store, gpus: str, workload: Workload | None
 ) -> None:
-    recorded(shelf, gpus, workload)
-    assert held.cards(shelf) == {}
+    recorded(store, gpus, workload)
+    assert held.cards(store) == {}
 
 
-def test_the_dead_the_ended_and_those_of_another_host_hold_none(shelf: Store) -> None:
+def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         dead = Owner(child.pid, 1, this_process().boot)
     for more in (
@@ -129,17 +129,17 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(shelf: Store) ->
         {"status": "finished"}, {"status": "lost", "owner": None},
         {"status": "lost", "owner": replace(dead, boot="before the power cut")},
     ):  # fmt: skip
-        recorded(shelf, "all", TRAINING, **more)
-    broken = recorded(shelf, "all", TRAINING)
-    (shelf.folder(broken) / "run.json").write_text("{")
-    assert held.cards(shelf) == {}
+        recorded(store, "all", TRAINING, **more)
+    broken = recorded(store, "all", TRAINING)
+    (store.folder(broken) / "run.json").write_text("{")
+    assert held.cards(store) == {}
 
 
-def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(shelf: Store) -> None:
+def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         gave_up = Owner(child.pid, 1, this_process().boot)
-    run_id = recorded(shelf, "all", TRAINING, status="lost", owner=gave_up)
-    assert held.cards(shelf) == {CARDS[0]: run_id}
+    run_id = recorded(store, "all", TRAINING, status="lost", owner=gave_up)
+    assert held.cards(store) == {CARDS[0]: run_id}
 
 
 def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:
@@ -163,16 +163,16 @@ def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card
     assert len([path for path in daemon.asked if "/images/create?" in path]) == 1
 
 
-def test_who_must_wait_for_another_s_choice_says_so(shelf: Store) -> None:
-    shelf.ensure_writable()
+def test_who_must_wait_for_another_s_choice_says_so(store: Store) -> None:
+    store.ensure_writable()
     said: list[str] = []
 
     def choose() -> None:
-        with held.turn(shelf, said.append):
+        with held.turn(store, said.append):
             said.append("chosen")
 
     other = threading.Thread(target=choose)
-    with held.turn(shelf, said.append):
+    with held.turn(store, said.append):
         other.start()
         until(lambda: said, "what it waits for")
         assert said == ["waiting for another ngcdl to choose its GPUs"]
@@ -202,9 +202,9 @@ def test_under_auto_a_training_shares_where_all_are_held(host: Host) -> None:
 
 
 def test_a_card_that_is_shared_from_the_start_was_taken_by_nobody_meanwhile(host: Host, tmp_path: Path) -> None:
-    shelf = Store(tmp_path / ".local/state/ngcdl/runs")
-    taken = recorded(shelf, "all", TRAINING)
-    shelf.save(replace(shelf.load(taken), gpus=CARDS))
+    store = Store(tmp_path / ".local/state/ngcdl/runs")
+    taken = recorded(store, "all", TRAINING)
+    store.save(replace(store.load(taken), gpus=CARDS))
     it = prepared(host, "auto")
     assert it["gpus"] == [CARDS[1]]
     (loud,) = [line for line in it["said"] if "no card is free" in line]

@@ -17,138 +17,138 @@ from ngcdl.running import launch
 from ngcdl.storing.store import Store
 
 
-def test_a_run_that_ends_well_is_finished_and_nothing_is_left(shelf: Store) -> None:
+def test_a_run_that_ends_well_is_finished_and_nothing_is_left(store: Store) -> None:
     job = FakeJob()
-    run, show = follow(shelf, job, START, STEP, FINISH)
+    run, show = follow(store, job, START, STEP, FINISH)
     assert (run.status, run.exit_code, run.reason, run.finished) == ("finished", 0, None, 50.0)
     assert (run.dataset, run.device, run.dataset_note) == ("synthetic", "cpu", "no network")
     assert (run.summary.steps, run.summary.loss_first, run.container) == (1, 4.68, "c0ffee")
     assert job.asked == ["remove"]
     assert show.shown == b"step 0\n"
-    folder = shelf.folder(run.id)
+    folder = store.folder(run.id)
     assert (folder / "log.txt").read_bytes() == b"step 0\n"
     assert not (folder / "home").exists()
 
 
-def test_a_run_is_measured_while_it_goes_on(shelf: Store) -> None:
+def test_a_run_is_measured_while_it_goes_on(store: Store) -> None:
     job = FakeJob(until_stopped=True)
-    prepared, folder = ready(shelf, job)
+    prepared, folder = ready(store, job)
 
     def measured() -> None:
         until(lambda: bool(list(lines(folder / SAMPLES))))
         job.ending.set()
 
     job.chunks = (measured,)
-    assert (launch.follow(prepared, shelf, FakeShow()).summary.samples or 0) >= 1
+    assert (launch.follow(prepared, store, FakeShow()).summary.samples or 0) >= 1
 
 
-def test_nothing_of_this_machine_is_taken_for_a_measure_of_another_s(shelf: Store) -> None:
-    prepared, folder = ready(shelf, FakeJob(), is_here=False)
-    run = launch.follow(prepared, shelf, FakeShow())
+def test_nothing_of_this_machine_is_taken_for_a_measure_of_another_s(store: Store) -> None:
+    prepared, folder = ready(store, FakeJob(), is_here=False)
+    run = launch.follow(prepared, store, FakeShow())
     assert (run.status, run.summary.samples, (folder / SAMPLES).exists()) == ("finished", None, False)
     assert run.notes == ("The engine is on another machine: nothing was measured there.",)
 
 
-def test_a_home_that_something_was_left_in_is_kept(shelf: Store) -> None:
-    prepared, folder = ready(shelf, FakeJob())
+def test_a_home_that_something_was_left_in_is_kept(store: Store) -> None:
+    prepared, folder = ready(store, FakeJob())
     (folder / "home/.bash_history").touch()
-    launch.follow(prepared, shelf, FakeShow())
+    launch.follow(prepared, store, FakeShow())
     assert (folder / "home/.bash_history").exists()
 
 
 @pytest.mark.parametrize(("is_here", "finished"), [(True, 1050.0), (False, 4650.0)])
 def test_what_the_clock_was_set_meanwhile_is_no_part_of_a_run_s_duration(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_here: bool, finished: float
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_here: bool, finished: float
 ) -> None:
     """Comparisons of commands are made of durations. Another machine has a clock of its own."""
     now = time.time
     job = FakeJob((lambda: monkeypatch.setattr(time, "time", lambda: now() + 3600.0),))
     job.exit = Exit(0, False, None, 4650.0)
-    run, _ = follow(shelf, job, is_here=is_here)
+    run, _ = follow(store, job, is_here=is_here)
     assert run.finished == finished
 
 
-def test_a_run_that_fails_has_the_container_s_code(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(exit=Exit(7, False)))
+def test_a_run_that_fails_has_the_container_s_code(store: Store) -> None:
+    run, _ = follow(store, FakeJob(exit=Exit(7, False)))
     assert (run.status, run.exit_code, run.reason) == ("failed", 7, None)
 
 
-def test_the_trainer_s_own_reason_is_the_run_s(shelf: Store) -> None:
+def test_the_trainer_s_own_reason_is_the_run_s(store: Store) -> None:
     error = {"event": "error", "t": 3.0, "kind": "nan", "message": "loss is NaN", "step": 5}
-    run, _ = follow(shelf, FakeJob(exit=Exit(1, False)), START, STEP, error)
+    run, _ = follow(store, FakeJob(exit=Exit(1, False)), START, STEP, error)
     assert (run.status, run.exit_code, run.reason) == ("failed", 1, "nan: loss is NaN")
 
 
-def test_the_engine_s_reason_comes_before_the_trainer_s(shelf: Store) -> None:
+def test_the_engine_s_reason_comes_before_the_trainer_s(store: Store) -> None:
     error = {"event": "error", "t": 3.0, "kind": "crash", "message": "x"}
-    run, _ = follow(shelf, FakeJob(exit=Exit(137, True, "out of memory: the kernel killed it")), START, error)
+    run, _ = follow(store, FakeJob(exit=Exit(137, True, "out of memory: the kernel killed it")), START, error)
     assert (run.status, run.oom_killed, run.reason) == ("failed", True, "out of memory: the kernel killed it")
 
 
-def test_a_training_out_of_memory_that_ends_with_0_has_failed(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP)
+def test_a_training_out_of_memory_that_ends_with_0_has_failed(store: Store) -> None:
+    run, _ = follow(store, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP)
     assert (run.status, run.exit_code, run.oom_killed) == ("failed", 0, True)
 
 
-def test_a_training_that_finished_is_finished_though_a_helper_was_killed(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP, FINISH)
+def test_a_training_that_finished_is_finished_though_a_helper_was_killed(store: Store) -> None:
+    run, _ = follow(store, FakeJob(exit=Exit(0, True, "out of memory")), START, STEP, FINISH)
     assert (run.status, run.oom_killed) == ("finished", True)
 
 
-def test_a_command_of_one_s_own_that_ends_with_0_is_finished(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(exit=Exit(0, True)), train=False)
+def test_a_command_of_one_s_own_that_ends_with_0_is_finished(store: Store) -> None:
+    run, _ = follow(store, FakeJob(exit=Exit(0, True)), train=False)
     assert (run.status, run.oom_killed) == ("finished", True)
 
 
-def test_notes_of_the_start_are_recorded_and_news_are_said(shelf: Store) -> None:
-    run, show = follow(shelf, FakeJob(started=Started(("This host forbids memlock.", "It does so always."), ("New.",))))
+def test_notes_of_the_start_are_recorded_and_news_are_said(store: Store) -> None:
+    run, show = follow(store, FakeJob(started=Started(("This host forbids memlock.", "It does so always."), ("New.",))))
     assert run.notes == ("This host forbids memlock.", "It does so always.")
     assert show.said == ["New."]
 
 
-def test_a_start_that_fails_is_recorded_with_its_code(shelf: Store) -> None:
-    prepared, _ = ready(shelf, CommandNotFound("pyton"))
+def test_a_start_that_fails_is_recorded_with_its_code(store: Store) -> None:
+    prepared, _ = ready(store, CommandNotFound("pyton"))
     with pytest.raises(CommandNotFound):
-        launch.follow(prepared, shelf, FakeShow())
-    run = recorded(shelf)
+        launch.follow(prepared, store, FakeShow())
+    run = recorded(store)
     assert (run.status, run.exit_code) == ("failed", 127)
     assert "pyton" in (run.reason or "")
 
 
 @pytest.mark.parametrize(("is_cluster", "asked"), [(False, ["remove"]), (True, [])])
 def test_what_an_engine_made_though_the_start_failed_is_removed_unless_a_cluster_has_it(
-    shelf: Store, is_cluster: bool, asked: list[str]
+    store: Store, is_cluster: bool, asked: list[str]
 ) -> None:
     def hang() -> None:
         raise EngineHangs("unix:///x.sock", 60)
 
     job = FakeJob()
-    prepared, _ = ready(shelf, job, at_start=hang, is_cluster=is_cluster)
+    prepared, _ = ready(store, job, at_start=hang, is_cluster=is_cluster)
     with pytest.raises(EngineHangs):
-        launch.follow(prepared, shelf, FakeShow())
+        launch.follow(prepared, store, FakeShow())
     assert job.asked == asked
-    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+    assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
-def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(shelf: Store) -> None:
+def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(store: Store) -> None:
     job = FakeJob(exit=EngineLost("waited for the run"))
-    prepared, folder = ready(shelf, job)
+    prepared, folder = ready(store, job)
     (folder / EVENTS).write_text(json.dumps(STEP) + "\n")
     with pytest.raises(EngineLost):
-        launch.follow(prepared, shelf, FakeShow())
-    run = recorded(shelf)
+        launch.follow(prepared, store, FakeShow())
+    run = recorded(store)
     assert (run.status, run.exit_code, run.container) == ("lost", None, "c0ffee")
     assert run.summary.loss_first == 4.68, "what it wrote is kept"
     assert job.asked == []
 
 
 @pytest.mark.parametrize("train", [True, False])
-def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(shelf: Store, train: bool) -> None:
+def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(store: Store, train: bool) -> None:
     for job, ran in (
         (FakeJob(exit=EngineLost("waited for the run")), True),
         (EngineLost("was starting the run"), False),
     ):
-        prepared, folder = ready(Store(shelf.root / str(ran)), job, train=train)
+        prepared, folder = ready(Store(store.root / str(ran)), job, train=train)
         with pytest.raises(EngineLost) as caught:
             launch.follow(prepared, Store(folder.parent), FakeShow())
         assert ("--resume last" in caught.value.hint) == (train and ran)
@@ -162,41 +162,41 @@ class KeptJob(FakeJob):
         raise EngineLost("read the run's output")
 
 
-def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(shelf: Store) -> None:
-    prepared, _ = ready(shelf, KeptJob(exit=Exit(5, False)))
+def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(store: Store) -> None:
+    prepared, _ = ready(store, KeptJob(exit=Exit(5, False)))
     show = FakeShow()
-    run = launch.follow(prepared, shelf, show)
+    run = launch.follow(prepared, store, show)
     assert (run.status, run.exit_code) == ("failed", 5)
     assert "log.txt may lack its end" in run.notes[-1]
     assert run.notes[-1].endswith("docker logs c0ffee")
     assert show.said == [run.notes[-1]]
-    assert recorded(shelf) == run
+    assert recorded(store) == run
 
 
-def test_another_error_of_the_engine_kills_the_job(shelf: Store) -> None:
+def test_another_error_of_the_engine_kills_the_job(store: Store) -> None:
     job = FakeJob(gpus=EngineRefused("no"))
-    prepared, _ = ready(shelf, job, gpus="all")
+    prepared, _ = ready(store, job, gpus="all")
     with pytest.raises(EngineRefused):
-        launch.follow(prepared, shelf, FakeShow())
+        launch.follow(prepared, store, FakeShow())
     assert job.asked == ["kill", "remove"]
-    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+    assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
-def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(shelf: Store) -> None:
+def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(store: Store) -> None:
     class Broken(FakeShow):
         def chunk(self, chunk: Chunk) -> None:
             raise RuntimeError("a fault")
 
     job = FakeJob()
-    prepared, _ = ready(shelf, job)
+    prepared, _ = ready(store, job)
     with pytest.raises(RuntimeError, match="a fault"):
-        launch.follow(prepared, shelf, Broken())
-    run = recorded(shelf)
+        launch.follow(prepared, store, Broken())
+    run = recorded(store)
     assert job.asked == ["kill", "remove"]
     assert (run.status, run.exit_code, run.reason, run.owner) == ("failed", 125, "RuntimeError: a fault", None)
 
 
-def test_a_start_event_of_another_shape_leaves_what_was_known(shelf: Store) -> None:
+def test_a_start_event_of_another_shape_leaves_what_was_known(store: Store) -> None:
     start = {"event": "start", "dataset": 5, "device": ["gpu"], "dataset_note": {}}
-    run, _ = follow(shelf, FakeJob(), start, {"event": ["start"]})
+    run, _ = follow(store, FakeJob(), start, {"event": ["start"]})
     assert (run.status, run.dataset, run.device, run.dataset_note) == ("finished", None, None, None)

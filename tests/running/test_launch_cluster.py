@@ -31,22 +31,22 @@ def no_answer() -> Job | None:
 
 @pytest.mark.parametrize("find", [lambda: None, no_answer, Unremoved, second_signal])
 def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be_removed(
-    shelf: Store, find: object
+    store: Store, find: object
 ) -> None:
     """sbatch was killed while a busy controller had its request: Slurm may still accept it."""
-    prepared, _ = ready(shelf, FakeJob(), at_start=by_signal(signal.SIGINT), is_cluster=True)
+    prepared, _ = ready(store, FakeJob(), at_start=by_signal(signal.SIGINT), is_cluster=True)
     prepared.engine.find = lambda _: find()  # type: ignore[method-assign, operator]
     show = FakeShow()
     with pytest.raises(Interrupted) as caught:
-        launch.follow(prepared, shelf, show)
-    run = recorded(shelf)
+        launch.follow(prepared, store, show)
+    run = recorded(store)
     assert (caught.value.number, run.status, run.finished) == (signal.SIGINT, "running", None)
     assert run.notes == (launch.MAY_BE_ACCEPTED,)
     look = f"What became of it, 3 min from now:  ngcdl show {run.id}; to stop it:  ngcdl stop {run.id}"
     assert show.said == [f"{run.notes[0]} {look}"]
 
 
-def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(shelf: Store) -> None:
+def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(store: Store) -> None:
     class Remembered(FakeJob):
         """Slurm still lists the cancelled job."""
 
@@ -54,10 +54,10 @@ def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(
             self.asked.append("cancelled")
 
     job, show = Remembered(), FakeShow()
-    prepared, _ = ready(shelf, job, at_start=by_signal(signal.SIGINT), is_cluster=True)
+    prepared, _ = ready(store, job, at_start=by_signal(signal.SIGINT), is_cluster=True)
     with pytest.raises(Interrupted):
-        launch.follow(prepared, shelf, show)
-    run = recorded(shelf)
+        launch.follow(prepared, store, show)
+    run = recorded(store)
     assert (job.asked, run.status, run.exit_code, run.owner) == (["cancelled"], "interrupted", 130, None)
     assert show.said == []
 
@@ -67,9 +67,9 @@ def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(
     (NgcdlError("refused"), "failed"),
 ])  # fmt: skip
 def test_only_a_submission_without_an_answer_leaves_the_record_open(
-    shelf: Store, error: NgcdlError, status: str
+    store: Store, error: NgcdlError, status: str
 ) -> None:
-    prepared, _ = ready(shelf, error, is_cluster=True)
+    prepared, _ = ready(store, error, is_cluster=True)
     with pytest.raises(type(error)):
-        launch.follow(prepared, shelf, FakeShow())
-    assert recorded(shelf).status == status
+        launch.follow(prepared, store, FakeShow())
+    assert recorded(store).status == status

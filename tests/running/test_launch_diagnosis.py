@@ -17,8 +17,8 @@ from ngcdl.storing.store import Store
 NO_KERNEL = b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 
 
-def test_a_famous_failure_is_said_with_its_remedy_and_recorded_and_the_exit_code_stays(shelf: Store) -> None:
-    run, show = follow(shelf, FakeJob((b"step 0\n", NO_KERNEL), exit=Exit(3, False)), train=False)
+def test_a_famous_failure_is_said_with_its_remedy_and_recorded_and_the_exit_code_stays(store: Store) -> None:
+    run, show = follow(store, FakeJob((b"step 0\n", NO_KERNEL), exit=Exit(3, False)), train=False)
     assert (run.status, run.exit_code, run.reason) == ("failed", 3, None)
     assert run.diagnosis
     assert run.diagnosis.name == "no-kernel-image"
@@ -27,41 +27,41 @@ def test_a_famous_failure_is_said_with_its_remedy_and_recorded_and_the_exit_code
     ] == show.said
 
 
-def test_a_failure_that_is_not_famous_and_a_run_that_ended_well_have_no_diagnosis(shelf: Store) -> None:
-    run, show = follow(shelf, FakeJob((b"KeyError: 'labels'\n",), exit=Exit(1, False)))
+def test_a_failure_that_is_not_famous_and_a_run_that_ended_well_have_no_diagnosis(store: Store) -> None:
+    run, show = follow(store, FakeJob((b"KeyError: 'labels'\n",), exit=Exit(1, False)))
     assert (run.diagnosis, show.said) == (None, [])
-    run, show = follow(Store(shelf.root / "well"), FakeJob((NO_KERNEL,)))
+    run, show = follow(Store(store.root / "well"), FakeJob((NO_KERNEL,)))
     assert (run.status, run.diagnosis, show.said) == ("finished", None, [])
 
 
-def test_a_run_that_ended_well_on_the_cpu_though_it_asked_for_a_gpu_is_told_why(shelf: Store) -> None:
+def test_a_run_that_ended_well_on_the_cpu_though_it_asked_for_a_gpu_is_told_why(store: Store) -> None:
     banner = b"WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
     for gpu_way, name in (("runtime", "driver-not-detected"), ("none", None)):
-        prepared, _ = ready(Store(shelf.root / gpu_way), FakeJob((banner,)), train=False)
+        prepared, _ = ready(Store(store.root / gpu_way), FakeJob((banner,)), train=False)
         prepared = replace(prepared, run=replace(prepared.run, gpu_way=gpu_way))
         show = FakeShow()
-        run = launch.follow(prepared, Store(shelf.root / gpu_way), show)
+        run = launch.follow(prepared, Store(store.root / gpu_way), show)
         assert (run.status, run.exit_code) == ("finished", 0)
         assert (run.diagnosis.name if run.diagnosis else None) == name
         assert len(show.said) == (name is not None)
 
 
-def test_what_the_error_s_own_hint_says_is_recorded_and_not_said_twice(shelf: Store) -> None:
+def test_what_the_error_s_own_hint_says_is_recorded_and_not_said_twice(store: Store) -> None:
     advice = next(row.advice for row in failures.table() if row.name == "driver-mismatch")
     error = GpuHookFailed("nvidia-container-cli: nvml error: driver/library version mismatch", advice)
-    prepared, _ = ready(shelf, error)
+    prepared, _ = ready(store, error)
     show = FakeShow()
     with pytest.raises(GpuHookFailed):
-        launch.follow(prepared, shelf, show)
-    known = recorded(shelf).diagnosis
+        launch.follow(prepared, store, show)
+    known = recorded(store).diagnosis
     assert known
     assert (known.name, show.said) == ("driver-mismatch", [])
 
 
-def test_what_the_error_s_own_hint_does_not_say_is_said(shelf: Store) -> None:
+def test_what_the_error_s_own_hint_does_not_say_is_said(store: Store) -> None:
     job = FakeJob(gpus=GpuNotInside("Failed to initialize NVML: Unknown Error"), until_stopped=True)
-    prepared, _ = ready(shelf, job, gpus="all")
+    prepared, _ = ready(store, job, gpus="all")
     show = FakeShow()
     with pytest.raises(GpuNotInside):
-        launch.follow(prepared, shelf, show)
+        launch.follow(prepared, store, show)
     assert "systemctl daemon-reload" in show.said[-1]

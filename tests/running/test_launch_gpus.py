@@ -18,24 +18,24 @@ from ngcdl.running.prepare import Ready
 from ngcdl.storing.store import Store
 
 
-def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(shelf: Store) -> None:
-    prepared, folder = ready(shelf, FakeJob(exit=Exit(1, False)), gpus="all", way="none")
+def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(store: Store) -> None:
+    prepared, folder = ready(store, FakeJob(exit=Exit(1, False)), gpus="all", way="none")
     error = {"event": "error", "t": 3.0, "kind": "no_gpu", "message": "tensorflow sees no GPU", "step": None}
     (folder / EVENTS).write_text(json.dumps(error) + "\n")
     with pytest.raises(GpuNotInside, match="tensorflow sees no GPU"):
-        launch.follow(prepared, shelf, FakeShow())
-    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+        launch.follow(prepared, store, FakeShow())
+    assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
 @pytest.mark.parametrize("inside", [GpuNotInside("nvidia-smi is missing"), ()])
 def test_a_gpu_that_was_demanded_and_is_not_inside_stops_the_run(
-    shelf: Store, inside: GpuNotInside | tuple[str, ...]
+    store: Store, inside: GpuNotInside | tuple[str, ...]
 ) -> None:
     job = FakeJob(gpus=inside, until_stopped=True)
-    prepared, _ = ready(shelf, job, gpus="all")
+    prepared, _ = ready(store, job, gpus="all")
     with pytest.raises(GpuNotInside):
-        launch.follow(prepared, shelf, FakeShow())
-    run = recorded(shelf)
+        launch.follow(prepared, store, FakeShow())
+    run = recorded(store)
     assert job.asked == ["kill", "remove"]
     assert (run.status, run.exit_code) == ("failed", 125)
     assert "sees none" in (run.reason or "")
@@ -43,17 +43,17 @@ def test_a_gpu_that_was_demanded_and_is_not_inside_stops_the_run(
 
 @pytest.mark.parametrize("inside", [GpuNotInside("nvidia-smi is missing"), ()])
 def test_a_gpu_that_was_not_demanded_and_is_not_inside_is_told_loudly(
-    shelf: Store, inside: GpuNotInside | tuple[str, ...]
+    store: Store, inside: GpuNotInside | tuple[str, ...]
 ) -> None:
-    run, show = follow(shelf, FakeJob(gpus=inside), gpus="auto")
+    run, show = follow(store, FakeJob(gpus=inside), gpus="auto")
     assert (run.status, run.gpus) == ("finished", ())
     assert "WARNING" in run.notes[0]
     assert "CPU" in run.notes[0]
     assert show.said == [run.notes[0]]
 
 
-def test_the_gpus_inside_are_the_run_s(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(gpus=("GPU-1",)), gpus="all")
+def test_the_gpus_inside_are_the_run_s(store: Store) -> None:
+    run, _ = follow(store, FakeJob(gpus=("GPU-1",)), gpus="all")
     assert run.gpus == ("GPU-1",)
 
 
@@ -69,11 +69,11 @@ def test_the_gpus_inside_are_the_run_s(shelf: Store) -> None:
     ],
 )
 def test_of_more_gpus_inside_than_were_asked_for_only_those_are_the_run_s_and_it_is_said(
-    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...], kept: tuple[str, ...] | None
+    store: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...], kept: tuple[str, ...] | None
 ) -> None:
-    prepared, _ = ready(shelf, FakeJob(gpus=inside), gpus=gpus, is_here=False)
+    prepared, _ = ready(store, FakeJob(gpus=inside), gpus=gpus, is_here=False)
     show = FakeShow()
-    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=given)), shelf, show)
+    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=given)), store, show)
     assert (run.status, run.gpus) == ("finished", kept)
     assert show.said == [note for note in run.notes if "more GPUs than" in note]
     assert bool(show.said) == (len(inside) > 1)
@@ -83,10 +83,10 @@ CARDS = tuple(f"GPU-{number}" for number in range(8))
 MIG_DEVICES = ("MIG-1", "MIG-2", "GPU-2")
 
 
-def among(shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]) -> tuple[Ready, FakeJob]:
+def among(store: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]) -> tuple[Ready, FakeJob]:
     """Return a run that was given cards, and its job, which sees those that are `inside`."""
     job = FakeJob(gpus=inside)
-    prepared, _ = ready(shelf, job, gpus=gpus, is_here=given is not None)
+    prepared, _ = ready(store, job, gpus=gpus, is_here=given is not None)
     return replace(prepared, run=replace(prepared.run, gpus=given)), job
 
 
@@ -101,13 +101,13 @@ def among(shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[
     ],
 )
 def test_fewer_gpus_inside_than_were_demanded_stop_the_run_and_it_says_how_many(
-    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
+    store: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
 ) -> None:
-    prepared, job = among(shelf, given, gpus, inside)
+    prepared, job = among(store, given, gpus, inside)
     with pytest.raises(GpuError, match=f"fewer GPUs than the run was given, {len(inside)} instead of"):
-        launch.follow(prepared, shelf, FakeShow())
+        launch.follow(prepared, store, FakeShow())
     assert job.asked == ["kill", "remove"]
-    assert (recorded(shelf).status, recorded(shelf).exit_code) == ("failed", 125)
+    assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
 @pytest.mark.parametrize(
@@ -121,33 +121,33 @@ def test_fewer_gpus_inside_than_were_demanded_stop_the_run_and_it_says_how_many(
     ],
 )
 def test_as_many_gpus_inside_as_were_demanded_are_enough_by_whatever_names(
-    shelf: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
+    store: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]
 ) -> None:
-    prepared, _ = among(shelf, given, gpus, inside)
-    run = launch.follow(prepared, shelf, FakeShow())
+    prepared, _ = among(store, given, gpus, inside)
+    run = launch.follow(prepared, store, FakeShow())
     assert (run.status, run.gpus, [note for note in run.notes if "GPUs" in note]) == ("finished", inside, [])
 
 
-def test_under_auto_fewer_gpus_inside_than_the_host_has_are_told(shelf: Store) -> None:
-    prepared, _ = among(shelf, CARDS, "auto", CARDS[:7])
+def test_under_auto_fewer_gpus_inside_than_the_host_has_are_told(store: Store) -> None:
+    prepared, _ = among(store, CARDS, "auto", CARDS[:7])
     show = FakeShow()
-    run = launch.follow(prepared, shelf, show)
+    run = launch.follow(prepared, store, show)
     assert (run.status, run.gpus) == ("finished", CARDS[:7])
     assert show.said == [note for note in run.notes if "fewer GPUs" in note]
     assert "7 instead of 8" in show.said[0]
 
 
 @pytest.mark.parametrize("gpus", ["all", "auto"])
-def test_a_run_into_which_nobody_can_look_goes_on_with_the_gpus_it_was_given(shelf: Store, gpus: str) -> None:
-    prepared, _ = ready(shelf, FakeJob(gpus=GpuUnknown("nvidia-smi is missing")), gpus=gpus, is_here=False)
+def test_a_run_into_which_nobody_can_look_goes_on_with_the_gpus_it_was_given(store: Store, gpus: str) -> None:
+    prepared, _ = ready(store, FakeJob(gpus=GpuUnknown("nvidia-smi is missing")), gpus=gpus, is_here=False)
     show = FakeShow()
-    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=("GPU-1",))), shelf, show)
+    run = launch.follow(replace(prepared, run=replace(prepared.run, gpus=("GPU-1",))), store, show)
     assert (run.status, run.gpus) == ("finished", ("GPU-1",))
     assert "is not known: nvidia-smi is missing" in run.notes[0]
     assert show.said == [run.notes[0]]
 
 
-def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(shelf: Store) -> None:
-    run, _ = follow(shelf, FakeJob(gpus=None, exit=Exit(3, False)), gpus="all")
+def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(store: Store) -> None:
+    run, _ = follow(store, FakeJob(gpus=None, exit=Exit(3, False)), gpus="all")
     assert (run.status, run.exit_code, run.gpus) == ("failed", 3, None)
     assert "before the GPUs" in run.notes[0]

@@ -46,7 +46,7 @@ def config(tmp_path: Path) -> settings.Settings:
 
 
 @pytest.fixture
-def shelf(config: settings.Settings) -> Store:
+def store(config: settings.Settings) -> Store:
     return Store(config.runs)
 
 
@@ -68,10 +68,10 @@ def training(**more: object) -> Asked:
 
 
 def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
-    ready = prepare.prepare(training(), config, shelf, FakeShow())
-    run = shelf.load(ready.run.id)
+    ready = prepare.prepare(training(), config, store, FakeShow())
+    run = store.load(ready.run.id)
     assert run == ready.run
     assert (run.status, run.image.digest, run.dataset, run.gpus) == ("running", DIGEST, "synthetic", ())
     assert (run.engine, run.engine_version) == ("docker", "29.1.0")
@@ -83,30 +83,30 @@ def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
 
 
 def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(
-    daemon: Daemon, config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = iter(["20261122-120000-cifar10-abc001"] * 2 + ["20261122-120000-cifar10-abc002"])
     monkeypatch.setattr(Store, "new_id", lambda *_: next(names))
-    settled = prepare.settle(training(), config, shelf, FakeShow())
-    ready = [prepare.begin(settled, shelf) for _ in range(2)]
-    assert [shelf.load(one.run.id).id for one in ready] == [one.order.run_id for one in ready]
-    assert shelf.ids() == ["20261122-120000-cifar10-abc002", "20261122-120000-cifar10-abc001"]
+    settled = prepare.settle(training(), config, store, FakeShow())
+    ready = [prepare.begin(settled, store) for _ in range(2)]
+    assert [store.load(one.run.id).id for one in ready] == [one.order.run_id for one in ready]
+    assert store.ids() == ["20261122-120000-cifar10-abc002", "20261122-120000-cifar10-abc001"]
 
 
 def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
-    spec = prepare.prepare(asked, config, shelf, FakeShow()).order.spec
+    spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
     folder = config.runs.parent / "autotune"
     assert folder.is_dir()
     assert Mount(str(folder), "/ngcdl/choices", writable=True) in spec.mounts
 
 
 def test_caches_inside_are_kept_in_one_folder_of_the_callers_for_each_repository(
-    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+    daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
 ) -> None:
-    ready = [prepare.prepare(training(), config, shelf, FakeShow()) for _ in range(2)]
+    ready = [prepare.prepare(training(), config, store, FakeShow()) for _ in range(2)]
     folder = tmp_path / ".cache/ngcdl/inside/nvcr.io+nvidia+tensorflow"
     assert {one.order.cache for one in ready} == {folder}
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -115,18 +115,18 @@ def test_caches_inside_are_kept_in_one_folder_of_the_callers_for_each_repository
 
 
 def test_neither_root_nor_one_who_keeps_no_caches_inside_has_such_a_folder(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     assert config.inside is not None
     asked = Asked("docker", IMAGE, NONE, None, plan.command(IMAGE, ("ls",), NONE, False, False))
-    assert prepare.prepare(replace(asked, root=True), config, shelf, FakeShow()).order.cache is None
-    assert prepare.prepare(asked, replace(config, inside=None), shelf, FakeShow()).order.cache is None
+    assert prepare.prepare(replace(asked, root=True), config, store, FakeShow()).order.cache is None
+    assert prepare.prepare(asked, replace(config, inside=None), store, FakeShow()).order.cache is None
     assert not config.inside.exists()
-    assert prepare.prepare(asked, config, shelf, FakeShow()).order.cache is not None
+    assert prepare.prepare(asked, config, store, FakeShow()).order.cache is not None
 
 
-def test_a_cluster_s_nodes_have_no_such_folder(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
-    settled = prepare.settle(training(), config, shelf, FakeShow())
+def test_a_cluster_s_nodes_have_no_such_folder(daemon: Daemon, config: settings.Settings, store: Store) -> None:
+    settled = prepare.settle(training(), config, store, FakeShow())
     cluster = replace(settled.picked, engine=FakeEngine(FakeJob(), is_cluster=True))
     spec = RunSpec(IMAGE, user="1000:1000")
     found = [prepare.cache_of(picked, spec, config) for picked in (settled.picked, cluster)]
@@ -142,7 +142,7 @@ CAN_T_KEEP = {
 
 @pytest.mark.parametrize("found", CAN_T_KEEP)
 def test_where_caches_inside_can_t_be_kept_the_run_begins_without_them_and_says_so(
-    daemon: Daemon, config: settings.Settings, shelf: Store, found: str, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, config: settings.Settings, store: Store, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert config.inside is not None
     config.cache.mkdir(parents=True)
@@ -152,17 +152,17 @@ def test_where_caches_inside_can_t_be_kept_the_run_begins_without_them_and_says_
         monkeypatch.setattr(os, "ST_NOEXEC", ~0)  # whatever flags it has
     else:
         monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(str(config.inside)))
-    ready = prepare.prepare(training(), config, shelf, FakeShow())
+    ready = prepare.prepare(training(), config, store, FakeShow())
     folder = config.inside / "nvcr.io+nvidia+tensorflow"
     note = f"What programs in the container cache is lost with the run: {folder} can't be used ({CAN_T_KEEP[found]})."
-    assert (ready.order.cache, shelf.load(ready.run.id).notes) == (None, (note,))
+    assert (ready.order.cache, store.load(ready.run.id).notes) == (None, (note,))
 
 
-def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, store: Store) -> None:
     own = plan.command(IMAGE, ("ls",), NONE, False, False)
     extra = RunSpec(None, environment=(("A", "2"),), shm_bytes=5, cpu_limit=0.5, memory_bytes=6, workdir="/w")
     asked = Asked("docker", IMAGE, NONE, None, own, root=True, extra=extra)
-    spec = prepare.prepare(asked, config, shelf, FakeShow()).order.spec
+    spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
     assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), (("A", "2"),), 5, "/w")
     assert (spec.cpu_limit, spec.memory_bytes) == (0.5, 6)
     assert spec.user is None, "--root"
@@ -170,70 +170,70 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
 
 @pytest.mark.usefixtures("no_driver")
 def test_a_training_that_must_be_on_a_gpu_is_refused_where_none_is_before_anything_is_pulled(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     with pytest.raises(NoGpu, match=r"^--device gpu: this host has no NVIDIA driver") as refused:
-        prepare.prepare(training(gpus=GpuRequest(), device="gpu"), config, shelf, FakeShow())
+        prepare.prepare(training(gpus=GpuRequest(), device="gpu"), config, store, FakeShow())
     assert "    ngcdl run ... --device cpu\n" in refused.value.hint
     assert "--gpus" not in refused.value.hint
     assert not any("/images/create" in path for path in daemon.asked)
-    assert shelf.ids() == []
+    assert store.ids() == []
 
 
 def test_that_a_run_computes_on_the_cpu_is_no_warning_where_the_cpu_was_asked_for(
-    daemon: Daemon, config: settings.Settings, shelf: Store, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon, config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show = FakeShow()
     asked = training(gpus=GpuRequest(), device="cpu")
-    assert prepare.prepare(asked, config, shelf, show).run.notes == ()
+    assert prepare.prepare(asked, config, store, show).run.notes == ()
     assert not [line for line in show.said if "WARNING" in line]
     assert "GPUs: none (this host has no NVIDIA driver)" in show.said[0]
-    run = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run
+    run = prepare.prepare(replace(asked, device=None), config, store, FakeShow()).run
     assert run.notes == ("WARNING: this host has no NVIDIA driver: this run computes on the CPU.",)
     assert run.machine.gpus == ()
     monkeypatch.setattr("ngcdl.telemetry.driver.has_driver", lambda: True)
-    run = prepare.prepare(replace(asked, device=None), config, shelf, FakeShow()).run
+    run = prepare.prepare(replace(asked, device=None), config, store, FakeShow()).run
     assert "the NVIDIA driver can't be asked" in run.notes[0]
     assert run.machine.gpus is None, "there may be some"
 
 
 def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
-    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+    daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
 ) -> None:
     extra = RunSpec(None, mounts=(Mount(str(tmp_path / "none"), "/x"),))
     with pytest.raises(MountMissing, match="none"):
-        prepare.prepare(training(extra=extra), config, shelf, FakeShow())
-    assert shelf.ids() == []
+        prepare.prepare(training(extra=extra), config, store, FakeShow())
+    assert store.ids() == []
 
 
 def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
-    daemon: Daemon, config: settings.Settings, shelf: Store, tmp_path: Path
+    daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
 ) -> None:
     asked = training(workload=Workload("cifar10", data=str(tmp_path / "no-data")))
     mount = RunSpec(None, mounts=(Mount(str(tmp_path / "none"), "/x"),))
     with pytest.raises(MountMissing):
-        prepare.prepare(replace(asked, extra=mount), config, shelf, FakeShow())
+        prepare.prepare(replace(asked, extra=mount), config, store, FakeShow())
     with registry_without_anything() as host, pytest.raises(UnknownRepository):
-        prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, shelf, FakeShow())
+        prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, store, FakeShow())
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
     with pytest.raises(DatasetWrong):  # what the registry can't answer is left to the pull, which comes last
-        prepare.prepare(replace(asked, image=unreachable), config, shelf, FakeShow())
+        prepare.prepare(replace(asked, image=unreachable), config, store, FakeShow())
 
 
 @pytest.mark.parametrize(("engine", "program"), [("slurm", "sbatch"), ("kubernetes", "kubectl")])
 def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_are_asked_for(
-    config: settings.Settings, shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, program: str
+    config: settings.Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, program: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     show, no_data = FakeShow(), Workload("cifar10", data=str(tmp_path / "no-data"))
     asked = training(engine=engine, workload=no_data, gpus=GpuRequest.parse("8"), placement=Placement(2))
     with pytest.raises(EngineError, match=f"{program} (is not on this machine|can't be run)"):
-        prepare.prepare(asked, config, shelf, show)
+        prepare.prepare(asked, config, store, show)
     assert len(show.said) == 1, "which engine it was"
-    assert shelf.ids() == []
+    assert store.ids() == []
     if engine == "slurm":  # what is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
-            prepare.decide(asked, config, shelf, show, dry=True)
+            prepare.decide(asked, config, store, show, dry=True)
 
 
 @contextlib.contextmanager
@@ -260,15 +260,15 @@ def registry_without_anything() -> Iterator[str]:
             thread.join()
 
 
-def test_a_mount_whose_name_can_t_be_one_is_told_too(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+def test_a_mount_whose_name_can_t_be_one_is_told_too(daemon: Daemon, config: settings.Settings, store: Store) -> None:
     extra = RunSpec(None, mounts=(Mount("/" + "a" * 300, "/x"),))
     with pytest.raises(MountMissing):
-        prepare.prepare(training(extra=extra), config, shelf, FakeShow())
+        prepare.prepare(training(extra=extra), config, store, FakeShow())
 
 
-def test_a_volume_of_docker_needs_no_folder(daemon: Daemon, config: settings.Settings, shelf: Store) -> None:
+def test_a_volume_of_docker_needs_no_folder(daemon: Daemon, config: settings.Settings, store: Store) -> None:
     extra = RunSpec(None, mounts=(Mount("models", "/x"),))
-    assert prepare.prepare(training(extra=extra), config, shelf, FakeShow()).run.status == "running"
+    assert prepare.prepare(training(extra=extra), config, store, FakeShow()).run.status == "running"
 
 
 def test_a_place_for_records_that_can_t_be_written_comes_first(
@@ -281,27 +281,27 @@ def test_a_place_for_records_that_can_t_be_written_comes_first(
 
 
 def test_a_place_for_what_a_trial_chooses_that_can_t_be_made_is_told(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     config.runs.parent.mkdir(parents=True)
     (config.runs.parent / "autotune").touch()
     asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
     with pytest.raises(StateNotWritable, match=r"What --autotune chose is remembered in .*: File exists"):
-        prepare.prepare(asked, config, shelf, FakeShow())
+        prepare.prepare(asked, config, store, FakeShow())
     assert daemon.asked == []
 
 
-def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, shelf: Store) -> None:
+def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, store: Store) -> None:
     for asked in (Asked("auto", None, NONE, None), training(workload=Workload("mnist9"))):
         with pytest.raises(BadOption):
-            prepare.decide(asked, config, shelf, FakeShow())
+            prepare.decide(asked, config, store, FakeShow())
 
 
 def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
-    daemon: Daemon, config: settings.Settings, shelf: Store
+    daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     show = FakeShow()
-    _, spec, data = prepare.decide(training(workload=Workload("cifar10")), config, shelf, show, dry=True)
+    _, spec, data = prepare.decide(training(workload=Workload("cifar10")), config, store, show, dry=True)
     assert data is not None
     assert (data.kind, data.folder) == ("synthetic", None)
     assert not config.cache.exists()

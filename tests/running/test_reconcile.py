@@ -29,9 +29,9 @@ from ngcdl.storing.store import Store
 def killed(house: House, **env: str) -> tuple[str, int]:
     """Kill -9 an ngcdl whose training goes on; return the run's id and training's PID."""
     process = house.popen(*TRAIN, env=env)
-    run_id = str(until(house.shelf.ids, "the record")[0])
-    run = until(lambda: (run := house.shelf.load(run_id)).container and run, "the start")
-    events = house.shelf.folder(run_id) / EVENTS
+    run_id = str(until(house.store.ids, "the record")[0])
+    run = until(lambda: (run := house.store.load(run_id)).container and run, "the start")
+    events = house.store.folder(run_id) / EVENTS
     until(lambda: "step" in [line["event"] for line in lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
@@ -64,19 +64,19 @@ def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: gone(pid), "its end")
     assert house.run("runs").returncode == 0
-    run = house.shelf.load(run_id)
+    run = house.store.load(run_id)
     assert (run.status, run.exit_code, run.owner) == ("lost", None, None)
     assert (run.summary.loss_first, run.notes) == (4.68, (UNWATCHED,))
 
 
-def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(shelf: Store) -> None:
-    folder = shelf.create(RUN)
+def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(store: Store) -> None:
+    folder = store.create(RUN)
     (folder / LOG).write_bytes(b"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n")
-    found = reconcile(shelf, RUN)
+    found = reconcile(store, RUN)
     assert found.status == "lost"
     assert found.diagnosis
     assert found.diagnosis.name == "gpu-out-of-memory"
-    assert shelf.load(RUN.id) == found
+    assert store.load(RUN.id) == found
 
 
 def test_an_unwatched_training_can_be_stopped(house: House) -> None:
@@ -84,7 +84,7 @@ def test_an_unwatched_training_can_be_stopped(house: House) -> None:
     done = house.run("stop", run_id)
     assert done.returncode == 0, done.stderr
     assert gone(pid)
-    assert house.shelf.load(run_id).status == "interrupted"
+    assert house.store.load(run_id).status == "interrupted"
 
 
 def test_two_commands_at_once_agree_and_close_it_once(house: House) -> None:
@@ -94,7 +94,7 @@ def test_two_commands_at_once_agree_and_close_it_once(house: House) -> None:
     both = [house.popen("show", run_id, "--json") for _ in range(3)]
     records = [json.loads(process.communicate(timeout=60)[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0, 0]
-    assert records[0] == records[1] == records[2] == json.loads(json.dumps(house.shelf.load(run_id).as_json()))
+    assert records[0] == records[1] == records[2] == json.loads(json.dumps(house.store.load(run_id).as_json()))
     assert records[0]["status"] == "lost"
 
 
@@ -103,7 +103,7 @@ def test_the_next_run_closes_what_was_left_open(house: House) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: gone(pid), "its end")
     assert house.run(*TRAIN).returncode == 0
-    assert house.shelf.load(run_id).status == "lost"
+    assert house.store.load(run_id).status == "lost"
 
 
 def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
@@ -112,9 +112,9 @@ def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
     """With live-restore its container outlives dockerd's absence."""
     daemon, run, _ = unwatched
     daemon.state = {"Running": True}
-    house.shelf.create(replace(run, status="lost", finished=2.0, reason="The engine went away"))
+    house.store.create(replace(run, status="lost", finished=2.0, reason="The engine went away"))
     assert house.run(*TRAIN, env={"DOCKER_HOST": daemon.host}).returncode == 0
-    found = house.shelf.load(run.id)
+    found = house.store.load(run.id)
     assert (found.status, found.finished, found.notes) == ("running", None, (UNWATCHED,))
 
 
@@ -128,50 +128,50 @@ def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
     ],
 )
 def test_what_can_t_be_asked_any_more_is_told_by_the_trainer_s_events(
-    shelf: Store, last: dict[str, Any], status: str, reason: str
+    store: Store, last: dict[str, Any], status: str, reason: str
 ) -> None:
-    run = left(shelf, RUN, STEP, last)
+    run = left(store, RUN, STEP, last)
     assert (run.status, run.exit_code, run.owner) == (status, None, None)
     assert run.finished == (9.0 if last["t"] == 9.0 else None)
     assert reason in (run.reason or "")
 
 
-def test_a_run_that_has_ended_or_is_watched_is_left_alone(shelf: Store) -> None:
+def test_a_run_that_has_ended_or_is_watched_is_left_alone(store: Store) -> None:
     for run in (replace(RUN, id="a", status="failed"), replace(RUN, id="b", owner=this_process())):
-        assert left(shelf, run) == run
+        assert left(store, run) == run
 
 
-def test_a_process_that_only_has_the_number_of_the_training_is_not_it(shelf: Store) -> None:
-    run = left(shelf, replace(RUN, container=f"pid:{os.getpid()}"))
+def test_a_process_that_only_has_the_number_of_the_training_is_not_it(store: Store) -> None:
+    run = left(store, replace(RUN, container=f"pid:{os.getpid()}"))
     assert run.status == "lost"
 
 
 def test_a_run_on_docker_stays_open_while_docker_is_away(house: House) -> None:
     run = replace(RUN, engine="docker", container="c0ffee")
-    house.shelf.create(run)
+    house.store.create(run)
     assert house.record()["status"] == "running"
-    assert house.shelf.load(run.id) == run
+    assert house.store.load(run.id) == run
 
 
-def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(shelf: Store) -> None:
+def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(store: Store) -> None:
     run = replace(RUN, owner=None, engine="compose", started=time.time())
-    assert left(shelf, run, STEP) == run
-    shelf.save(replace(run, started=1.0))
-    for path in shelf.folder(run.id).iterdir():
+    assert left(store, run, STEP) == run
+    store.save(replace(run, started=1.0))
+    for path in store.folder(run.id).iterdir():
         os.utime(path, (1, 1))
-    assert reconcile(shelf, run).status == "lost"
+    assert reconcile(store, run).status == "lost"
 
 
-def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(shelf: Store) -> None:
-    folder = shelf.create(RUN)
+def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(store: Store) -> None:
+    folder = store.create(RUN)
     (folder / ".reconcile.lock").mkdir()
-    assert reconcile(shelf, RUN) == RUN
+    assert reconcile(store, RUN) == RUN
 
 
 def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) -> None:
     assert house.run(*TRAIN).returncode == 0
-    good = house.shelf.find("last")
-    later = house.shelf.folder("20991231-000000-later-beef")
+    good = house.store.find("last")
+    later = house.store.folder("20991231-000000-later-beef")
     later.mkdir()
     (later / RECORD).write_text('{"format": 2, "id": "20991231-000000-later-beef"}')
     done = house.run("runs")
@@ -185,7 +185,7 @@ def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) ->
 
 def test_a_torn_last_line_of_events_costs_only_itself(house: House) -> None:
     assert house.run(*TRAIN).returncode == 0
-    with (house.shelf.folder(house.shelf.find("last")) / EVENTS).open("a") as file:
+    with (house.store.folder(house.store.find("last")) / EVENTS).open("a") as file:
         file.write('{"event": "step", "st')
     assert house.record()["summary"]["steps"] == 2
 

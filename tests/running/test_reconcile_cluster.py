@@ -20,7 +20,7 @@ from ngcdl.storing.store import Store
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     (tmp_path / "bin").mkdir()
@@ -32,7 +32,7 @@ def test_a_cluster_that_does_not_answer_is_asked_once_by_a_command_and_said(
     house: House, command: tuple[str, ...]
 ) -> None:
     for run_id in ("20180216-182126-a-beef", "20180216-182127-b-beef", "20180216-182128-c-beef"):
-        folder = house.shelf.create(replace(RUN, id=run_id, engine="kubernetes", owner=None, engine_id="lab"))
+        folder = house.store.create(replace(RUN, id=run_id, engine="kubernetes", owner=None, engine_id="lab"))
         (folder / "job.yaml").write_text(f"kind: Job\nmetadata:\n  name: {run_id}\n")
     kubectl, asked = house.home / "bin/kubectl", house.home / "asked"
     kubectl.parent.mkdir()
@@ -45,13 +45,13 @@ def test_a_cluster_that_does_not_answer_is_asked_once_by_a_command_and_said(
     assert done.returncode == 0, done.stderr
     assert len(asked.read_text().splitlines()) == 1
     assert done.stderr.count("No Kubernetes cluster answers") == 1
-    assert all(house.shelf.load(run_id).status == "running" for run_id in house.shelf.ids() if run_id < "2019")
+    assert all(house.store.load(run_id).status == "running" for run_id in house.store.ids() if run_id < "2019")
 
 
 def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = house.shelf.create(Run("x", "running", 1.0, engine="kubernetes", engine_id="west"))
+    folder = house.store.create(Run("x", "running", 1.0, engine="kubernetes", engine_id="west"))
     (folder / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
     kubectl, asked, now = house.home / "bin/kubectl", house.home / "asked", [0.0]
     kubectl.parent.mkdir()
@@ -69,7 +69,7 @@ def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    told = standing(house.shelf, "x", lambda: now[0], sleep)
+    told = standing(house.store, "x", lambda: now[0], sleep)
     while next(told).status == "running" and now[0] < 60:
         pass
     before = looks()
@@ -81,7 +81,7 @@ def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written
 
 @pytest.mark.parametrize(("seconds", "status"), [(1, "running"), (SUBMISSION_SECONDS + 1, "interrupted")])
 def test_a_run_that_is_being_submitted_to_kubernetes_is_left_to_whoever_submits_it(
-    shelf: Store, tmp_path: Path, seconds: float, status: str
+    store: Store, tmp_path: Path, seconds: float, status: str
 ) -> None:
     """Its manifest is written before its Job is created: a missing Job proves nothing."""
     asked = tmp_path / "asked"
@@ -91,9 +91,9 @@ def test_a_run_that_is_being_submitted_to_kubernetes_is_left_to_whoever_submits_
         f'echo "$*" >>{asked}\n[ "$2" != config ] || exec echo lab\necho \'{{"items": []}}\'',
     )
     run = Run("x", "running", time.time() - seconds, engine="kubernetes", engine_id="lab")
-    (shelf.create(run) / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
+    (store.create(run) / "job.yaml").write_text("kind: Job\nmetadata:\n  name: x\n")
     asked.touch()
-    found = reconcile(shelf, run)
+    found = reconcile(store, run)
     assert found.status == status
     assert (found == run) == (status == "running")
     assert (" delete " in asked.read_text()) == (status != "running")
@@ -101,23 +101,23 @@ def test_a_run_that_is_being_submitted_to_kubernetes_is_left_to_whoever_submits_
 
 @pytest.mark.parametrize(("seconds", "status"), [(1, "running"), (SUBMISSION_SECONDS + 1, "lost")])
 def test_a_run_that_is_being_submitted_to_slurm_is_left_to_whoever_submits_it(
-    shelf: Store, tmp_path: Path, seconds: float, status: str
+    store: Store, tmp_path: Path, seconds: float, status: str
 ) -> None:
     for program in ("scontrol", "squeue", "sacct"):
         stand_in(tmp_path / "bin", program, "")
     run = Run("x", "running", time.time() - seconds, engine="slurm")
-    shelf.create(run)
-    assert reconcile(shelf, run).status == status
-    assert shelf.load(run.id).status == status
+    store.create(run)
+    assert reconcile(store, run).status == status
+    assert store.load(run.id).status == status
 
 
-def test_a_job_whose_submission_nobody_waited_for_is_found_by_its_name(shelf: Store, tmp_path: Path) -> None:
+def test_a_job_whose_submission_nobody_waited_for_is_found_by_its_name(store: Store, tmp_path: Path) -> None:
     said = f'case "$*" in *--name={job_name("x")}*) echo 4711;; *) echo "PENDING|Priority";; esac'
     stand_in(tmp_path / "bin", "squeue", said)
     stand_in(tmp_path / "bin", "scontrol", "")
     run = Run("x", "running", 1.0, engine="slurm")
-    shelf.create(run)
-    found = reconcile(shelf, run)
+    store.create(run)
+    found = reconcile(store, run)
     assert (found.status, found.container) == ("running", "slurm:4711")
     assert "other jobs are ahead of it" in (found.reason or "")
-    assert reconcile(shelf, replace(found, reason=None)) == found
+    assert reconcile(store, replace(found, reason=None)) == found

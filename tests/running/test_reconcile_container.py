@@ -20,10 +20,10 @@ from ngcdl.storing.store import Store
 
 
 def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker_may_forget_it(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+    store: Store, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
     daemon, run, log = unwatched
-    found = reconcile(shelf, run)
+    found = reconcile(store, run)
     assert log.read_bytes() == SAID
     assert (found.status, found.exit_code, found.notes) == ("failed", 1, (UNWATCHED,))
     assert found.diagnosis
@@ -36,37 +36,37 @@ NEVER_STARTED = {**ENDED, "Status": "created", "ExitCode": 0}
 
 @pytest.mark.parametrize("state", [NEVER_STARTED, {"Running": True}])
 def test_what_the_engine_made_of_a_start_that_was_given_up_is_removed_and_the_run_stays_interrupted(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], state: dict[str, Any]
+    store: Store, unwatched: tuple[Daemon, Run, Path], state: dict[str, Any]
 ) -> None:
     daemon, run, _ = unwatched
     daemon.state = state
     given_up = replace(run, status="interrupted", exit_code=130, reason="stopped by SIGINT", finished=2.0)
-    shelf.save(given_up)
-    assert reconcile(shelf, given_up) == replace(given_up, owner=None)
+    store.save(given_up)
+    assert reconcile(store, given_up) == replace(given_up, owner=None)
     assert daemon.state is None
 
 
 def test_a_container_that_was_seen_and_has_gone_is_not_looked_for_again(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+    store: Store, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
     daemon, run, _ = unwatched
     daemon.state = None
     given_up = replace(run, status="interrupted", exit_code=130, finished=time.time())
-    shelf.save(given_up)
-    assert reconcile(shelf, given_up).owner is None
+    store.save(given_up)
+    assert reconcile(store, given_up).owner is None
 
 
 @pytest.mark.parametrize(("seconds", "is_open"), [(60, True), (LATE_SECONDS + 60, False)])
 def test_a_container_that_may_come_yet_is_looked_for_as_long_as_an_engine_may_take(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], seconds: float, is_open: bool
+    store: Store, unwatched: tuple[Daemon, Run, Path], seconds: float, is_open: bool
 ) -> None:
     daemon, run, _ = unwatched
     daemon.state = None
     given_up = replace(run, container=None, status="interrupted", exit_code=130, finished=time.time() - seconds)
-    shelf.save(given_up)
-    assert reconcile(shelf, given_up) == (given_up if is_open else replace(given_up, owner=None))
+    store.save(given_up)
+    assert reconcile(store, given_up) == (given_up if is_open else replace(given_up, owner=None))
     daemon.state = NEVER_STARTED
-    reconcile(shelf, shelf.load(run.id))
+    reconcile(store, store.load(run.id))
     assert (daemon.state is None) == is_open
 
 
@@ -79,15 +79,15 @@ def test_a_container_that_may_come_yet_is_looked_for_as_long_as_an_engine_may_ta
     (255, DEAD, ELSEWHERE, "failed", None),
 ])  # fmt: skip
 def test_a_container_that_went_down_with_its_host_was_interrupted(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
+    store: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
     status: str, reason: str | None,
 ) -> None:  # fmt: skip
     """After a power cut Docker reports 255, as a command may too: only a new boot tells."""
     daemon, run, log = unwatched
     daemon.state = {**ENDED, "ExitCode": code}
-    shelf.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))
+    store.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))
     os.utime(log, (1, 1))
-    found = reconcile(shelf, shelf.load(run.id))
+    found = reconcile(store, store.load(run.id))
     assert (found.status, found.exit_code, found.reason) == (status, code, reason)
 
 
@@ -110,39 +110,39 @@ def test_what_a_container_writes_unheard_is_given_beyond_what_was_read_of_the_lo
 
 @pytest.mark.parametrize("kept", [b"epoch 2\n", b"ep"])
 def test_a_log_whose_beginning_docker_no_longer_has_loses_nothing(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], kept: bytes
+    store: Store, unwatched: tuple[Daemon, Run, Path], kept: bytes
 ) -> None:
     daemon, run, log = unwatched
     daemon.log = frames(kept)
-    assert reconcile(shelf, run).status == "failed"
+    assert reconcile(store, run).status == "failed"
     assert log.read_bytes() == b"epoch 1\nep" + kept
     assert daemon.state is None
 
 
 def test_a_container_whose_words_can_t_be_had_is_left_and_named(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+    store: Store, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
     daemon, run, log = unwatched
     daemon.log = None
-    found = reconcile(shelf, run)
+    found = reconcile(store, run)
     assert (found.status, found.exit_code) == ("failed", 1)
     assert "docker logs c0ffee" in found.notes[-1]
     assert (daemon.state, log.read_bytes()) == (ENDED, b"epoch 1\nep")
 
 
-def test_words_that_end_in_the_middle_are_no_whole_log(shelf: Store, unwatched: tuple[Daemon, Run, Path]) -> None:
+def test_words_that_end_in_the_middle_are_no_whole_log(store: Store, unwatched: tuple[Daemon, Run, Path]) -> None:
     daemon, run, _ = unwatched
     daemon.cuts_log = True
-    assert "docker logs c0ffee" in reconcile(shelf, run).notes[-1]
+    assert "docker logs c0ffee" in reconcile(store, run).notes[-1]
     assert daemon.state == ENDED
 
 
 def test_a_log_that_the_run_made_a_link_of_is_not_followed(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], tmp_path: Path
+    store: Store, unwatched: tuple[Daemon, Run, Path], tmp_path: Path
 ) -> None:
     daemon, run, log = unwatched
     log.unlink()
     log.symlink_to(tmp_path / "elsewhere")
-    assert "docker logs c0ffee" in reconcile(shelf, run).notes[-1]
+    assert "docker logs c0ffee" in reconcile(store, run).notes[-1]
     assert daemon.state == ENDED
     assert not (tmp_path / "elsewhere").exists()

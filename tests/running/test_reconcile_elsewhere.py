@@ -23,14 +23,14 @@ from ngcdl.storing.store import Store
 
 @pytest.mark.parametrize(("engine_id", "status"), [("its-own", "running"), ("this-one", "lost"), (None, "lost")])
 def test_a_run_of_another_engine_stays_as_it_is(
-    shelf: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str
 ) -> None:
     """DOCKER_HOST was changed: no such container in this engine proves nothing."""
     with serving(Daemon(tmp_path / "docker.sock", info={"ID": "this-one"})) as daemon:
         monkeypatch.setenv("DOCKER_HOST", daemon.host)
         for run_id, before in (("a", "running"), ("b", "lost")):
             run = replace(RUN, id=run_id, engine="docker", container="c0ffee", engine_id=engine_id, status=before)
-            found = left(shelf, run)
+            found = left(store, run)
             assert found.status == ("lost" if before == "lost" else status)
             assert (found == run) == (engine_id == "its-own")
 
@@ -41,17 +41,17 @@ def test_a_run_of_another_engine_stays_as_it_is(
     ({"machine": ELSEWHERE, "owner": this_process()}, True), ({"owner": None, "machine": ELSEWHERE}, False),
 ])  # fmt: skip
 def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silent_for_long(
-    shelf: Store, more: dict[str, Any], runs: bool
+    store: Store, more: dict[str, Any], runs: bool
 ) -> None:
     """A shared home, or a new machine in place of one that was removed."""
     now = time.time()
     run = replace(RUN, **{"owner": replace(DEAD, boot=this_process().boot), "started": now - 400, **more})
-    events = shelf.create(run) / EVENTS
+    events = store.create(run) / EVENTS
     events.touch()
-    assert still_runs(shelf, run) == (run.status == "running")
+    assert still_runs(store, run) == (run.status == "running")
     for path in events.parent.iterdir():
         os.utime(path, (now - 400, now - 400))
-    assert still_runs(shelf, run) == runs
+    assert still_runs(store, run) == runs
 
 
 def test_what_another_engine_s_container_writes_is_not_looked_for_here(unwatched: tuple[Daemon, Run, Path]) -> None:
@@ -67,35 +67,35 @@ def test_what_another_engine_s_container_writes_is_not_looked_for_here(unwatched
     [(STEP, "running", DEAD), ({"event": "finish", "t": 9.0, "step": 4}, "finished", None)],
 )
 def test_a_run_of_another_machine_that_is_quiet_is_closed_where_its_trainer_told_its_end(
-    shelf: Store, last: dict[str, Any], status: str, owner: Owner | None
+    store: Store, last: dict[str, Any], status: str, owner: Owner | None
 ) -> None:
     """A home that several machines share: the run's own may still learn its end."""
-    run = left(shelf, replace(RUN, started=time.time(), machine=ELSEWHERE), last)
+    run = left(store, replace(RUN, started=time.time(), machine=ELSEWHERE), last)
     assert (run.status, run.owner) == ("running", DEAD)
-    found = reconcile(shelf, quiet(shelf, run))
+    found = reconcile(store, quiet(store, run))
     assert (found.status, found.owner) == (status, owner)
 
 
 def test_a_container_is_asked_for_though_its_machine_is_called_otherwise_by_now(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path]
+    store: Store, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
     daemon, run, log = unwatched
     daemon.state = {"Running": True}
-    run = quiet(shelf, run, "this-one")
-    assert reconcile(shelf, run) == run.noting(UNWATCHED), "a command may have nothing to say"
+    run = quiet(store, run, "this-one")
+    assert reconcile(store, run) == run.noting(UNWATCHED), "a command may have nothing to say"
     daemon.state = ENDED
-    found = reconcile(shelf, run)
+    found = reconcile(store, run)
     assert (found.status, found.exit_code, found.owner) == ("failed", 1, None)
     assert (log.read_bytes(), daemon.state) == (SAID, None)
 
 
 @pytest.mark.parametrize(("engine_id", "is_written"), [("its-own", False), (None, False), ("this-one", True)])
 def test_a_run_of_another_machine_s_engine_or_watcher_is_left_to_it(
-    shelf: Store, unwatched: tuple[Daemon, Run, Path], engine_id: str | None, is_written: bool
+    store: Store, unwatched: tuple[Daemon, Run, Path], engine_id: str | None, is_written: bool
 ) -> None:
     daemon, run, log = unwatched
-    run = quiet(shelf, run, engine_id)
+    run = quiet(store, run, engine_id)
     if is_written:
         log.with_name(SAMPLES).touch()
-    assert reconcile(shelf, run) == run
+    assert reconcile(store, run) == run
     assert daemon.state == ENDED

@@ -153,16 +153,16 @@ def test_what_starts_nothing_gets_no_value_of_the_caller_s(
 @pytest.fixture
 def imported(config: settings.Settings) -> Run:
     """A stranger's command, imported from an archive."""
-    shelf = Store(config.runs)
+    store = Store(config.runs)
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
         "environment": {"HF_TOKEN": "***", "EPOCHS": "3"}, "mounts": ["/:/ngcdl/x", "models:/m"],
         "placement": {"options": ["--comment=x"]},
     }  # fmt: skip
     made = Made("cpu")
-    made.keep(shelf, "x", spec=spec, image=Image("evil.example/x:1", DIGEST))
-    (shelf.folder("x") / IMPORTED).touch()
-    return shelf.load("x")
+    made.keep(store, "x", spec=spec, image=Image("evil.example/x:1", DIGEST))
+    (store.folder("x") / IMPORTED).touch()
+    return store.load("x")
 
 
 def test_a_stranger_s_run_is_refused_with_all_that_it_would_get(
@@ -195,9 +195,9 @@ def here(**changed: Any) -> Run:
 def test_a_stranger_s_command_for_this_host_is_refused_with_the_folder_it_would_run_in(
     config: settings.Settings,
 ) -> None:
-    shelf = Store(config.runs)
-    shelf.create(here())
-    (shelf.folder("x") / IMPORTED).touch()
+    store = Store(config.runs)
+    store.create(here())
+    (store.folder("x") / IMPORTED).touch()
     with pytest.raises(NotRepeatable, match="it was imported") as refused:
         again(here(workdir="/home/me"), config)
     assert "    command    true\n    folder     /home/me\n" in refused.value.hint
@@ -218,12 +218,12 @@ def test_cards_of_this_host_that_were_not_known_are_left_open_once_more(config: 
 
 
 def test_a_stranger_s_training_is_refused_with_the_folder_of_its_data(config: settings.Settings) -> None:
-    made, shelf = replace(SYNTHETIC, dataset="pictures"), Store(config.runs)
+    made, store = replace(SYNTHETIC, dataset="pictures"), Store(config.runs)
     training = {**(made.run("x").spec or {})["workload"], "name": "catdog", "data": "/home/me"}
-    made.keep(shelf, "x", spec={**(made.run("x").spec or {}), "workload": training})
-    (shelf.folder("x") / IMPORTED).touch()
+    made.keep(store, "x", spec={**(made.run("x").spec or {}), "workload": training})
+    (store.folder("x") / IMPORTED).touch()
     with pytest.raises(NotRepeatable, match="it was imported") as refused:
-        again(shelf.load("x"), config)
+        again(store.load("x"), config)
     assert "    training   catdog\n" in refused.value.hint
     assert "    folders    /home/me\n" in refused.value.hint
 
@@ -260,33 +260,33 @@ def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run
 
 
 def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_it(config: settings.Settings) -> None:
-    shelf = Store(config.runs)
+    store = Store(config.runs)
     source = replace(SYNTHETIC.run("source"), status="running", started=time.time(), owner=this_process())
-    (shelf.create(source) / EVENTS).touch()
+    (store.create(source) / EVENTS).touch()
     run = with_spec(SYNTHETIC.run("x"), workload=vars(Workload("cifar10", 9, resume="source", data="synthetic")))
     for dry in (False, True):
         with pytest.raises(NotRepeatable, match="it resumed from source, which is still running") as refused:
             again(run, config, dry=dry)
         assert refused.value.hint.splitlines()[1:] == ["    ngcdl logs -f source", "    ngcdl stop source"]
-    shelf.save(replace(source, status="finished", owner=None))
+    store.save(replace(source, status="finished", owner=None))
     with pytest.raises(NotRepeatable, match="it resumed from source, whose checkpoints are not here"):
         again(run, config)
-    (shelf.folder("source") / "checkpoints/step-9").mkdir(parents=True)
+    (store.folder("source") / "checkpoints/step-9").mkdir(parents=True)
     assert again(run, config).asked.workload
-    (shelf.folder("source") / RECORD).write_text("torn")
+    (store.folder("source") / RECORD).write_text("torn")
     assert again(run, config).asked.workload, "the checkpoints beside it may be whole"
 
 
 def test_a_pod_that_went_on_from_one_whose_events_never_arrived_does_so_again(config: settings.Settings) -> None:
     """Its checkpoints are on its claim."""
-    shelf = Store(config.runs)
-    shelf.create(replace(SYNTHETIC.run("source"), engine="kubernetes"))
+    store = Store(config.runs)
+    store.create(replace(SYNTHETIC.run("source"), engine="kubernetes"))
     workload = vars(Workload("cifar10", 9, resume="source", data="synthetic"))
     run = with_spec(replace(SYNTHETIC.run("x"), engine="kubernetes"), workload=workload)
     assert again(run, config).asked.workload == Workload("cifar10", 9, resume="source", data="synthetic")
     with pytest.raises(NotRepeatable, match="it resumed from source, which is not here"):
         again(replace(run, engine="docker"), config)
-    (shelf.folder("source") / RECORD).unlink()
+    (store.folder("source") / RECORD).unlink()
     with pytest.raises(NotRepeatable, match="it resumed from source, which is not here"):
         again(run, config)
 
@@ -307,8 +307,8 @@ def test_the_smoke_test_has_no_data_that_could_be_another(config: settings.Setti
 
 def test_another_data_set_than_it_had_is_a_refusal(config: settings.Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     made = replace(SYNTHETIC, dataset="cifar10")
-    shelf = Store(config.runs)
-    folder = made.keep(shelf, "x")
+    store = Store(config.runs)
+    folder = made.keep(store, "x")
     run = with_spec(made.run("x"), workload={**made.run("x").spec["workload"], "data": "synthetic"})  # type: ignore[index]
     with pytest.raises(NotRepeatable, match="it trained on cifar10, which is not available now"):
         again(run, config)

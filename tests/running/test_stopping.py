@@ -56,31 +56,31 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
     return job
 
 
-def test_an_engine_that_was_added_is_asked_how_a_run_stands_that_nobody_watches(shelf: Store, job: Job) -> None:
-    shelf.create(RUN)
-    assert reconcile(shelf, RUN) == RUN.noting(UNWATCHED)
+def test_an_engine_that_was_added_is_asked_how_a_run_stands_that_nobody_watches(store: Store, job: Job) -> None:
+    store.create(RUN)
+    assert reconcile(store, RUN) == RUN.noting(UNWATCHED)
     job.exit = Exit(3, False, None, 50.0)
     job.ending.set()
-    found = reconcile(shelf, RUN)
+    found = reconcile(store, RUN)
     assert (found.status, found.exit_code, found.owner) == ("failed", 3, None)
-    assert (shelf.folder(RUN.id) / LOG).read_bytes() == b"step 1\n"
+    assert (store.folder(RUN.id) / LOG).read_bytes() == b"step 1\n"
     assert job.asked == ["remove"]
 
 
 @pytest.mark.parametrize(("spec", "seconds"), [({"workload": {"name": "cifar10"}}, 60), (None, 10)])
 def test_what_runs_without_its_watcher_is_stopped_where_it_runs_a_training_with_time_for_its_checkpoint(
-    shelf: Store, job: Job, spec: dict[str, object] | None, seconds: int
+    store: Store, job: Job, spec: dict[str, object] | None, seconds: int
 ) -> None:
     run = replace(RUN, spec=spec)
-    shelf.create(run)
-    done = stopping.stopped(shelf, run)
+    store.create(run)
+    done = stopping.stopped(store, run)
     assert (done.status, done.exit_code, done.reason) == ("interrupted", 143, "stopped by ngcdl stop")
     assert job.asked == [f"stop {seconds}", "remove"]
 
 
-def test_a_suspended_watcher_hears_of_the_stop(shelf: Store) -> None:
+def test_a_suspended_watcher_hears_of_the_stop(store: Store) -> None:
     """Ctrl-Z, or a job in the background that used its terminal."""
-    record = shelf.create(RUN) / RECORD
+    record = store.create(RUN) / RECORD
     code = f"""
 import json, pathlib, signal
 record, draft = pathlib.Path({str(record)!r}), pathlib.Path({str(record)!r} + ".draft")
@@ -96,60 +96,60 @@ while True: signal.pause()
         assert watcher.stdout
         watcher.stdout.readline()
         run = replace(RUN, owner=replace(this_process(), pid=watcher.pid, ticks=began(watcher.pid)))
-        shelf.save(run)
+        store.save(run)
         os.kill(watcher.pid, signal.SIGSTOP)
         waiting = threading.Timer(120, watcher.kill)  # without SIGCONT it would never end
         waiting.start()
-        done = stopping.stopped(shelf, run)
+        done = stopping.stopped(store, run)
         waiting.cancel()
     assert done.status == "interrupted"
 
 
-def test_a_watcher_that_ends_at_that_moment_is_no_error(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf.create(replace(RUN, owner=this_process()))
+def test_a_watcher_that_ends_at_that_moment_is_no_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(replace(RUN, owner=this_process()))
 
     def kill(pid: int, number: int) -> None:
-        shelf.save(replace(RUN, status="finished", owner=None))
+        store.save(replace(RUN, status="finished", owner=None))
         raise ProcessLookupError
 
     monkeypatch.setattr(os, "kill", kill)
-    assert stopping.stopped(shelf, replace(RUN, owner=this_process())).status == "finished"
+    assert stopping.stopped(store, replace(RUN, owner=this_process())).status == "finished"
 
 
-def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(shelf: Store, job: Job) -> None:
+def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(store: Store, job: Job) -> None:
     run = replace(RUN, engine_id="west")
-    shelf.create(run)
+    store.create(run)
     with pytest.raises(RunElsewhere, match=r"on another engine \(Apptainer: west\)") as caught:
-        stopping.stopped(shelf, run)
+        stopping.stopped(store, run)
     assert "Load its module, that of west:\n    ngcdl stop" in caught.value.hint
-    assert (job.asked, shelf.load(run.id).notes) == ([], ())
+    assert (job.asked, store.load(run.id).notes) == ([], ())
 
 
-def test_a_run_on_another_host_that_shares_this_home_is_left_alone_with_where_to_stop_it(shelf: Store) -> None:
+def test_a_run_on_another_host_that_shares_this_home_is_left_alone_with_where_to_stop_it(store: Store) -> None:
     run = replace(RUN, engine="local", engine_id=None, machine=Machine(hostname="node-7"), container="pid:1:5")
-    shelf.create(run)
+    store.create(run)
     with pytest.raises(RunOnHost, match=f"{run.id} runs on node-7; this is ") as caught:
-        stopping.stopped(shelf, run)
+        stopping.stopped(store, run)
     assert caught.value.hint == f"Nothing was stopped. On node-7:\n    ngcdl stop {run.id}"
-    assert shelf.load(run.id) == run
+    assert store.load(run.id) == run
 
 
-def test_a_run_that_something_else_started_is_refused(shelf: Store) -> None:
+def test_a_run_that_something_else_started_is_refused(store: Store) -> None:
     run = replace(RUN, engine="compose", engine_id=None, owner=None)
-    shelf.create(run)
+    store.create(run)
     with pytest.raises(RunOfOthers, match="was started by compose, not by ngcdl"):
-        stopping.stopped(shelf, run)
+        stopping.stopped(store, run)
 
 
-def test_what_was_killed_because_it_did_not_listen_to_a_stop_was_interrupted(shelf: Store) -> None:
+def test_what_was_killed_because_it_did_not_listen_to_a_stop_was_interrupted(store: Store) -> None:
     run = replace(RUN, engine="local", engine_id=None).noting(STOPPED)
-    shelf.create(run)
-    found = reconcile(shelf, run)
+    store.create(run)
+    found = reconcile(store, run)
     assert (found.status, found.reason) == ("interrupted", "stopped by ngcdl stop")
 
 
-def test_a_stop_that_takes_long_says_what_it_waits_for(shelf: Store, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf.create(RUN)
+def test_a_stop_that_takes_long_says_what_it_waits_for(store: Store, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(RUN)
     said: list[str] = []
 
     def stop(grace_seconds: float) -> None:
@@ -157,17 +157,17 @@ def test_a_stop_that_takes_long_says_what_it_waits_for(shelf: Store, job: Job, m
         Job.stop(job, grace_seconds)
 
     monkeypatch.setattr(job, "stop", stop)
-    assert stopping.stopped(shelf, RUN, said.append, 0.01).status == "interrupted"
+    assert stopping.stopped(store, RUN, said.append, 0.01).status == "interrupted"
     assert {line.partition(" (")[0] for line in said} == {f"waiting for {RUN.id} to end"}
     assert all(line.endswith("; Ctrl-C only ends this command") for line in said), "the run was told to stop"
 
 
 def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_said(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, container="c0ffee")
-    shelf.create(run)
+    store.create(run)
     said: list[str] = []
     lost = SlurmLost("squeue", "connect failure")
     told = f"waiting for {RUN.id} to end ({lost.message.removesuffix('.')})"
@@ -180,18 +180,18 @@ def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_s
 
     engine = FakeEngine(Away(), name="apptainer", is_cluster=True)
     monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
-    assert stopping.stopped(shelf, run, said.append, 0.1).status == "interrupted"
+    assert stopping.stopped(store, run, said.append, 0.1).status == "interrupted"
     assert any(line.startswith(f"{told} (") for line in said)
 
 
 @pytest.mark.parametrize("trouble", [None, SlurmLost("squeue", "connect failure")])
 @pytest.mark.parametrize("is_found", [False, True])  # Kubernetes finds a Job by its manifest, even if there is none
 def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_it_turns_up(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_found: bool, trouble: SlurmLost | None
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_found: bool, trouble: SlurmLost | None
 ) -> None:
     monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, started=time.time()).noting(MAY_BE_ACCEPTED)
-    shelf.create(run)
+    store.create(run)
     looks: list[int] = []
 
     class Late(Job):
@@ -211,47 +211,47 @@ def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_i
     engine = FakeEngine(job, name="apptainer", is_cluster=True)
     monkeypatch.setattr(engine, "find", find)
     monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
-    done = stopping.stopped(shelf, run, look_seconds=0)
+    done = stopping.stopped(store, run, look_seconds=0)
     assert (done.status, done.reason, done.container) == ("interrupted", "stopped by ngcdl stop", job.identity)
     assert job.asked == ["stop 10", "remove"]
 
 
 def test_a_job_that_a_cluster_accepted_late_and_that_may_not_be_stopped_is_an_error(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, started=time.time())
-    shelf.create(run)
+    store.create(run)
     looks: list[Job | None] = [None, Refused(until_stopped=True)]
     engine = FakeEngine(Job(), name="apptainer", is_cluster=True)
     monkeypatch.setattr(engine, "find", lambda _: looks.pop(0))
     monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
     with pytest.raises(ClusterForbidden):
-        stopping.stopped(shelf, run, look_seconds=0)
+        stopping.stopped(store, run, look_seconds=0)
 
 
-def test_a_run_that_begins_while_its_comparison_is_stopped_is_stopped_with_it(shelf: Store, job: Job) -> None:
+def test_a_run_that_begins_while_its_comparison_is_stopped_is_stopped_with_it(store: Store, job: Job) -> None:
     kept = StoredComparison("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0)
-    shelf.create(RUN)
-    comparisons.save(replace(kept, trials=(Trial("cpu", 1, RUN.id),)), shelf)
-    assert [run.status for run in stopping.comparison(shelf, kept)] == ["interrupted"]
-    assert [trial.run for trial in comparisons.load(kept.id, shelf).trials] == [RUN.id]
+    store.create(RUN)
+    comparisons.save(replace(kept, trials=(Trial("cpu", 1, RUN.id),)), store)
+    assert [run.status for run in stopping.comparison(store, kept)] == ["interrupted"]
+    assert [trial.run for trial in comparisons.load(kept.id, store).trials] == [RUN.id]
 
 
-def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(shelf: Store, job: Job) -> None:
+def test_of_a_comparison_the_last_is_stopped_first_and_no_other_run_begins(store: Store, job: Job) -> None:
     runs = [replace(RUN, id=f"20180216-18212{n}-test-beef0{n}") for n in (1, 2, 3)]
     for run in (replace(runs[0], status="finished"), *runs[1:]):
-        shelf.create(run)
+        store.create(run)
     trials = tuple(Trial("cpu", n, run.id) for n, run in enumerate(runs, start=1))
     kept = StoredComparison("20180216-182120-compare-aaa111", "device", 4, (("cpu", "cpu"),), 1.0, trials=trials)
-    comparisons.save(kept, shelf)
-    assert not stopping.is_over(shelf, kept)
+    comparisons.save(kept, store)
+    assert not stopping.is_over(store, kept)
     ended = []
-    for run in stopping.comparison(shelf, kept):
+    for run in stopping.comparison(store, kept):
         ended.append(run)
         job.asked.clear()  # the next run has its own container
     assert [run.id for run in ended] == [runs[2].id, runs[1].id]
     assert {run.status for run in ended} == {"interrupted"}
-    closed = comparisons.load(kept.id, shelf)
+    closed = comparisons.load(kept.id, store)
     assert closed.finished is not None
-    assert stopping.is_over(shelf, closed)
+    assert stopping.is_over(store, closed)

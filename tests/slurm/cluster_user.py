@@ -48,10 +48,10 @@ class Someone(House):
         return done.stdout.strip()
 
     def folder(self, run_id: str) -> Path:
-        return self.shelf.folder(run_id)
+        return self.store.folder(run_id)
 
     def job(self, run_id: str) -> str:
-        return str(self.shelf.load(run_id).container).removeprefix("slurm:")
+        return str(self.store.load(run_id).container).removeprefix("slurm:")
 
     def state(self, run_id: str) -> str:
         return self.slurm("squeue", "-h", "-t", "all", "-j", self.job(run_id), "-o", "%T")

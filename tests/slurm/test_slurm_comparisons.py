@@ -63,7 +63,7 @@ def test_ctrl_c_ends_the_run_under_way_and_withdraws_the_others(someone: Someone
     assert process.returncode == 130, err
     assert "nodes=1 was interrupted: stopped by SIGINT" in out
     until(lambda: someone.slurm("squeue", "-h", "-o", "%i") == "", "an empty queue")
-    assert {someone.record(run)["status"] for run in someone.shelf.ids()} == {"interrupted"}
+    assert {someone.record(run)["status"] for run in someone.store.ids()} == {"interrupted"}
 
 
 @pytest.mark.parametrize("words", [("--gpus", "none", "--vary", "nodes=1,4"), ("--vary", "gpus=1,9")])
@@ -74,4 +74,4 @@ def test_more_than_the_cluster_has_is_told_with_what_there_is_before_anything_st
     assert (done.returncode, done.stdout) == (125, "")
     assert "Requested node configuration is not available" in done.stderr
     assert "main*: 2 nodes, " in done.stderr
-    assert someone.shelf.ids() == []
+    assert someone.store.ids() == []

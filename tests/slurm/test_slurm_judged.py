@@ -37,7 +37,7 @@ def test_where_too_few_nodes_can_nothing_is_handed_in(someone: Someone) -> None:
     assert done.returncode == 125
     assert "can't run on more than 1 of the cluster's nodes: n1 (v100): " in done.stderr
     assert "The newest one that can, judging by its kernels" in done.stderr
-    assert someone.shelf.ids() == []
+    assert someone.store.ids() == []
     forced = someone.run(*TRAIN, "--nodes", "2", "--force", "--dry-run")
     assert "Going on because of --force." in forced.stderr
     assert "#SBATCH --gres=gpu:1\n" in forced.stdout

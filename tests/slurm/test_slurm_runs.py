@@ -69,13 +69,13 @@ def test_the_options_of_pyxis_and_of_slurm_reach_the_nodes(someone: Someone) -> 
 def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> None:
     go = someone.home / "go"
     process = someone.popen(*TRAIN, env={"STAND_IN": "go", "STAND_IN_GO": str(go)})
-    run_id = until(lambda: [one for one in someone.shelf.ids() if someone.shelf.load(one).container], "the job")[0]
+    run_id = until(lambda: [one for one in someone.store.ids() if someone.store.load(one).container], "the job")[0]
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
-    run = someone.shelf.load(run_id)  # without a job, and older than a submission takes, it is found by its name
-    someone.shelf.save(replace(run, container=None, started=run.started - SUBMISSION_SECONDS))
+    run = someone.store.load(run_id)  # without a job, and older than a submission takes, it is found by its name
+    someone.store.save(replace(run, container=None, started=run.started - SUBMISSION_SECONDS))
     assert someone.record()["container"].startswith("slurm:")
     follower = someone.popen("logs", "-f", run_id)
     go.touch()
@@ -96,7 +96,7 @@ def test_a_run_is_stopped_and_the_training_ends_by_itself(someone: Someone) -> N
 
 def test_ctrl_c_stops_what_is_followed(someone: Someone) -> None:
     process = someone.popen(*TRAIN, env={"STAND_IN": "wait"})
-    run_id = until(lambda: [one for one in someone.shelf.ids() if someone.shelf.load(one).container], "the job")[0]
+    run_id = until(lambda: [one for one in someone.store.ids() if someone.store.load(one).container], "the job")[0]
     someone.begun(run_id)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -158,7 +158,7 @@ def test_what_can_t_be_placed_is_said_at_once_with_what_there_is(
 def test_a_dry_run_is_the_script_and_hands_nothing_in(someone: Someone) -> None:
     done = someone.run(*TRAIN, "--nodes", "2", "--dry-run")
     assert done.stdout.startswith("#!/bin/bash\n#SBATCH --job-name=ngcdl-dry-run\n#SBATCH --nodes=2\n")
-    assert someone.shelf.ids() == []
+    assert someone.store.ids() == []
 
 
 def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someone: Someone) -> None:

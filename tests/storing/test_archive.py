@@ -41,20 +41,20 @@ def other(tmp_path: Path) -> Store:
     return Store(tmp_path / "elsewhere/runs")
 
 
-def packed(shelf: Store, file: Path, *ids: str) -> None:
-    archive.export(shelf, [shelf.load(run_id) for run_id in ids], file)
+def packed(store: Store, file: Path, *ids: str) -> None:
+    archive.export(store, [store.load(run_id) for run_id in ids], file)
 
 
-def test_what_is_exported_comes_back_to_the_bit(shelf: Store, other: Store, tmp_path: Path) -> None:
-    folder = MADE.keep(shelf, "run-1")
+def test_what_is_exported_comes_back_to_the_bit(store: Store, other: Store, tmp_path: Path) -> None:
+    folder = MADE.keep(store, "run-1")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints/step-50.npz").write_bytes(os.urandom(3 << 20))
     (folder / "samples-node-1.a.jsonl").write_text("{}")
     (folder / "job.sh").write_text("#!/bin/bash")
-    MADE.keep(shelf, "run-2")
-    packed(shelf, tmp_path / "x.tar", "run-1", "run-2")
+    MADE.keep(store, "run-2")
+    packed(store, tmp_path / "x.tar", "run-1", "run-2")
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
-    assert other.load("run-1") == shelf.load("run-1")
+    assert other.load("run-1") == store.load("run-1")
     for name in (
         "events.jsonl", "samples.jsonl", "samples-node-1.a.jsonl", "log.txt", "job.sh", "checkpoints/step-50.npz",
     ):  # fmt: skip
@@ -65,60 +65,60 @@ def test_what_is_exported_comes_back_to_the_bit(shelf: Store, other: Store, tmp_
 
 
 def test_the_archive_is_for_its_owner_alone_names_nobody_and_sha256sum_can_check_it(
-    shelf: Store, tmp_path: Path
+    store: Store, tmp_path: Path
 ) -> None:
-    MADE.keep(shelf, "run-1")
-    packed(shelf, tmp_path / "x.tar", "run-1")
+    MADE.keep(store, "run-1")
+    packed(store, tmp_path / "x.tar", "run-1")
     assert (tmp_path / "x.tar").stat().st_mode & 0o777 == 0o600
     with tarfile.open(tmp_path / "x.tar") as tar:
         assert all((one.uid, one.gid, one.uname, one.gname) == (0, 0, "", "") for one in tar)
         assert not [one.name for one in tar if one.name.startswith("/") or ".." in one.name]
-    assert str(shelf.root).encode() not in (tmp_path / "x.tar").read_bytes()
+    assert str(store.root).encode() not in (tmp_path / "x.tar").read_bytes()
     (tmp_path / "out").mkdir()
     subprocess.run(["tar", "-xf", "../x.tar"], cwd=tmp_path / "out", check=True)
     subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
 
 
-def test_a_link_that_the_run_put_into_its_folder_is_not_followed(shelf: Store, tmp_path: Path) -> None:
-    folder = MADE.keep(shelf, "run-1")
+def test_a_link_that_the_run_put_into_its_folder_is_not_followed(store: Store, tmp_path: Path) -> None:
+    folder = MADE.keep(store, "run-1")
     (tmp_path / "secret").write_text("the key")
     (folder / "log.txt").unlink()
     (folder / "log.txt").symlink_to(tmp_path / "secret")
     (folder / "samples.jsonl").unlink()
     os.mkfifo(folder / "samples.jsonl")
     (folder / "checkpoints").symlink_to(tmp_path)
-    packed(shelf, tmp_path / "x.tar", "run-1")
+    packed(store, tmp_path / "x.tar", "run-1")
     with tarfile.open(tmp_path / "x.tar") as tar:
         assert tar.getnames() == ["run-1/run.json", "run-1/events.jsonl", "SHA256SUMS"]
 
 
-def test_a_file_that_is_there_already_is_left_as_it_is(shelf: Store, tmp_path: Path) -> None:
-    MADE.keep(shelf, "run-1")
+def test_a_file_that_is_there_already_is_left_as_it_is(store: Store, tmp_path: Path) -> None:
+    MADE.keep(store, "run-1")
     (tmp_path / "x.tar").write_text("mine")
     with pytest.raises(NotWritten, match="is there already"):
-        packed(shelf, tmp_path / "x.tar", "run-1")
+        packed(store, tmp_path / "x.tar", "run-1")
     assert (tmp_path / "x.tar").read_text() == "mine"
     with pytest.raises(NotWritten, match="No such file"):
-        packed(shelf, tmp_path / "no/x.tar", "run-1")
+        packed(store, tmp_path / "no/x.tar", "run-1")
     for folder in (Path(), tmp_path):
         with pytest.raises(NotWritten):
-            packed(shelf, folder, "run-1")
+            packed(store, folder, "run-1")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "x.tar"]
 
 
-def test_a_run_that_is_here_already_is_left_as_it_is_and_said(shelf: Store, tmp_path: Path) -> None:
-    MADE.keep(shelf, "run-1")
-    packed(shelf, tmp_path / "x.tar", "run-1")
-    (shelf.folder("run-1") / "log.txt").write_text("newer")
+def test_a_run_that_is_here_already_is_left_as_it_is_and_said(store: Store, tmp_path: Path) -> None:
+    MADE.keep(store, "run-1")
+    packed(store, tmp_path / "x.tar", "run-1")
+    (store.folder("run-1") / "log.txt").write_text("newer")
     said: list[str] = []
-    assert archive.take_in(shelf, tmp_path / "x.tar", said.append) == []
+    assert archive.take_in(store, tmp_path / "x.tar", said.append) == []
     assert said == ["run-1 is here already, and is left as it is"]
-    assert (shelf.folder("run-1") / "log.txt").read_text() == "newer"
+    assert (store.folder("run-1") / "log.txt").read_text() == "newer"
 
 
-def test_a_comparison_comes_back_once_and_verified(shelf: Store, other: Store, tmp_path: Path) -> None:
-    MADE.keep(shelf, "run-1")
-    archive.export(shelf, [shelf.load("run-1")], tmp_path / "x.tar", [COMPARISON])
+def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, tmp_path: Path) -> None:
+    MADE.keep(store, "run-1")
+    archive.export(store, [store.load("run-1")], tmp_path / "x.tar", [COMPARISON])
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id]
     assert comparisons.load("last", other) == COMPARISON
     (tmp_path / "out").mkdir()
@@ -134,20 +134,20 @@ def test_a_comparison_comes_back_once_and_verified(shelf: Store, other: Store, t
     {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
 ])  # fmt: skip
 def test_a_comparison_that_is_none_keeps_all_of_it_out(
-    shelf: Store, other: Store, tmp_path: Path, changed: dict[str, Any]
+    store: Store, other: Store, tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     content = json.dumps({**COMPARISON.as_json(), **changed}).encode()
     entry = tarfile.TarInfo(f"comparisons/{COMPARISON.id}.json")
-    written(tmp_path / "x.tar", [*good(shelf), (entry, content)])
+    written(tmp_path / "x.tar", [*good(store), (entry, content)])
     with pytest.raises(ArchiveBroken, match="comparison"):
         archive.take_in(other, tmp_path / "x.tar", quiet)
     assert list(other.root.iterdir()) == []
     assert not other.root.with_name("comparisons").exists()
 
 
-def test_where_a_comparison_can_t_be_saved_no_run_is_placed(shelf: Store, other: Store, tmp_path: Path) -> None:
-    MADE.keep(shelf, "run-1")
-    archive.export(shelf, [shelf.load("run-1")], tmp_path / "x.tar", [COMPARISON])
+def test_where_a_comparison_can_t_be_saved_no_run_is_placed(store: Store, other: Store, tmp_path: Path) -> None:
+    MADE.keep(store, "run-1")
+    archive.export(store, [store.load("run-1")], tmp_path / "x.tar", [COMPARISON])
     other.ensure_writable()
     other.root.with_name("comparisons").touch()
     with pytest.raises(StateNotWritable):
@@ -157,9 +157,9 @@ def test_where_a_comparison_can_t_be_saved_no_run_is_placed(shelf: Store, other:
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id], "the next time brings it all"
 
 
-def test_a_full_disk_is_not_called_a_broken_archive(shelf: Store, other: Store, tmp_path: Path) -> None:
-    (MADE.keep(shelf, "run-1") / "log.txt").write_bytes(bytes(1 << 20))
-    packed(shelf, tmp_path / "x.tar", "run-1")
+def test_a_full_disk_is_not_called_a_broken_archive(store: Store, other: Store, tmp_path: Path) -> None:
+    (MADE.keep(store, "run-1") / "log.txt").write_bytes(bytes(1 << 20))
+    packed(store, tmp_path / "x.tar", "run-1")
     other.ensure_writable()
     script = tmp_path / "import.sh"  # a tmpfs of 256 KiB that only this process sees
     script.write_text(
@@ -199,8 +199,8 @@ def written(file: Path, members: list[Member], sums: bool = True, mode: str = "w
             tar.addfile(entry, io.BytesIO(text.encode()))
 
 
-def good(shelf: Store) -> list[Member]:
-    folder = MADE.keep(shelf, "run-1")
+def good(store: Store) -> list[Member]:
+    folder = MADE.keep(store, "run-1")
     return [
         (tarfile.TarInfo(f"run-1/{name}"), (folder / name).read_bytes())
         for name in ("run.json", "events.jsonl", "samples.jsonl", "log.txt")
@@ -216,8 +216,8 @@ def named(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> Callabl
     return change
 
 
-def test_the_archive_that_the_bad_ones_are_made_of_is_taken_in(shelf: Store, other: Store, tmp_path: Path) -> None:
-    written(tmp_path / "x.tar", good(shelf))
+def test_the_archive_that_the_bad_ones_are_made_of_is_taken_in(store: Store, other: Store, tmp_path: Path) -> None:
+    written(tmp_path / "x.tar", good(store))
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1"]
 
 
@@ -251,9 +251,9 @@ def test_the_archive_that_the_bad_ones_are_made_of_is_taken_in(shelf: Store, oth
     ],
 )
 def test_a_bad_member_keeps_all_of_it_out(
-    shelf: Store, other: Store, tmp_path: Path, change: Callable[[list[Member]], None]
+    store: Store, other: Store, tmp_path: Path, change: Callable[[list[Member]], None]
 ) -> None:
-    members = good(shelf)
+    members = good(store)
     change(members)
     written(tmp_path / "x.tar", members)
     with pytest.raises(ArchiveBroken):
@@ -263,15 +263,15 @@ def test_a_bad_member_keeps_all_of_it_out(
 
 @pytest.mark.parametrize("mode", ["w:gz", "w:xz"])
 def test_a_compressed_archive_which_could_hold_any_amount_is_none(
-    shelf: Store, other: Store, tmp_path: Path, mode: str
+    store: Store, other: Store, tmp_path: Path, mode: str
 ) -> None:
-    written(tmp_path / "x.tar", good(shelf), mode=mode)
+    written(tmp_path / "x.tar", good(store), mode=mode)
     with pytest.raises(ArchiveBroken):
         archive.take_in(other, tmp_path / "x.tar", quiet)
 
 
-def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, other: Store, tmp_path: Path) -> None:
-    members, file = good(shelf), tmp_path / "x.tar"
+def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(store: Store, other: Store, tmp_path: Path) -> None:
+    members, file = good(store), tmp_path / "x.tar"
     written(file, members)
     whole = file.read_bytes()
     at = whole.index(b"step 0")
@@ -294,7 +294,7 @@ def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(shelf: Store, 
 
 
 def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
-    shelf: Store, other: Store, tmp_path: Path
+    store: Store, other: Store, tmp_path: Path
 ) -> None:
     for run, why in (
         (Run("run-9", "finished", 1.0), "that of another run"),
@@ -310,23 +310,23 @@ def test_a_record_of_a_run_that_goes_on_or_of_another_one_is_not_taken_in(
 
 
 def test_a_run_that_is_taken_in_bears_a_mark_that_no_archive_takes_along_or_brings(
-    shelf: Store, other: Store, tmp_path: Path
+    store: Store, other: Store, tmp_path: Path
 ) -> None:
-    MADE.keep(shelf, "run-1")
-    packed(shelf, tmp_path / "x.tar", "run-1")
+    MADE.keep(store, "run-1")
+    packed(store, tmp_path / "x.tar", "run-1")
     archive.take_in(other, tmp_path / "x.tar", quiet)
     assert (other.folder("run-1") / IMPORTED).exists()
-    assert not (shelf.folder("run-1") / IMPORTED).exists()
+    assert not (store.folder("run-1") / IMPORTED).exists()
     packed(other, tmp_path / "y.tar", "run-1")
     with tarfile.open(tmp_path / "y.tar") as tar:
         assert f"run-1/{IMPORTED}" not in tar.getnames()
 
 
 def test_processes_and_containers_of_the_other_machine_are_not_ours_to_stop(
-    shelf: Store, other: Store, tmp_path: Path
+    store: Store, other: Store, tmp_path: Path
 ) -> None:
-    MADE.keep(shelf, "run-1", owner=this_process(), container="c0ffee", engine_id="7TWA", status="lost")
-    packed(shelf, tmp_path / "x.tar", "run-1")
+    MADE.keep(store, "run-1", owner=this_process(), container="c0ffee", engine_id="7TWA", status="lost")
+    packed(store, tmp_path / "x.tar", "run-1")
     archive.take_in(other, tmp_path / "x.tar", quiet)
     taken = other.load("run-1")
     assert (taken.owner, taken.container, taken.engine_id) == (None, None, None)

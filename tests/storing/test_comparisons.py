@@ -15,28 +15,28 @@ from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 
-def test_one_that_was_saved_is_there_and_for_its_owner_alone(shelf: Store) -> None:
+def test_one_that_was_saved_is_there_and_for_its_owner_alone(store: Store) -> None:
     kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    assert not comparisons.has(kept.id, shelf)
-    comparisons.save(kept, shelf)
-    assert comparisons.has(kept.id, shelf)
-    path = comparisons.path(kept.id, shelf)
+    assert not comparisons.has(kept.id, store)
+    comparisons.save(kept, store)
+    assert comparisons.has(kept.id, store)
+    path = comparisons.path(kept.id, store)
     assert [one.stat().st_mode & 0o777 for one in (path.parent, path)] == [0o700, 0o600]
 
 
-def test_a_comparison_is_found_by_its_id_or_a_part_of_it(shelf: Store) -> None:
+def test_a_comparison_is_found_by_its_id_or_a_part_of_it(store: Store) -> None:
     older = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     newer = StoredComparison(
         "20180217-010101-compare-bbb222", "device", 1, (("cpu", "cpu"),), 2.0, 3.0, ("x",), (Trial("cpu", 1, "r"),)
     )
     for kept in (newer, older):
-        comparisons.save(kept, shelf)
-    assert comparisons.load("last", shelf) == newer
+        comparisons.save(kept, store)
+    assert comparisons.load("last", store) == newer
     for name in ("aaa111", "20180216", "last-1", older.id):
-        assert comparisons.load(name, shelf) == older
+        assert comparisons.load(name, store) == older
     for name in ("2018", "", "none", "last-2", "../runs"):
         with pytest.raises(NoSuchComparison) as caught:
-            comparisons.load(name, shelf)
+            comparisons.load(name, store)
         assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
 
 
@@ -46,46 +46,46 @@ def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
     assert StoredComparison.from_json(older) == kept
 
 
-def test_a_run_of_an_image_called_compare_is_no_comparison(shelf: Store) -> None:
+def test_a_run_of_an_image_called_compare_is_no_comparison(store: Store) -> None:
     run = Run("20180216-010101-compare-x-ccc333", "running", 1.0)
-    shelf.create(run)
-    assert not any(comparisons.is_named(name, shelf) for name in (run.id, "compare-x-ccc333", "20180216", "last"))
-    assert comparisons.is_named("20180216-010101-compare-aaa111", shelf)
-    assert comparisons.is_named("compare-aaa111", shelf)
+    store.create(run)
+    assert not any(comparisons.is_named(name, store) for name in (run.id, "compare-x-ccc333", "20180216", "last"))
+    assert comparisons.is_named("20180216-010101-compare-aaa111", store)
+    assert comparisons.is_named("compare-aaa111", store)
 
 
-def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(shelf: Store) -> None:
+def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(store: Store) -> None:
     kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    comparisons.save(kept, shelf)
+    comparisons.save(kept, store)
     changed = replace(kept, trials=(Trial("cpu", 1, "r"),))
-    stop = threading.Thread(target=comparisons.stop, args=(kept, shelf))
-    with comparisons.alone(shelf):
+    stop = threading.Thread(target=comparisons.stop, args=(kept, store))
+    with comparisons.alone(store):
         stop.start()
         stop.join(0.2)  # time enough without a lock
-        comparisons.save(changed, shelf)
+        comparisons.save(changed, store)
     stop.join(20)
-    found = comparisons.load(kept.id, shelf)
+    found = comparisons.load(kept.id, store)
     assert (found.finished is not None, found.trials) == (True, changed.trials)
 
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_what_can_t_be_locked_is_changed_all_the_same(
-    shelf: Store, monkeypatch: pytest.MonkeyPatch, is_held: bool
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_held: bool
 ) -> None:
     kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
-    comparisons.save(kept, shelf)
+    comparisons.save(kept, store)
     monkeypatch.setattr(comparisons, "LOCK_SECONDS", 0.05)
     if not is_held:
-        (shelf.root.with_name(comparisons.FOLDER) / ".lock").mkdir()
-    with comparisons.alone(shelf) if is_held else contextlib.nullcontext():
-        assert comparisons.stop(kept, shelf).remarks == (comparisons.STOPPED,)
-    assert comparisons.load(kept.id, shelf).finished is not None
+        (store.root.with_name(comparisons.FOLDER) / ".lock").mkdir()
+    with comparisons.alone(store) if is_held else contextlib.nullcontext():
+        assert comparisons.stop(kept, store).remarks == (comparisons.STOPPED,)
+    assert comparisons.load(kept.id, store).finished is not None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": "x"}', "{" * 9])
-def test_a_file_that_is_no_comparison_is_named(shelf: Store, text: str) -> None:
-    path = shelf.root.with_name("comparisons") / "a.json"
+def test_a_file_that_is_no_comparison_is_named(store: Store, text: str) -> None:
+    path = store.root.with_name("comparisons") / "a.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
     with pytest.raises(RecordBroken, match="comparisons"):
-        comparisons.load("last", shelf)
+        comparisons.load("last", store)

@@ -36,117 +36,117 @@ except StateNotWritable:
 """
 
 
-def in_order(shelf: Store, *statuses: str) -> None:
+def in_order(store: Store, *statuses: str) -> None:
     """Check that the record reads as one of `statuses`."""
-    assert shelf.load(RUN.id).status in statuses
+    assert store.load(RUN.id).status in statuses
 
 
-def temporary_files(shelf: Store) -> list[str]:
-    return [path.name for path in shelf.folder(RUN.id).iterdir() if path.name not in (RECORD, "home")]
+def temporary_files(store: Store) -> list[str]:
+    return [path.name for path in store.folder(RUN.id).iterdir() if path.name not in (RECORD, "home")]
 
 
-def saving(shelf: Store, inject: str) -> subprocess.CompletedProcess[str]:
+def saving(store: Store, inject: str) -> subprocess.CompletedProcess[str]:
     """Save once more while the kernel does what `inject` says (man strace)."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: no fault can be injected")
     return subprocess.run(
         [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", SAVE,
-         str(shelf.root), RUN.id],
+         str(store.root), RUN.id],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
 
 
-def test_a_new_run_is_recorded_before_anything_runs(shelf: Store) -> None:
-    folder = shelf.create(RUN)
-    assert shelf.load(RUN.id) == RUN
+def test_a_new_run_is_recorded_before_anything_runs(store: Store) -> None:
+    folder = store.create(RUN)
+    assert store.load(RUN.id) == RUN
     assert (folder / "home").is_dir()
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / RECORD)] == [0o700, 0o600]
     assert json.loads((folder / RECORD).read_text())["format"] == 1
 
 
-def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(shelf: Store) -> None:
-    assert not shelf.is_ended(RUN.id)
-    folder = shelf.create(RUN)
-    assert not shelf.is_ended(RUN.id)
-    shelf.save(Run(RUN.id, "failed", 1.0, exit_code=1))
-    assert shelf.is_ended(RUN.id)
-    shelf.save(Run(RUN.id, "lost", 1.0))
-    assert shelf.is_ended(RUN.id)
-    shelf.save(Run(RUN.id, "lost", 1.0, owner=Owner(1)))
-    assert not shelf.is_ended(RUN.id), "it lost its engine, which may come back"
-    shelf.save(Run(RUN.id, "interrupted", 1.0, exit_code=130, owner=Owner(1)))
-    assert not shelf.is_ended(RUN.id), "its engine may make the container yet"
+def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(store: Store) -> None:
+    assert not store.is_ended(RUN.id)
+    folder = store.create(RUN)
+    assert not store.is_ended(RUN.id)
+    store.save(Run(RUN.id, "failed", 1.0, exit_code=1))
+    assert store.is_ended(RUN.id)
+    store.save(Run(RUN.id, "lost", 1.0))
+    assert store.is_ended(RUN.id)
+    store.save(Run(RUN.id, "lost", 1.0, owner=Owner(1)))
+    assert not store.is_ended(RUN.id), "it lost its engine, which may come back"
+    store.save(Run(RUN.id, "interrupted", 1.0, exit_code=130, owner=Owner(1)))
+    assert not store.is_ended(RUN.id), "its engine may make the container yet"
     for broken in ("{", "[]", "{}"):
         (folder / RECORD).write_text(broken)
-        assert not shelf.is_ended(RUN.id)
+        assert not store.is_ended(RUN.id)
 
 
 @pytest.mark.parametrize("owner", [None, Owner(1)])
 @pytest.mark.parametrize("status", STATUSES)
 def test_the_short_look_at_a_record_says_what_the_whole_of_it_does(
-    shelf: Store, status: str, owner: Owner | None
+    store: Store, status: str, owner: Owner | None
 ) -> None:
     run = Run(RUN.id, status, 1.0, owner=owner)
-    shelf.create(run)
-    assert shelf.is_ended(run.id) == (not run.is_open)
+    store.create(run)
+    assert store.is_ended(run.id) == (not run.is_open)
 
 
-def test_a_save_takes_the_place_of_the_record_before(shelf: Store) -> None:
-    shelf.create(RUN)
-    shelf.save(Run(RUN.id, "finished", 1.0, exit_code=0))
-    in_order(shelf, "finished")
-    assert temporary_files(shelf) == []
+def test_a_save_takes_the_place_of_the_record_before(store: Store) -> None:
+    store.create(RUN)
+    store.save(Run(RUN.id, "finished", 1.0, exit_code=0))
+    in_order(store, "finished")
+    assert temporary_files(store) == []
 
 
 @pytest.mark.parametrize("fault", ["write:error=ENOSPC", "write:error=EIO", "fsync:error=EIO", "/^rename:error=EACCES"])
-def test_a_save_that_fails_leaves_the_record_before_and_nothing_else(shelf: Store, fault: str) -> None:
-    shelf.create(RUN)
-    done = saving(shelf, fault)
+def test_a_save_that_fails_leaves_the_record_before_and_nothing_else(store: Store, fault: str) -> None:
+    store.create(RUN)
+    done = saving(store, fault)
     assert done.returncode == 3, done.stderr
-    in_order(shelf, "running")
-    assert temporary_files(shelf) == []
+    in_order(store, "running")
+    assert temporary_files(store) == []
 
 
-def test_a_save_beyond_the_limit_of_a_file_s_size_leaves_the_record_before(shelf: Store) -> None:
-    shelf.create(RUN)
+def test_a_save_beyond_the_limit_of_a_file_s_size_leaves_the_record_before(store: Store) -> None:
+    store.create(RUN)
     code = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + SAVE
     done = subprocess.run(
-        [sys.executable, "-c", code, str(shelf.root), RUN.id], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(store.root), RUN.id], capture_output=True, text=True, check=False
     )
     assert done.returncode == 3, done.stderr
-    in_order(shelf, "running")
-    assert temporary_files(shelf) == []
+    in_order(store, "running")
+    assert temporary_files(store) == []
 
 
-def test_a_save_that_is_killed_at_any_point_leaves_one_whole_record(shelf: Store) -> None:
-    shelf.create(RUN)
+def test_a_save_that_is_killed_at_any_point_leaves_one_whole_record(store: Store) -> None:
+    store.create(RUN)
     points = 0
     for call in ("write", "fsync", "/^rename"):
         for number in range(1, 9):
-            done = saving(shelf, f"{call}:signal=KILL:when={number}")
-            in_order(shelf, "running", "finished")
+            done = saving(store, f"{call}:signal=KILL:when={number}")
+            in_order(store, "running", "finished")
             if done.returncode == 0:
                 break
             points += 1
-            shelf.save(RUN)
+            store.save(RUN)
     assert points >= 4, "one write, two fsyncs, one rename"
 
 
 def test_a_place_that_takes_no_files_is_told_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    shelf = Store(tmp_path / "file" / "runs")
-    for attempt in (shelf.ensure_writable, lambda: shelf.create(RUN), lambda: shelf.save(RUN)):
+    store = Store(tmp_path / "file" / "runs")
+    for attempt in (store.ensure_writable, lambda: store.create(RUN), lambda: store.save(RUN)):
         with pytest.raises(StateNotWritable, match="Not a directory"):
             attempt()
 
 
-def test_a_run_is_never_created_over_another(shelf: Store) -> None:
-    shelf.create(RUN)
+def test_a_run_is_never_created_over_another(store: Store) -> None:
+    store.create(RUN)
     with pytest.raises(NameTaken, match=RUN.id):
-        shelf.create(replace(RUN, status="finished"))
-    assert shelf.load(RUN.id) == RUN
+        store.create(replace(RUN, status="finished"))
+    assert store.load(RUN.id) == RUN
 
 
 @pytest.mark.parametrize(
@@ -161,30 +161,30 @@ def test_a_run_is_never_created_over_another(shelf: Store) -> None:
         (b"[" * 100_000, "recursion"),
     ],
 )
-def test_a_broken_or_later_record_is_told_and_left_as_it_is(shelf: Store, content: bytes, why: str) -> None:
-    path = shelf.create(RUN) / RECORD
+def test_a_broken_or_later_record_is_told_and_left_as_it_is(store: Store, content: bytes, why: str) -> None:
+    path = store.create(RUN) / RECORD
     path.write_bytes(content)
     with pytest.raises(RecordBroken, match=why):
-        shelf.load(RUN.id)
+        store.load(RUN.id)
     assert path.read_bytes() == content
-    assert shelf.ids() == [RUN.id]
+    assert store.ids() == [RUN.id]
 
 
-def test_a_copy_of_a_folder_is_not_taken_for_the_run_that_it_is_of(shelf: Store) -> None:
-    folder = shelf.create(RUN)
+def test_a_copy_of_a_folder_is_not_taken_for_the_run_that_it_is_of(store: Store) -> None:
+    folder = store.create(RUN)
     shutil.copytree(folder, folder.with_name("20180216-182126-cifar10-before"))
-    assert shelf.load(RUN.id) == RUN
+    assert store.load(RUN.id) == RUN
     with pytest.raises(RecordBroken, match=f"it belongs to {RUN.id}, but its folder has another name"):
-        shelf.load("20180216-182126-cifar10-before")
+        store.load("20180216-182126-cifar10-before")
 
 
-def test_runs_are_listed_newest_first_and_other_files_are_none(shelf: Store) -> None:
-    assert shelf.ids() == []
+def test_runs_are_listed_newest_first_and_other_files_are_none(store: Store) -> None:
+    assert store.ids() == []
     for run_id in ("20180216-1-a-0001", "20180217-1-a-0002"):
-        shelf.create(Run(run_id, "lost", 1.0))
-    (shelf.root / "empty").mkdir()
-    (shelf.root / "file").touch()
-    assert shelf.ids() == ["20180217-1-a-0002", "20180216-1-a-0001"]
+        store.create(Run(run_id, "lost", 1.0))
+    (store.root / "empty").mkdir()
+    (store.root / "file").touch()
+    assert store.ids() == ["20180217-1-a-0002", "20180216-1-a-0001"]
 
 
 @pytest.mark.parametrize(
@@ -192,87 +192,87 @@ def test_runs_are_listed_newest_first_and_other_files_are_none(shelf: Store) -> 
     [("last", "20180217-b-0002"), ("last-0", "20180217-b-0002"), ("last-1", "20180216-a-0001"),
      ("20180216", "20180216-a-0001"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002")],
 )  # fmt: skip
-def test_a_run_is_found_by_last_or_by_the_beginning_or_end_of_its_id(shelf: Store, name: str, found: str) -> None:
+def test_a_run_is_found_by_last_or_by_the_beginning_or_end_of_its_id(store: Store, name: str, found: str) -> None:
     for run_id in ("20180216-a-0001", "20180217-b-0002"):
-        shelf.create(Run(run_id, "lost", 1.0))
-    assert shelf.find(name) == found
+        store.create(Run(run_id, "lost", 1.0))
+    assert store.find(name) == found
 
 
 @pytest.mark.parametrize(
     "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x"]
 )
-def test_a_name_that_means_no_run_or_several_is_refused(shelf: Store, name: str) -> None:
+def test_a_name_that_means_no_run_or_several_is_refused(store: Store, name: str) -> None:
     for run_id in ("20180216-a-0001", "20180217-b-0002"):
-        shelf.create(Run(run_id, "lost", 1.0))
+        store.create(Run(run_id, "lost", 1.0))
     with pytest.raises(NoSuchRun):
-        shelf.find(name)
+        store.find(name)
 
 
-def test_a_name_that_fits_several_runs_is_told_with_their_number_and_the_newest(shelf: Store) -> None:
+def test_a_name_that_fits_several_runs_is_told_with_their_number_and_the_newest(store: Store) -> None:
     for run_id in ("20180216-a-0001", "20180217-b-0002"):
-        shelf.create(Run(run_id, "lost", 1.0))
+        store.create(Run(run_id, "lost", 1.0))
     with pytest.raises(NoSuchRun) as refused:
-        shelf.find("2018")
+        store.find("2018")
     assert refused.value.message == "The name '2018' fits 2 runs; the newest is 20180217-b-0002."
     assert refused.value.hint == "Type more of it:\n    ngcdl runs"
 
 
-def test_where_there_are_no_runs_at_all_that_is_told(shelf: Store) -> None:
+def test_where_there_are_no_runs_at_all_that_is_told(store: Store) -> None:
     with pytest.raises(NoSuchRun) as refused:
-        shelf.find("last")
-    assert refused.value.message == f"There is no run 'last': there are none in {shelf.root} yet."
+        store.find("last")
+    assert refused.value.message == f"There is no run 'last': there are none in {store.root} yet."
     assert refused.value.hint == "    ngcdl run --train cifar10"
 
 
-def test_a_run_that_is_not_there_is_none(shelf: Store) -> None:
+def test_a_run_that_is_not_there_is_none(store: Store) -> None:
     with pytest.raises(NoSuchRun):
-        shelf.load("x")
+        store.load("x")
 
 
-def test_ids_begin_with_their_time_and_differ(shelf: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_begin_with_their_time_and_differ(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 1518786000.5)
-    ids = {shelf.new_id("cifar10") for _ in range(200)}
+    ids = {store.new_id("cifar10") for _ in range(200)}
     assert all(re.fullmatch(r"20180216-130000-cifar10-800[0-9a-f]{3}", run_id) for run_id in ids)
     assert len(ids) > 150, "chance gives 195 of 4,096"
 
 
-def test_runs_of_one_second_keep_their_order_whatever_they_ran(shelf: Store) -> None:
+def test_runs_of_one_second_keep_their_order_whatever_they_ran(store: Store) -> None:
     for run_id in ("20261121-120000-zoo-001aaa", "20261121-120000-cifar10-002bbb", "20261121-115959-zoo-fffccc"):
-        shelf.create(Run(run_id, "running", 0.0))
-    assert [run_id[-6:] for run_id in shelf.ids()] == ["002bbb", "001aaa", "fffccc"]
+        store.create(Run(run_id, "running", 0.0))
+    assert [run_id[-6:] for run_id in store.ids()] == ["002bbb", "001aaa", "fffccc"]
 
 
 def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_for(
-    shelf: Store,
+    store: Store,
 ) -> None:
-    folder = shelf.create(RUN)
+    folder = store.create(RUN)
     os.mkfifo(folder / EVENTS)
     with pytest.warns(UserWarning, match="events.jsonl can't be read: it is not a regular file"):
         assert list(lines(folder / EVENTS)) == []
     (folder / RECORD).unlink()
     os.mkfifo(folder / RECORD)
     with pytest.raises(RecordBroken, match="not a regular file"):
-        shelf.load(RUN.id)
+        store.load(RUN.id)
     (folder / RECORD).unlink()
     (folder / RECORD).mkdir()
     with pytest.raises(RecordBroken, match="not a regular file"):
-        shelf.load(RUN.id)
+        store.load(RUN.id)
 
 
-def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(shelf: Store) -> None:
+def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(store: Store) -> None:
     for number in (1, 2):
-        shelf.create(RUN)
-        aside = shelf.set_aside(RUN.id, shelf.folder(RUN.id))
-        assert (shelf.ids(), shelf.has(RUN.id), (aside / RECORD).exists()) == ([], False, True)
-        assert len(shelf.left_over()) == number
-    assert aside in shelf.left_over()
+        store.create(RUN)
+        aside = store.set_aside(RUN.id, store.folder(RUN.id))
+        assert (store.ids(), store.has(RUN.id), (aside / RECORD).exists()) == ([], False, True)
+        assert len(store.left_over()) == number
+    assert aside in store.left_over()
     with pytest.raises(FileNotFoundError):
-        shelf.set_aside(RUN.id, shelf.folder(RUN.id))
+        store.set_aside(RUN.id, store.folder(RUN.id))
 
 
-def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(shelf: Store, tmp_path: Path) -> None:
-    folder = shelf.create(RUN)
-    before, trouble = shelf.taken(folder)
+def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(store: Store, tmp_path: Path) -> None:
+    folder = store.create(RUN)
+    before, trouble = store.taken(folder)
     assert trouble is None
     (folder / "home/model").write_bytes(os.urandom(1 << 20))
     (folder / "home/again").hardlink_to(folder / "home/model")
@@ -280,18 +280,18 @@ def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(shelf: St
         file.truncate(1 << 30)
     (tmp_path / "outside").write_bytes(os.urandom(4 << 20))
     (folder / "home/link").symlink_to(tmp_path)
-    assert 1 << 20 <= shelf.taken(folder)[0] - before < 2 << 20
-    assert shelf.taken(folder / "missing") == (0, None)
+    assert 1 << 20 <= store.taken(folder)[0] - before < 2 << 20
+    assert store.taken(folder / "missing") == (0, None)
 
 
-def test_what_is_mounted_in_a_folder_keeps_it_from_being_deleted(shelf: Store) -> None:
-    shelf.root.mkdir()
-    total, trouble = shelf.taken(Path("/proc/sys"))
+def test_what_is_mounted_in_a_folder_keeps_it_from_being_deleted(store: Store) -> None:
+    store.root.mkdir()
+    total, trouble = store.taken(Path("/proc/sys"))
     assert (total, trouble and trouble.errno) == (0, errno.EBUSY)
 
 
-def test_two_may_delete_the_same_and_a_link_is_only_a_link(shelf: Store, tmp_path: Path) -> None:
-    folder = shelf.create(RUN)
+def test_two_may_delete_the_same_and_a_link_is_only_a_link(store: Store, tmp_path: Path) -> None:
+    folder = store.create(RUN)
     (tmp_path / "outside").mkdir()
     (folder / "outside").symlink_to(tmp_path / "outside")
     for name in range(300):
@@ -301,6 +301,6 @@ def test_two_may_delete_the_same_and_a_link_is_only_a_link(shelf: Store, tmp_pat
         for deletion in [pool.submit(delete, folder) for _ in range(3)]:
             deletion.result()
     assert (folder.exists(), (tmp_path / "outside").is_dir()) == (False, True)
-    shelf.folder(RUN.id).symlink_to(tmp_path / "outside")
+    store.folder(RUN.id).symlink_to(tmp_path / "outside")
     delete(folder)
     assert (folder.is_symlink(), (tmp_path / "outside").is_dir()) == (False, True)

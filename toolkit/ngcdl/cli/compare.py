@@ -79,7 +79,7 @@ class Rounds:
 def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[StoredComparison, int | None]:
     """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
     config = settings.load()
-    shelf = Store(config.runs)
+    store = Store(config.runs)
     known = _known(typed)
     if not (known or typed.image) and (rounds.vary or "").startswith("image="):
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
@@ -89,17 +89,17 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling, is_command=known is None)
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
-    asked = _of_compare(parsed(typed, config, shelf))
+    asked = _of_compare(parsed(typed, config, store))
     name, variants = arms(asked, vary, images, config.registry, scaling)
     # The most replicas first: one refusal then names the batch that suffices for all.
     for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
-    reconcile_last(shelf)
+    reconcile_last(store)
     screen, number = Hushed(kind_of(typed.engine).is_cluster), None
     with screen, advised(typed, asked):
-        ready, remarks = comparing.settle(variants, config, shelf, screen)
+        ready, remarks = comparing.settle(variants, config, store, screen)
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         if name == "image":
@@ -108,15 +108,15 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = StoredComparison(
-            shelf.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
+            store.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
         )
         settled = {variant.name: settled for variant, settled in ready}
-        going = Comparing(settled, kept, shelf, screen, rounds.until, edited=edited)
+        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
         try:
-            with no_open_record(shelf):
+            with no_open_record(store):
                 going.leave() if typed.detach else going.go()
         except (KeyboardInterrupt, Interrupted) as error:
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
@@ -221,13 +221,13 @@ def stop(name: str) -> None:
     from ngcdl.cli.shown import how_it_ended
     from ngcdl.running import stopping
 
-    shelf = reconciled.shelf()
-    kept = reconciled.comparison(shelf, name)
-    if stopping.is_over(shelf, kept):
+    store = reconciled.open_store()
+    kept = reconciled.comparison(store, name)
+    if stopping.is_over(store, kept):
         console.say(f"{kept.id}: it has ended; see it with: ngcdl compare --show {kept.id}")
         return
     is_silent = True
-    for run in stopping.comparison(shelf, kept):
+    for run in stopping.comparison(store, kept):
         console.say(f"{run.id}: {how_it_ended(run)}")
         is_silent = False
     if is_silent:
@@ -236,12 +236,12 @@ def stop(name: str) -> None:
 
 def show(name: str, as_json: bool) -> int:
     """Print a comparison again from its records. Raise NoSuchComparison or RecordBroken."""
-    shelf = reconciled.shelf()
-    return _print(reconciled.comparison(shelf, name), shelf, as_json)
+    store = reconciled.open_store()
+    return _print(reconciled.comparison(store, name), store, as_json)
 
 
-def _print(kept: StoredComparison, shelf: Store, as_json: bool) -> int:
-    found = comparing.compared(kept, shelf)
+def _print(kept: StoredComparison, store: Store, as_json: bool) -> int:
+    found = comparing.compared(kept, store)
     if as_json:
         about = {"id": kept.id, "repeat": kept.repeat, "started": kept.started, "finished": kept.finished}
         trials = [vars(trial) for trial in kept.trials]

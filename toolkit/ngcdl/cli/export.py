@@ -19,19 +19,19 @@ from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 def export(form: str, name: str) -> None:
     """Print the script or manifest. Raise BadOption, or NotRepeatable if the record does not say enough."""
     engine = _cluster(form, name)
-    config, shelf = settings.load(), kept.shelf()
-    run = shelf.load(shelf.find(name))
+    config, store = settings.load(), kept.open_store()
+    run = store.load(store.find(name))
     if is_command(run) and not kind_of(run.engine).has_containers:
         raise BadOption(
             f"{run.id} ran without an image, and --engine {engine} needs one.",
             f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",
         )
     with Screen(output_to_stderr=True) as screen:
-        before = repeat.again(run, config, shelf, screen, dry=True).asked
+        before = repeat.again(run, config, store, screen, dry=True).asked
         asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
-        picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
+        picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
     target = prepare.planned_target(picked, asked)
-    order = Order(spec, run.id, shelf.folder(run.id), target, picked.way.name)
+    order = Order(spec, run.id, store.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)
     console.result_exact(request.get("to_keep", request["script"]).rstrip())
 

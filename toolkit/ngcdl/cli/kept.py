@@ -35,7 +35,7 @@ SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
 SILENT_STEPS = 20  # times the interval between the last two reported steps
 
 
-def shelf() -> Store:
+def open_store() -> Store:
     return Store(settings.load().runs)
 
 

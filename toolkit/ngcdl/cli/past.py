@@ -31,7 +31,7 @@ _BEFORE = 8  # characters shown before a difference, at least
 
 def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs. Raise NoSuchRun or RecordBroken."""
-    store = kept.shelf()
+    store = kept.open_store()
     a, b = (kept.loaded(store, name) for name in (one, other))
     refused = kept_apart({run.id: Measured.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
     found = difference(a, b, refused)
@@ -115,7 +115,7 @@ def export(words: Sequence[str]) -> None:
     *names, target = words
     from ngcdl.storing import archive, comparisons
 
-    store = kept.shelf()
+    store = kept.open_store()
     compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
     named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
     runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
@@ -138,7 +138,7 @@ def take_in(file: str) -> None:
     """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
     from ngcdl.storing import archive
 
-    for run_id in archive.take_in(kept.shelf(), Path(file), console.say):
+    for run_id in archive.take_in(kept.open_store(), Path(file), console.say):
         console.result(run_id)
 
 
@@ -150,7 +150,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     from ngcdl.cli.screen import Screen
     from ngcdl.running import repeat
 
-    config, store = settings.load(), kept.shelf()
+    config, store = settings.load(), kept.open_store()
     before = kept.loaded(store, name)
     if os.path.lexists(store.folder(before.id) / IMPORTED):
         config = replace(config, inside=None)  # a stranger's command neither reads nor changes what others cached

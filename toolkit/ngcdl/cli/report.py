@@ -55,7 +55,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
     if len(shown) > 1:
         hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"
         raise BadOption(f"{' and '.join(shown)}: stdout takes one document.", hint)
-    store = kept.shelf()
+    store = kept.open_store()
     comparison = _comparison(names, store)
     if comparison:
         names = _runs_of(comparison)

@@ -17,11 +17,11 @@ from ngcdl.spec import KINDS, USUAL, Placement, Workload, kind_of
 from ngcdl.storing.store import Store
 
 
-def check(asked: Workload, before: str, engine: str, placement: Placement, shelf: Store) -> None:
+def check(asked: Workload, before: str, engine: str, placement: Placement, store: Store) -> None:
     """Raise BadOption if the run `before` is still running, if a run on `engine` can't see its checkpoints, or if the
     trainer would refuse to continue from it. Raise EngineError or RunElsewhere if its cluster is not selected here."""
-    run = _recorded(before, engine, shelf)
-    folder, is_here = shelf.folder(before), kind_of(engine).shares_files
+    run = _recorded(before, engine, store)
+    folder, is_here = store.folder(before), kind_of(engine).shares_files
     trained = _trained(folder, run)
     if trained is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
@@ -45,15 +45,15 @@ def line(folder: Path, run: Run) -> str | None:
     return shlex.join(["ngcdl", "run", *_same(trained, run.id)]) if trained else None
 
 
-def _recorded(before: str, engine: str, shelf: Store) -> Run | None:
+def _recorded(before: str, engine: str, store: Store) -> Run | None:
     """Return the record of `before`; None if it can't be read and its checkpoints, beside it, may be whole."""
     try:
-        run = reconcile(shelf, shelf.load(before))
+        run = reconcile(store, store.load(before))
     except RecordBroken:
         if kind_of(engine).shares_files:
             return None
         raise
-    if still_runs(shelf, run):
+    if still_runs(store, run):
         raise BadOption(
             f"--resume {before}: it is still running; a second training would do the same work beside it.",
             f"Watch it, or stop it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",

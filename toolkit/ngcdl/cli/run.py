@@ -29,32 +29,32 @@ from ngcdl.storing.store import Store
 def run(typed: Typed) -> int:
     """Run what was typed and return the exit code. Raise NgcdlError."""
     config = settings.load()
-    shelf = Store(config.runs)
+    store = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
-    asked = parsed(typed, config, shelf)
+    asked = parsed(typed, config, store)
     with advised(typed, asked):
         if typed.dry_run:
-            return dry_run(asked, config, shelf, screen, typed.json)
-        return carry_out(asked, config, shelf, screen, detach=typed.detach, as_json=typed.json)
+            return dry_run(asked, config, store, screen, typed.json)
+        return carry_out(asked, config, store, screen, detach=typed.detach, as_json=typed.json)
 
 
 def carry_out(
-    asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, *, detach: bool, as_json: bool
+    asked: Asked, config: settings.Settings, store: Store, screen: Screen, *, detach: bool, as_json: bool
 ) -> int:
     """Prepare, start and show what was asked for, and return the exit code. Raise NgcdlError."""
-    reconcile_last(shelf)
-    with screen, no_open_record(shelf):
-        ready = prepare.prepare(asked, config, shelf, screen)
+    reconcile_last(store)
+    with screen, no_open_record(store):
+        ready = prepare.prepare(asked, config, store, screen)
         if detach:
-            run_id = _left(ready, shelf, screen)
+            run_id = _left(ready, store, screen)
             if as_json:
-                console.result_json(shelf.load(run_id).as_json())
+                console.result_json(store.load(run_id).as_json())
             else:
                 console.result(run_id)
                 console.say(f"detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}")
             return 0
         terminal = _terminal(ready.order.spec)
-        done = _followed(ready, shelf, screen, terminal)
+        done = _followed(ready, store, screen, terminal)
     if done.status == "running":
         console.say(f"detached; it keeps running as {done.id}")
         return 0
@@ -64,46 +64,46 @@ def carry_out(
         from ngcdl.cli.shown import show_summary
 
         console.result("")
-        show_summary(shelf, done)
-        _next_step(done, shelf)
+        show_summary(store, done)
+        _next_step(done, store)
         _question(done, asked)
     else:
         from ngcdl.cli.shown import say_after_command
 
-        say_after_command(shelf, done)
+        say_after_command(store, done)
     return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
 
 
-def _left(ready: prepare.Ready, shelf: Store, screen: Screen) -> str:
+def _left(ready: prepare.Ready, store: Store, screen: Screen) -> str:
     """Return the id of the run that goes on without us: on its cluster, else with its own watcher."""
     if ready.engine.is_cluster:
-        return launch.follow(ready, shelf, screen, leave=True).id
+        return launch.follow(ready, store, screen, leave=True).id
     from ngcdl.cli.watch import hand_over
 
-    return hand_over(ready, shelf)
+    return hand_over(ready, store)
 
 
 @contextlib.contextmanager
-def no_open_record(shelf: Store) -> Iterator[None]:
+def no_open_record(store: Store) -> Iterator[None]:
     """Close a record that was already made if a signal arrives before launch has taken over the signals."""
     try:
         yield
     except (KeyboardInterrupt, Interrupted) as error:
         number = error.number if isinstance(error, Interrupted) else signal.SIGINT
-        for run_id in shelf.ids()[:20]:
+        for run_id in store.ids()[:20]:
             with contextlib.suppress(NgcdlError):
-                run = shelf.load(run_id)
+                run = store.load(run_id)
                 if run.status == "running" and run.owner == this_process():
                     reason = f"stopped by {signal.Signals(number).name} before it had started"
-                    shelf.save(run.closed("interrupted", signal_exit_code(number), reason, time.time()))
+                    store.save(run.closed("interrupted", signal_exit_code(number), reason, time.time()))
         raise
 
 
-def _next_step(done: Run, shelf: Store) -> None:
+def _next_step(done: Run, store: Store) -> None:
     """Say what to type after a training that did not reach its end."""
     from ngcdl.cli import kept
 
-    kept.say_how_to_go_on(shelf, done)
+    kept.say_how_to_go_on(store, done)
     if done.exit_code in (126, 127):
         console.say("this image has no python: take one of TensorFlow or PyTorch")
 
@@ -124,9 +124,9 @@ def exit_code(done: Run) -> int:
     return done.exit_code
 
 
-def _followed(ready: prepare.Ready, shelf: Store, screen: Screen, terminal: meanwhile.Terminal | None) -> Run:
+def _followed(ready: prepare.Ready, store: Store, screen: Screen, terminal: meanwhile.Terminal | None) -> Run:
     try:
-        return launch.follow(ready, shelf, screen, terminal)
+        return launch.follow(ready, store, screen, terminal)
     except NgcdlError as error:
         if ready.order.spec.workload:
             console.say(f"recorded as {ready.run.id}")
@@ -143,13 +143,13 @@ def _terminal(spec: RunSpec) -> meanwhile.Terminal | None:
     return RawTerminal() if spec.tty else Pipe()
 
 
-def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Screen, as_json: bool) -> int:
+def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:
     """Print the request that would be sent, and its equivalent by hand; start nothing."""
-    picked, spec, _ = prepare.decide(asked, config, shelf, screen, dry=True)
+    picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
     run_id = "dry-run"
     target = prepare.planned_target(picked, asked)
     cache = prepare.cache_of(picked, spec, config)
-    order = Order(spec.without_secrets(), run_id, shelf.folder(run_id), target, picked.way.name, cache=cache)
+    order = Order(spec.without_secrets(), run_id, store.folder(run_id), target, picked.way.name, cache=cache)
     if picked.engine.is_cluster and not as_json:
         console.result_exact(picked.engine.command_line(order).rstrip())
         return 0
@@ -163,7 +163,7 @@ def dry_run(asked: Asked, config: settings.Settings, shelf: Store, screen: Scree
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
     home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
-    folders = filter(None, [home, prepare.choices_of(asked.workload, shelf), cache])
+    folders = filter(None, [home, prepare.choices_of(asked.workload, store), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
@@ -176,10 +176,10 @@ def _size(has_gpu: bool) -> str:
     return SIZES[lock_name(has_gpu)].rstrip(",")
 
 
-def reconcile_last(shelf: Store) -> None:
+def reconcile_last(store: Store) -> None:
     """Close what a killed ngcdl left open, so that no dead run holds a card or a name."""
-    left = [run_id for run_id in shelf.ids()[:20] if not shelf.is_ended(run_id)]
+    left = [run_id for run_id in store.ids()[:20] if not store.is_ended(run_id)]
     if left:
         from ngcdl.cli import kept
 
-        kept.close(shelf, left)
+        kept.close(store, left)

@@ -31,22 +31,22 @@ WANTED = (("RUN", "STATUS"), ("DATA", "EXAMPLES/S"), ("ON",), ("IMAGE",), ("GPU"
 
 def runs(as_json: bool, everything: bool = False) -> None:
     """List the newest runs, or all. An unreadable record is named on stderr and hides no other."""
-    shelf, found = kept.shelf(), []
-    ids = shelf.ids()
+    store, found = kept.open_store(), []
+    ids = store.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
     with kept.asking() as away:
         for run_id in shown:
             try:
-                found.append(kept.with_figures(shelf, reconcile(shelf, shelf.load(run_id), away)))
+                found.append(kept.with_figures(store, reconcile(store, store.load(run_id), away)))
             except NgcdlError as error:
                 console.show_error(error)
     if as_json:
         console.result_json([run.as_json() for run in found])
         return
     if not found:
-        console.say(f"there are no runs in {shelf.root} yet:  ngcdl run --train cifar10")
+        console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
-    silent = {run.id: seconds for run in found if (seconds := kept.silence(shelf, run))}
+    silent = {run.id: seconds for run in found if (seconds := kept.silence(store, run))}
     for line in _table(found, silent, console.columns(sys.stdout)):
         console.result(line)
     if any(kept.RECENT in run.notes for run in found):
@@ -105,44 +105,44 @@ def _short(reference: str) -> str:
 
 def show(name: str, as_json: bool) -> None:
     """Show one run. Raise NoSuchRun or RecordBroken."""
-    shelf = kept.shelf()
+    store = kept.open_store()
     with kept.asking() as away:
-        run = reconcile(shelf, shelf.load(id_of(name, shelf)), away)
+        run = reconcile(store, store.load(id_of(name, store)), away)
     if as_json:
-        console.result_json(kept.with_figures(shelf, run).as_json())
+        console.result_json(kept.with_figures(store, run).as_json())
         return
-    show_summary(shelf, run)
-    if seconds := kept.silence(shelf, run):
+    show_summary(store, run)
+    if seconds := kept.silence(store, run):
         kept.say_silence(run, seconds)
-    kept.say_how_to_go_on(shelf, run)
+    kept.say_how_to_go_on(store, run)
 
 
-def id_of(name: str, shelf: Store) -> str:
+def id_of(name: str, store: Store) -> str:
     """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
     try:
-        return shelf.find(name)
+        return store.find(name)
     except NoSuchRun:
         from ngcdl.storing import comparisons
 
-        if not comparisons.is_named(name, shelf):
+        if not comparisons.is_named(name, store):
             raise
         with contextlib.suppress(NoSuchComparison):
-            raise NoSuchRun(name, shelf.root, comparison=comparisons.find(name, shelf)) from None
+            raise NoSuchRun(name, store.root, comparison=comparisons.find(name, store)) from None
         raise
 
 
 def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
     container is followed; without one, only its end is waited for. Raise NoLog, EngineError or RunElsewhere."""
-    shelf = kept.shelf()
-    run_id = id_of(name, shelf)
-    path = shelf.folder(run_id) / LOG
+    store = kept.open_store()
+    run_id = id_of(name, store)
+    path = store.folder(run_id) / LOG
     write = _writer(console.result_stream())
     away: dict[str, NgcdlError] = {}
     is_told = is_followed = False
     try:
         with opened(path) as file:
-            for run in standing(shelf, run_id, away=away):
+            for run in standing(store, run_id, away=away):
                 while data := file.read(65536):
                     write(data)
                 if run.status != "running":
@@ -195,9 +195,9 @@ def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
 
 def stop(name: str) -> None:
     """Stop a run and say how it ended. Raise EngineError, RunElsewhere or RunOfOthers."""
-    shelf = kept.shelf()
-    run = reconcile(shelf, shelf.load(shelf.find(name)))
+    store = kept.open_store()
+    run = reconcile(store, store.load(store.find(name)))
     if run.status != "running":
         console.say(f"{run.id} has already ended: {how_it_ended(run)}")
         return
-    console.say(f"{run.id}: {how_it_ended(stopping.stopped(shelf, run))}")
+    console.say(f"{run.id}: {how_it_ended(stopping.stopped(store, run))}")

@@ -29,16 +29,16 @@ _MISSED = " ticks before this one were missed"  # telemetry/sampler.py
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 
 
-def show_summary(shelf: Store, run: Run) -> None:
+def show_summary(store: Store, run: Run) -> None:
     """Print one run as a table: what it achieved, how fast, on what, and where its record is."""
-    console.result(_summary(shelf, run, sys.stdout))
+    console.result(_summary(store, run, sys.stdout))
 
 
-def say_after_command(shelf: Store, run: Run) -> None:
+def say_after_command(store: Store, run: Run) -> None:
     """Say on stderr, as stdout is the command's own, what was measured of it: its table if it reported steps, else a
     line or two if its samples carry them."""
     if run.summary.steps is not None:
-        console.say(f"it reported steps:\n{_summary(shelf, run, sys.stderr)}")
+        console.say(f"it reported steps:\n{_summary(store, run, sys.stderr)}")
         return
     if run.reason:
         console.say(f"{run.reason} ({run.id})")
@@ -46,14 +46,14 @@ def say_after_command(shelf: Store, run: Run) -> None:
         console.say(line)
 
 
-def _summary(shelf: Store, run: Run, stream: Any) -> str:
-    run = kept.with_figures(shelf, run)
-    start, told = _told(lines(shelf.folder(run.id) / EVENTS, among=_NO_STEPS))
+def _summary(store: Store, run: Run, stream: Any) -> str:
+    run = kept.with_figures(store, run)
+    start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
-    rows += [*_figures(run), *_gaps(shelf, run), *_stages(start, told), *_raced(told), *_why(run)]
+    rows += [*_figures(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
-    rows.append(("record", str(shelf.folder(run.id))))
-    if (trace := shelf.folder(run.id) / TRACE).exists():
+    rows.append(("record", str(store.folder(run.id))))
+    if (trace := store.folder(run.id) / TRACE).exists():
         rows.append(("timeline", f"{trace}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
     shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
@@ -185,11 +185,11 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     return rows
 
 
-def _gaps(shelf: Store, run: Run) -> list[tuple[str, str]]:
+def _gaps(store: Store, run: Run) -> list[tuple[str, str]]:
     """Return how many samples lack a reading, and the reason that most of them give, but for what numbers are in it."""
     if not run.summary.gaps:
         return []
-    read = (sample.get("gap") for file in sample_files(shelf.folder(run.id)) for sample in lines(file, among=_GAP))
+    read = (sample.get("gap") for file in sample_files(store.folder(run.id)) for sample in lines(file, among=_GAP))
     reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(_MISSED)]
     count = Counter(map(_without_numbers, reasons))
     most = max(reasons, key=lambda why: count[_without_numbers(why)], default=None)

@@ -99,15 +99,15 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
-    shelf = kept.shelf()
-    for line in foretold(listed, estimates(listed, typed, repeat, pace(shelf), no_gpu), minutes):
+    store = kept.open_store()
+    for line in foretold(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
         console.say(line)
     outcomes: list[Outcome] = []
     number = None
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
         if until is not None and not skip:
-            at_hand = pace(shelf)  # again: what ran meanwhile shows how long this takes
+            at_hand = pace(store)  # again: what ran meanwhile shows how long this takes
             needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
             why = too_late(until - time.time(), needed if at_hand.is_measured else None)
             skip = why and f"the budget of {minutes:g} min {why}"
@@ -157,10 +157,10 @@ def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) ->
 # -- beforehand -----------------------------------------------------------------------------------------------------
 
 
-def pace(shelf: Store) -> expected.Pace:
+def pace(store: Store) -> expected.Pace:
     """Return how fast this machine is, judging by the last runs here."""
     costs = {name: float(trainings.bundled(name).flops_per_example) for name in trainings.names()}
-    return expected.pace(_seen(shelf), costs)
+    return expected.pace(_seen(store), costs)
 
 
 def estimates(
@@ -182,11 +182,11 @@ def estimates(
     return found
 
 
-def _seen(shelf: Store) -> Iterator[Run]:
+def _seen(store: Store) -> Iterator[Run]:
     here = os.uname().nodename
-    for run_id in shelf.ids()[:_LOOKED_AT]:
+    for run_id in store.ids()[:_LOOKED_AT]:
         with contextlib.suppress(NgcdlError):
-            run = shelf.load(run_id)
+            run = store.load(run_id)
             if run.machine.hostname == here:
                 yield run
 
@@ -208,7 +208,7 @@ def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], min
 
 
 def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
-    shelf = kept.shelf()
+    store = kept.open_store()
     is_taken = typed.data == "synthetic" or trainings.bundled(experiment.workload).data == "cifar10"
     asked = replace(typed, train=experiment.workload, device=experiment.device, data=typed.data if is_taken else "auto")
     try:
@@ -218,7 +218,7 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
             raise
         is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are not a failure
         return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
-    found = comparing.compared(comparison, shelf)
+    found = comparing.compared(comparison, store)
     told = {"id": comparison.id, **found.as_json()}
     # running out of time is not a failure
     is_late = rounds.until is not None and time.time() > rounds.until

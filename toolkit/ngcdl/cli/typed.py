@@ -89,7 +89,7 @@ class Typed:
     json: bool = False
 
 
-def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
+def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     """Parse `typed`. Raise UsageError with the expected form."""
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
@@ -107,7 +107,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
     image = image_of(typed.image, config) if typed.image else None
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
-        _nothing_of_a_training(typed, image, shelf)
+        _nothing_of_a_training(typed, image, store)
     own = None
     if not typed.train and (image or typed.command):
         has_input = not kind_of(typed.engine).is_cluster
@@ -121,7 +121,7 @@ def parsed(typed: Typed, config: settings.Settings, shelf: Store) -> Asked:
         engine=typed.engine,
         image=image,
         gpus=gpus,
-        workload=_workload(typed, shelf) if typed.train else None,
+        workload=_workload(typed, store) if typed.train else None,
         own=own,
         device=typed.device,
         always_pull=typed.pull == "always",
@@ -235,7 +235,7 @@ def _of_a_training(typed: Typed) -> list[str]:
     return [name for name, is_given in given.items() if is_given]
 
 
-def _nothing_of_a_training(typed: Typed, image: ImageRef | None, shelf: Store) -> None:
+def _nothing_of_a_training(typed: Typed, image: ImageRef | None, store: Store) -> None:
     """Raise BadOption if an option was typed that only --train reads."""
     stray = _of_a_training(typed)
     if not stray:
@@ -243,27 +243,27 @@ def _nothing_of_a_training(typed: Typed, image: ImageRef | None, shelf: Store) -
     said = f"{', '.join(stray)}: only --train reads that."
     if typed.command:
         raise BadOption(said, "Leave it out, or, if the command reads it, type it after --.")
-    words, name = sys.argv[1:], _taking(typed, image, shelf)
+    words, name = sys.argv[1:], _taking(typed, image, store)
     at = words.index(typed.image) + 1 if typed.image in words else 1
     if name is None or not words or (typed.image and at == 1):  # no training, or argv of a program that embeds ngcdl
         raise BadOption(said, "    ngcdl workloads")
     raise BadOption(said, again([*words[:at], "--train", name, *words[at:]]))
 
 
-def _taking(typed: Typed, image: ImageRef | None, shelf: Store) -> str | None:
+def _taking(typed: Typed, image: ImageRef | None, store: Store) -> str | None:
     """Return a bundled training that takes the options that were typed, in `image`."""
     from ngcdl.planning import validation
 
     for name in ("cifar10", "cifar10-keras", *trainings.names()):
         with contextlib.suppress(NgcdlError):
-            workload = _workload(replace(typed, train=name), shelf)
+            workload = _workload(replace(typed, train=name), store)
             validation.check_workload(workload)
             validation.check_place(workload, image, typed.device or "gpu")
             return name
     return None
 
 
-def _workload(typed: Typed, shelf: Store) -> Workload:
+def _workload(typed: Typed, store: Store) -> Workload:
     assert typed.train is not None  # the caller checked
     known = trainings.bundled(typed.train)
     if typed.amp and typed.precision not in ("auto", "amp"):
@@ -277,7 +277,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
         data=typed.data,
         device=typed.device or "auto",
         evaluate=not typed.no_eval,
-        resume=shelf.find(typed.resume) if typed.resume else None,
+        resume=store.find(typed.resume) if typed.resume else None,
         threads=typed.threads,
         feed=typed.feed or (None if typed.autotune else "ahead"),
         precision="amp" if typed.amp else typed.precision,
@@ -295,7 +295,7 @@ def _workload(typed: Typed, shelf: Store) -> Workload:
     if asked.resume:
         from ngcdl.cli import resumed
 
-        resumed.check(asked, asked.resume, typed.engine, typed.placement, shelf)
+        resumed.check(asked, asked.resume, typed.engine, typed.placement, store)
     return asked
 
 

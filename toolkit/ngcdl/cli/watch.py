@@ -54,7 +54,7 @@ class Begun:
         return output
 
 
-def hand_over(ready: Ready, shelf: Store) -> str:
+def hand_over(ready: Ready, store: Store) -> str:
     """Start a watcher for `ready` and return the run's id once it runs and its GPUs were checked.
 
     If the start fails, close the record and raise its error. The order goes through a pipe, so variables that look
@@ -62,7 +62,7 @@ def hand_over(ready: Ready, shelf: Store) -> str:
     """
     order = ready.order
     letter = {
-        "root": str(shelf.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
+        "root": str(store.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
         "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
     }  # fmt: skip
     watcher: subprocess.Popen[bytes] | None = None
@@ -82,14 +82,14 @@ def hand_over(ready: Ready, shelf: Store) -> str:
                 with watcher:  # closes its pipes and waits
                     watcher.terminate()
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
-            _close_left(shelf, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
+            _close_left(store, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
             console.say(f"recorded as {order.run_id}")
             raise
         except OSError as error:  # no process or no file can be made: limits, a full disk
-            raise _unwatched(shelf, ready, f"could not be started: {error.strerror or error}") from error
+            raise _unwatched(store, ready, f"could not be started: {error.strerror or error}") from error
         if answer is None:
             said.seek(0)
-            raise _died(shelf, ready, watcher.wait(), said.read().decode(errors="replace"))
+            raise _died(store, ready, watcher.wait(), said.read().decode(errors="replace"))
     if answer:
         raise _error(answer)
     return order.run_id
@@ -114,22 +114,22 @@ def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | 
         return answer
 
 
-def _died(shelf: Store, ready: Ready, code: int, said: str) -> NgcdlError:
+def _died(store: Store, ready: Ready, code: int, said: str) -> NgcdlError:
     """Close the record of a run after its watcher ended without an answer, and return the error that says so."""
     last = (said.strip().splitlines() or [f"it ended with {code}"])[-1]
-    return _unwatched(shelf, ready, f"ended: {last}")
+    return _unwatched(store, ready, f"ended: {last}")
 
 
-def _unwatched(shelf: Store, ready: Ready, what: str) -> NgcdlError:
+def _unwatched(store: Store, ready: Ready, what: str) -> NgcdlError:
     """Close the record of a run without a watcher, and return the error that says what became of that."""
     reason = f"The process that should watch the run {what}"
-    _close_left(shelf, ready, "failed", NgcdlError.exit_code, reason)
+    _close_left(store, ready, "failed", NgcdlError.exit_code, reason)
     return NgcdlError(reason, f"    ngcdl show {ready.run.id}")
 
 
-def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str) -> None:
+def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str) -> None:
     """Kill the run if a watcher left it running, and close its record."""
-    run = shelf.load(ready.run.id)
+    run = store.load(ready.run.id)
     if run.status != "running":
         return
     with contextlib.suppress(NgcdlError):
@@ -137,7 +137,7 @@ def _close_left(shelf: Store, ready: Ready, status: str, code: int, reason: str)
         if left:
             left.kill()
             left.remove()
-    shelf.save(run.closed(status, code, reason, time.time()))
+    store.save(run.closed(status, code, reason, time.time()))
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:
@@ -163,21 +163,21 @@ def watch(argv: list[str]) -> int:
         (run_id,), letter = argv, json.load(sys.stdin)
     except (ValueError, AttributeError) as error:
         raise BadOption("_watch RUN is internal: ngcdl run --detach starts it.") from error
-    shelf = Store(Path(letter["root"]))
-    run = replace(shelf.load(run_id), owner=this_process())
+    store = Store(Path(letter["root"]))
+    run = replace(store.load(run_id), owner=this_process())
     try:
-        shelf.save(run)
-        done = _followed(shelf, run, letter)
+        store.save(run)
+        done = _followed(store, run, letter)
     except NgcdlError as error:
-        if (left := shelf.load(run_id)).status == "running":
-            shelf.save(left.closed("failed", error.exit_code, error.message, time.time()))
+        if (left := store.load(run_id)).status == "running":
+            store.save(left.closed("failed", error.exit_code, error.message, time.time()))
         _answer({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
     return done.exit_code or 0
 
 
-def _followed(shelf: Store, run: Run, letter: dict[str, Any]) -> Run:
-    folder = shelf.folder(run.id)
+def _followed(store: Store, run: Run, letter: dict[str, Any]) -> Run:
+    folder = store.folder(run.id)
     cache = Path(letter["cache"]) if letter.get("cache") else None
     order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"], cache=cache)
-    return launch.follow(Ready(engines.connect(letter["engine"]), order, run), shelf, Silent(), Begun())
+    return launch.follow(Ready(engines.connect(letter["engine"]), order, run), store, Silent(), Begun())

@@ -47,7 +47,7 @@ class Variant:
 
 
 def settle(
-    variants: Sequence[Variant], settings: Settings, shelf: Store, show: Show
+    variants: Sequence[Variant], settings: Settings, store: Store, show: Show
 ) -> tuple[list[tuple[Variant, Settled]], tuple[str, ...]]:
     """Prepare all arms; return those ready, and remarks on what can't be measured here.
 
@@ -59,7 +59,7 @@ def settle(
     # The GPU arm may find no GPU, which would be the end of an ordinary run.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     try:
-        first = prepare.settle(asked, settings, shelf, show)
+        first = prepare.settle(asked, settings, store, show)
     except NoGpu as error:
         raise _lacking(variants, hardest, error.found) from error
     ready, remarks = [], []
@@ -67,8 +67,8 @@ def settle(
         if variant.device == "gpu" and first.picked.gpus.kind == "none":
             remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
             continue
-        settled = _settled(variant, first, settings, shelf, show)
-        if doubt := prepare.doubt(settled, shelf):
+        settled = _settled(variant, first, settings, store, show)
+        if doubt := prepare.doubt(settled, store):
             show.say(f"WARNING: {variant.name}: {doubt}")
         ready.append((variant, settled))
     if not ready and hardest.asked.gpus.demanded:
@@ -93,7 +93,7 @@ def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuEr
     return NoGpu(str(asked.gpus), found, command="compare", instead=instead)
 
 
-def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store, show: Show) -> Settled:
+def _settled(variant: Variant, first: Settled, settings: Settings, store: Store, show: Show) -> Settled:
     asked = variant.asked
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
@@ -101,23 +101,23 @@ def _settled(variant: Variant, first: Settled, settings: Settings, shelf: Store,
         asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
-    return replace(prepare.settle(asked, settings, shelf, show, first.data), asked=asked)
+    return replace(prepare.settle(asked, settings, store, show, first.data), asked=asked)
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------
 
 
-def compared(kept: StoredComparison, shelf: Store) -> Comparison:
+def compared(kept: StoredComparison, store: Store) -> Comparison:
     """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
     measured: dict[tuple[str, int], Measured] = {}
     remarks = list(kept.remarks)
     for trial in kept.trials:
         try:
-            run = shelf.load(trial.run)
+            run = store.load(trial.run)
         except NgcdlError as error:
             remarks.append(f"{trial.arm}, round {trial.round}: {error.message}")
             continue
-        measured[trial.arm, trial.round] = Measured.of(run, lines(shelf.folder(run.id) / EVENTS))
+        measured[trial.arm, trial.round] = Measured.of(run, lines(store.folder(run.id) / EVENTS))
     remarks += _unfinished(kept, [one.run for one in measured.values()])
     rounds = range(1, max((trial.round for trial in kept.trials), default=0) + 1)
     arms = [Arm(name, tuple(measured.get((name, n)) for n in rounds), device) for name, device in kept.arms]

@@ -39,7 +39,7 @@ class Comparing:
         self,
         arms: Mapping[str, Settled],
         kept: StoredComparison,
-        shelf: Store,
+        store: Store,
         show: Show,
         until: float | None = None,
         clock: Callable[[], float] = time.time,
@@ -47,7 +47,7 @@ class Comparing:
     ) -> None:
         """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
         stopped, and no other begins. Nor does one once `edited` names a file of the command that was changed."""
-        self.arms, self._shelf, self._show = arms, shelf, show
+        self.arms, self._store, self._show = arms, store, show
         self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
         self._queued: dict[tuple[str, int], tuple[Ready, Job]] = {}  # submitted: by arm and round, in order
         self.kept = kept
@@ -57,7 +57,7 @@ class Comparing:
 
         An arm with a failed run is not tried again; with fewer than two arms left, there is no point in going on.
         """
-        comparisons.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._store)
         try:
             if all(kind_of(settled.picked.engine.name).has_queue for settled in self.arms.values()):
                 self._hand_in(is_followed=True)
@@ -67,11 +67,11 @@ class Comparing:
         finally:
             self._withdraw(*self.arms)
         self.kept = replace(self.kept, finished=time.time())
-        comparisons.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._store)
 
     def leave(self) -> None:
         """Submit all runs and leave them to the queue, unattended. Raise as `go` does."""
-        comparisons.save(self.kept, self._shelf)
+        comparisons.save(self.kept, self._store)
         try:
             self._hand_in(is_followed=False)
             if not self._is_stopped():
@@ -118,7 +118,7 @@ class Comparing:
     def _is_stopped(self) -> bool:
         """Return whether `comparisons.stop` has closed the file, from another shell."""
         with contextlib.suppress(NgcdlError):  # a missing file stops nothing
-            if comparisons.load(self.kept.id, self._shelf).finished is not None:
+            if comparisons.load(self.kept.id, self._store).finished is not None:
                 self._end(comparisons.STOPPED)
                 return True
         return False
@@ -141,12 +141,12 @@ class Comparing:
             return False
         self._show.begins(f"{place}, {name}")
         try:
-            run = launch.follow(ready, self._shelf, self._show, until=self._until, begun=job)
+            run = launch.follow(ready, self._store, self._show, until=self._until, begun=job)
         except NgcdlError as error:
             if job and isinstance(error, EngineLost):  # they go on, and the next command finds them
                 self._queued.clear()
                 raise
-            run = self._shelf.load(ready.run.id)
+            run = self._store.load(ready.run.id)
             self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
         else:
             self._show.say(f"{place}, {name}: {_told(run)}")
@@ -162,12 +162,12 @@ class Comparing:
     def _begin(self, name: str, number: int) -> Ready | None:
         """Record a run as running, with its place in the comparison; return None if the comparison was stopped."""
         note = f"compare {self.kept.id}: {name}, {self._place(number)}"
-        with comparisons.alone(self._shelf):  # a stop comes before, or sees this run
+        with comparisons.alone(self._store):  # a stop comes before, or sees this run
             if self._is_stopped():
                 return None
-            ready = prepare.begin(self.arms[name], self._shelf, note)
+            ready = prepare.begin(self.arms[name], self._store, note)
             self.kept = replace(self.kept, trials=(*self.kept.trials, Trial(name, number, ready.run.id)))
-            comparisons.save(self.kept, self._shelf)
+            comparisons.save(self.kept, self._store)
         return ready
 
     # -- in a queue -------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class Comparing:
             return False
         before = tuple(job.identity for _, job in self._queued.values())
         ready = replace(ready, order=replace(ready.order, after=before))
-        run = launch.follow(ready, self._shelf, self._show, leave=True)
+        run = launch.follow(ready, self._store, self._show, leave=True)
         if run.reason in _OURS:
             raise Interrupted(_OURS[run.reason])
         job = ready.engine.find(run.id)

@@ -15,16 +15,16 @@ from ngcdl.storing.store import Store
 _NEWEST = 100  # how many runs are inspected; older ones have begun to compute by now
 
 
-def cards(shelf: Store) -> dict[str, str]:
+def cards(store: Store) -> dict[str, str]:
     """Return the UUIDs of the held cards, each with the id of its run.
 
     Only runs count that a living process of this host watches, or that lost their engine since it was booted. Any other
     unwatched run is dead, or NVML reports it; runs of another host that shares this home have other cards.
     """
     found: dict[str, str] = {}
-    for run_id in shelf.ids()[:_NEWEST]:
+    for run_id in store.ids()[:_NEWEST]:
         with contextlib.suppress(NgcdlError):  # `ngcdl runs` reports a broken record
-            run = None if shelf.is_ended(run_id) else shelf.load(run_id)
+            run = None if store.is_ended(run_id) else store.load(run_id)
             if run and _runs_here(run) and _holds(run):
                 found |= dict.fromkeys(run.gpus or (), run_id)
     return found
@@ -45,11 +45,11 @@ def _holds(run: Run) -> bool:
 
 
 @contextlib.contextmanager
-def turn(shelf: Store, say: Callable[[str], None]) -> Iterator[None]:
+def turn(store: Store, say: Callable[[str], None]) -> Iterator[None]:
     """Keep other processes from recording a run on free cards meanwhile. Without file locks this does nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            lock = stack.enter_context((shelf.root / ".cards.lock").open("wb"))
+            lock = stack.enter_context((store.root / ".cards.lock").open("wb"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -32,7 +32,7 @@ DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
 def follow(
     ready: Ready,
-    shelf: Store,
+    store: Store,
     show: Show,
     terminal: Terminal | None = None,
     until: float | None = None,
@@ -50,7 +50,7 @@ def follow(
     """
     workload = ready.order.spec.workload
     stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None)
-    course = Course(ready, shelf, show, stopper)
+    course = Course(ready, store, show, stopper)
     with stopper.listening():
         try:
             job = course.start(begun)
@@ -75,8 +75,8 @@ def follow(
 class Course:
     """One run in progress: its record so far, its job once it has started, and how it ended."""
 
-    def __init__(self, ready: Ready, shelf: Store, show: Show, stopper: Stopper) -> None:
-        self._ready, self._shelf, self._show, self._stopper = ready, shelf, show, stopper
+    def __init__(self, ready: Ready, store: Store, show: Show, stopper: Stopper) -> None:
+        self._ready, self._store, self._show, self._stopper = ready, store, show, stopper
         self._folder = ready.order.folder
         self._herald = meanwhile.Herald(show)
         self._ended = Exit(None)
@@ -209,7 +209,7 @@ class Course:
         self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
         if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
-                self.run = self.run.noting(*self._shelf.load(self.run.id).notes)
+                self.run = self.run.noting(*self._store.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
         closed = self._by_stopwatch(ending.closed(self.run, end, events, self._stopper))
@@ -297,7 +297,7 @@ class Course:
     def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
         """Save the record and return whether that worked. If not, report it with what follows; the run goes on."""
         try:
-            self._shelf.save(self.run)
+            self._store.save(self.run)
         except StateNotWritable as error:
             self._show.say(f"WARNING: {error.message} {otherwise}")
             return False

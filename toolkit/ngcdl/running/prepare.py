@@ -55,7 +55,7 @@ class Ready:
 def decide(
     asked: Asked,
     settings: Settings,
-    shelf: Store,
+    store: Store,
     show: Show,
     dry: bool = False,
     data: dataset.Dataset | None = None,
@@ -74,7 +74,7 @@ def decide(
         )
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
-    is_training, taken = bool(asked.workload), partial(held.cards, shelf)
+    is_training, taken = bool(asked.workload), partial(held.cards, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
     if asked.device == "gpu" and picked.device == "cpu":
@@ -104,18 +104,18 @@ def decide(
         else:
             data = data or _data_of_claim(asked.workload, asked.placement)
             show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
-    return picked, _spec(asked, picked, placement, data, shelf), data
+    return picked, _spec(asked, picked, placement, data, store), data
 
 
 def _spec(
-    asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, shelf: Store
+    asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, store: Store
 ) -> RunSpec:
     """Plan what was asked for, with what was chosen."""
     if asked.workload:
         assert data is not None  # a training always has a data set, if only the synthetic one
         workload = replace(asked.workload, device=asked.device or picked.device)
-        resume = shelf.folder(workload.resume) if workload.resume else None
-        choices = choices_of(workload, shelf) if picked.engine.shares_files else None
+        resume = store.folder(workload.resume) if workload.resume else None
+        choices = choices_of(workload, store) if picked.engine.shares_files else None
         spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
     else:
         assert asked.own is not None  # Asked has either a workload or its own spec
@@ -125,9 +125,9 @@ def _spec(
     return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
 
-def choices_of(workload: Workload | None, shelf: Store) -> Path | None:
+def choices_of(workload: Workload | None, store: Store) -> Path | None:
     """Return the folder where the choices of --autotune outlive the run; None without --autotune."""
-    return shelf.root.with_name("autotune") if workload and workload.autotune else None
+    return store.root.with_name("autotune") if workload and workload.autotune else None
 
 
 def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
@@ -140,18 +140,18 @@ def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path |
     return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
 
 
-def prepare(asked: Asked, settings: Settings, shelf: Store, show: Show) -> Ready:
+def prepare(asked: Asked, settings: Settings, store: Store, show: Show) -> Ready:
     """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
     asked = _fed(asked)
-    settled = settle(asked, settings, shelf, show)
+    settled = settle(asked, settings, store, show)
     if not _chose_free(settled):
-        return begin(settled, shelf)
-    with held.turn(shelf, show.say):
-        if not held.cards(shelf).keys().isdisjoint(settled.picked.uuids or ()):
+        return begin(settled, store)
+    with held.turn(store, show.say):
+        if not held.cards(store).keys().isdisjoint(settled.picked.uuids or ()):
             show.say("another run took the GPU meanwhile: choosing again")
             fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
-            settled = settle(fetched, settings, shelf, show, settled.data)
-        return begin(settled, shelf)
+            settled = settle(fetched, settings, store, show, settled.data)
+        return begin(settled, store)
 
 
 def _fed(asked: Asked) -> Asked:
@@ -169,36 +169,36 @@ def _chose_free(settled: Settled) -> bool:
     return settled.asked.gpus.kind in ("auto", "count") and bool(picked.gpus.devices) and not picked.shares
 
 
-def settle(asked: Asked, settings: Settings, shelf: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
+def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch. Raise NgcdlError. `data` is what an earlier call found."""
-    shelf.ensure_writable()
-    if choices := choices_of(asked.workload, shelf):
+    store.ensure_writable()
+    if choices := choices_of(asked.workload, store):
         try:
             choices.mkdir(exist_ok=True)  # Docker would create it, owned by root
         except OSError as error:
             why = error.strerror or str(error)
             raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
-    picked, spec, data = decide(asked, settings, shelf, show, data=data, verdicts=verdicts)
+    picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
     digest, target = _target(picked, asked, show, verdicts)
     return Settled(asked, picked, data, digest, target, spec.placement, cache_of(picked, spec, settings))
 
 
-def doubt(settled: Settled, shelf: Store) -> str | None:
+def doubt(settled: Settled, store: Store) -> str | None:
     """Return a reason to doubt that its runs can ever be placed, or None. Raise NotPlaceable. Nothing is recorded."""
     picked, run_id = settled.picked, "planned"
-    spec = _spec(settled.asked, picked, settled.placement, settled.data, shelf)
-    return picked.engine.fits(Order(spec, run_id, shelf.folder(run_id), settled.target, picked.way.name))
+    spec = _spec(settled.asked, picked, settled.placement, settled.data, store)
+    return picked.engine.fits(Order(spec, run_id, store.folder(run_id), settled.target, picked.way.name))
 
 
-def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
+def begin(settled: Settled, store: Store, *notes: str) -> Ready:
     """Record a run as running. Raise StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest
-    spec = _spec(settled.asked, picked, settled.placement, data, shelf)
+    spec = _spec(settled.asked, picked, settled.placement, data, store)
     cache, lost = _made(settled.cache)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
-        id=shelf.new_id(what),
+        id=store.new_id(what),
         status="running",
         started=time.time(),
         engine=picked.engine.name,
@@ -218,10 +218,10 @@ def begin(settled: Settled, shelf: Store, *notes: str) -> Ready:
     )
     while True:
         try:
-            folder = shelf.create(run)
+            folder = store.create(run)
             break
         except NameTaken:
-            run = replace(run, id=shelf.new_id(what))
+            run = replace(run, id=store.new_id(what))
     return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache), run)
 
 

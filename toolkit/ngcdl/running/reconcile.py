@@ -63,7 +63,7 @@ _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
 
-def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
+def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
     """Return `run` in its true state, and save what was found out. Never raise; what can't be known stays as it is.
 
     An engine in `away` is not asked; one that does not answer is added to it, by name."""
@@ -71,15 +71,15 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
         return run
     import filelock
 
-    folder = shelf.folder(run.id)
+    folder = store.folder(run.id)
     try:
         with filelock.FileLock(folder / LOCK, timeout=5):
-            run = shelf.load(run.id)  # another command may have been faster
+            run = store.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run
-            found = _found_out(shelf, run)
+            found = _found_out(store, run)
             if found != run:
-                shelf.save(found)
+                store.save(found)
             return found
     except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
         if away is not None and isinstance(error, SILENT):
@@ -88,7 +88,7 @@ def reconcile(shelf: Store, run: Run, away: dict[str, NgcdlError] | None = None)
 
 
 def standing(
-    shelf: Store,
+    store: Store,
     run_id: str,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -99,25 +99,25 @@ def standing(
     away = {} if away is None else away
     ended, due, pause = None, clock(), FIRST_ASK_SECONDS
     while True:
-        run, before = shelf.load(run_id), ended
+        run, before = store.load(run_id), ended
         with contextlib.suppress(OSError):
-            ended = (shelf.folder(run_id) / EXIT).stat().st_mtime_ns
+            ended = (store.folder(run_id) / EXIT).stat().st_mtime_ns
         if not kind_of(run.engine).is_cluster or ended != before or clock() >= due:
             away.clear()
-            run = reconcile(shelf, run, away)
+            run = reconcile(store, run, away)
             pause = FIRST_ASK_SECONDS if ended != before else pause
             due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
         yield run
         sleep(FOLLOW_SECONDS)
 
 
-def still_runs(shelf: Store, run: Run) -> bool:
+def still_runs(store: Store, run: Run) -> bool:
     """Is `run`, as returned by `reconcile`, still running? If nobody watches it and it is on another machine, or the
     host has been restarted since, it may never be asked again: it counts as dead once its folder has not changed for
     DEAD_SECONDS."""
     can_be_asked = kind_of(run.engine).is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
     can_be_asked = can_be_asked or is_alive(run.owner)
-    return run.status == "running" and (can_be_asked or _quiet_seconds(shelf, run, *_ITS_FILES) <= DEAD_SECONDS)
+    return run.status == "running" and (can_be_asked or _quiet_seconds(store, run, *_ITS_FILES) <= DEAD_SECONDS)
 
 
 def _is_unwatched(run: Run) -> bool:
@@ -125,14 +125,14 @@ def _is_unwatched(run: Run) -> bool:
     return run.is_open and not is_alive(run.owner)
 
 
-def _found_out(shelf: Store, run: Run) -> Run:
+def _found_out(store: Store, run: Run) -> Run:
     if kind_of(run.engine).is_cluster:
-        return _by_cluster(shelf, run)
+        return _by_cluster(store, run)
     if run.owner is None:  # nobody watches it: only its files can tell
-        return _by_events(shelf, run) if _quiet_seconds(shelf, run, *_ITS_FILES) > QUIET_SECONDS else run
-    if _is_elsewhere(run) and _quiet_seconds(shelf, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
+        return _by_events(store, run) if _quiet_seconds(store, run, *_ITS_FILES) > QUIET_SECONDS else run
+    if _is_elsewhere(run) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
         return run  # its watcher may be alive where its process is not visible from here
-    return _by_engine(shelf, run)
+    return _by_engine(store, run)
 
 
 def _is_elsewhere(run: Run) -> bool:
@@ -147,7 +147,7 @@ def _is_of_another_boot(run: Run) -> bool:
     return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
 
 
-def _by_engine(shelf: Store, run: Run) -> Run:
+def _by_engine(store: Store, run: Run) -> Run:
     engine = engines.connect(str(run.engine))
     if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
         return run  # it is on another engine: another machine's, or the one that DOCKER_HOST or the context named then
@@ -160,19 +160,19 @@ def _by_engine(shelf: Store, run: Run) -> Run:
     if ended is None:
         return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
     if job is None or ended == NOTHING:
-        closed = _by_events(shelf, run)
+        closed = _by_events(store, run)
         is_anothers = run.engine_id is None and _is_elsewhere(run)  # whose engine is not asked here, and may know more
         return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
     notes = [UNWATCHED]
     try:
-        bring_output(job, shelf.folder(run.id) / LOG)
+        bring_output(job, store.folder(run.id) / LOG)
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
-    closed = _with_exit(shelf, run, ended).noting(*notes)
-    shelf.save(closed)
+    closed = _with_exit(store, run, ended).noting(*notes)
+    store.save(closed)
     if notes == [UNWATCHED]:
         job.remove()
     return closed
@@ -236,7 +236,7 @@ def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
     yield from (chunk.data for chunk in job.output())
 
 
-def _by_cluster(shelf: Store, run: Run) -> Run:
+def _by_cluster(store: Store, run: Run) -> Run:
     """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is; so does a run that
     may be in submission, by an ngcdl of another login node perhaps: that there is no job yet says nothing."""
     if run.container is None and time.time() - run.started < SUBMISSION_SECONDS:
@@ -246,29 +246,29 @@ def _by_cluster(shelf: Store, run: Run) -> Run:
         return run
     job = engine.find(run.id)
     if job is None:
-        return _by_events(shelf, run)
+        return _by_events(store, run)
     ended = job.ended()
     if ended is None:
         return replace(run, container=job.identity, owner=None, reason=job.waiting())
-    closed = _with_exit(shelf, run, ended)
-    shelf.save(closed)
+    closed = _with_exit(store, run, ended)
+    store.save(closed)
     job.remove()
     return closed
 
 
-def _with_exit(shelf: Store, run: Run, ended: Exit) -> Run:
+def _with_exit(store: Store, run: Run, ended: Exit) -> Run:
     stopped, reason = STOPPED in run.notes or ended.is_stopped, ended.reason
     status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
     if stopped and status == "interrupted":
         reason = stopped_by(run, ended)
     finished = ended.finished or time.time()
     closed = replace(run, oom_killed=ended.oom_killed).closed(status, ended.code, reason, finished)
-    return _told_by_files(shelf, closed, list(lines(shelf.folder(run.id) / EVENTS)))
+    return _told_by_files(store, closed, list(lines(store.folder(run.id) / EVENTS)))
 
 
-def _by_events(shelf: Store, run: Run) -> Run:
+def _by_events(store: Store, run: Run) -> Run:
     """Close the run by what the trainer wrote: nothing else is left to ask."""
-    events = list(lines(shelf.folder(run.id) / EVENTS))
+    events = list(lines(store.folder(run.id) / EVENTS))
     last = events[-1] if events else {}
     when = figures.number(last.get("t"))
     kind = last.get("event")
@@ -283,18 +283,18 @@ def _by_events(shelf: Store, run: Run) -> Run:
         status, reason = "interrupted", stopped_by(run, NOTHING) or what
     else:
         status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
-    return _told_by_files(shelf, run.closed(status, run.exit_code, reason, when), events)
+    return _told_by_files(store, run.closed(status, run.exit_code, reason, when), events)
 
 
-def _told_by_files(shelf: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
+def _told_by_files(store: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
     """Return the closed run with what its folder shows: its figures, and why it failed."""
-    folder = shelf.folder(closed.id)
+    folder = store.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
 
 
-def _quiet_seconds(shelf: Store, run: Run, *names: str) -> float:
+def _quiet_seconds(store: Store, run: Run, *names: str) -> float:
     newest = run.started
     for name in names:
         with contextlib.suppress(OSError):
-            newest = max(newest, (shelf.folder(run.id) / name).stat().st_mtime)
+            newest = max(newest, (store.folder(run.id) / name).stat().st_mtime)
     return time.time() - newest

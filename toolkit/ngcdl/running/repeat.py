@@ -34,7 +34,7 @@ class Again:
 
 
 def again(
-    before: Run, settings: Settings, shelf: Store, show: Show, *, dry: bool = False, trust: bool = False
+    before: Run, settings: Settings, store: Store, show: Show, *, dry: bool = False, trust: bool = False
 ) -> Again:
     """Turn a record back into what was typed. Raise NotRepeatable, also for an imported run without `trust`.
 
@@ -50,13 +50,13 @@ def again(
         raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
     image = _image(before, settings)
     # don't trust what a record from another machine requests
-    if not dry and not trust and os.path.lexists(shelf.folder(before.id) / IMPORTED):
+    if not dry and not trust and os.path.lexists(store.folder(before.id) / IMPORTED):
         why = "it was imported, and nobody here has checked what it would do"
         raise NotRepeatable(before.id, why, _warning(before, spec, image))
     environment, remarks = _environment(before, spec, dry)
     spec = replace(spec, environment=environment)
-    workload, more = _workload(before, settings, shelf, show, dry)
-    if workload and workload.autotune and (start := _start(before, shelf)):
+    workload, more = _workload(before, settings, store, show, dry)
+    if workload and workload.autotune and (start := _start(before, store)):
         workload = _as_chosen(workload, start)
         if tuned.onednn(start):
             spec = replace(spec, environment=(*spec.environment, ("TF_ENABLE_ONEDNN_OPTS", "0")))
@@ -170,9 +170,9 @@ def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str
     return tuple((name, os.environ[name] if name in hidden else value) for name, value in spec.environment), remarks
 
 
-def _start(before: Run, shelf: Store) -> Mapping[str, Any]:
+def _start(before: Run, store: Store) -> Mapping[str, Any]:
     """Return the last start event, {} if no training began."""
-    return last_start(lines(shelf.folder(before.id) / EVENTS))
+    return last_start(lines(store.folder(before.id) / EVENTS))
 
 
 def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
@@ -182,7 +182,7 @@ def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
 
 
 def _workload(
-    before: Run, settings: Settings, shelf: Store, show: Show, dry: bool
+    before: Run, settings: Settings, store: Store, show: Show, dry: bool
 ) -> tuple[Workload | None, tuple[str, ...]]:
     recorded = before.workload
     if not recorded:
@@ -196,33 +196,33 @@ def _workload(
     workload = Workload(**{name: value for name, value in recorded.items() if name in known})
     remarks: tuple[str, ...] = ()
     if workload.resume:
-        _check_resumed(before, workload.resume, shelf)
+        _check_resumed(before, workload.resume, store)
         remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
     if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
     if not dry:
-        workload = replace(workload, data=_data(before, workload, settings, shelf, show))
+        workload = replace(workload, data=_data(before, workload, settings, store, show))
     return workload, remarks
 
 
-def _check_resumed(before: Run, source: str, shelf: Store) -> None:
+def _check_resumed(before: Run, source: str, store: Store) -> None:
     """Raise NotRepeatable if `source`, which `before` resumed from, is not here, has no checkpoints (any more), or is
     still running."""
     told = EVENTS if kind_of(before.engine).shares_files else RECORD  # a pod's events may never have arrived
-    if not (shelf.folder(source) / told).exists():
+    if not (store.folder(source) / told).exists():
         raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
     with contextlib.suppress(RecordBroken, NoSuchRun):  # its checkpoints may be intact all the same
-        if still_runs(shelf, reconcile(shelf, shelf.load(source))):
+        if still_runs(store, reconcile(store, store.load(source))):
             raise NotRepeatable(
                 before.id,
                 f"it resumed from {source}, which is still running; a second training would do the same beside it.",
                 f"Watch it, or stop it first:\n    ngcdl logs -f {source}\n    ngcdl stop {source}",
             )
-    if kind_of(before.engine).shares_files and not has_checkpoint(shelf.folder(source)):
+    if kind_of(before.engine).shares_files and not has_checkpoint(store.folder(source)):
         raise NotRepeatable(before.id, f"it resumed from {source}, whose checkpoints are not here")
 
 
-def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, show: Show) -> str:
+def _data(before: Run, workload: Workload, settings: Settings, store: Store, show: Show) -> str:
     """Return the folder of the same data set. Raise NotRepeatable if the one here is different."""
     from ngcdl import dataset
 
@@ -231,7 +231,7 @@ def _data(before: Run, workload: Workload, settings: Settings, shelf: Store, sho
     if before.dataset == "pictures":
         return str(dataset.pictures(workload.data).folder)
     found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
-    wanted = _start(before, shelf).get("dataset_sha256")
+    wanted = _start(before, store).get("dataset_sha256")
     if found.kind != before.dataset:
         raise NotRepeatable(before.id, f"it trained on {before.dataset}, which is not available now")
     if wanted and found.sha256 and found.sha256 != wanted:

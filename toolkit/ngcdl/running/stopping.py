@@ -26,7 +26,7 @@ LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accep
 
 
 def stopped(
-    shelf: Store,
+    store: Store,
     run: Run,
     say: Callable[[str], None] = console.say,
     pause: float = waiting.FIRST_SECONDS,
@@ -50,13 +50,13 @@ def stopped(
                 os.kill(run.owner.pid, signal.SIGTERM)
                 os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see the other
         else:
-            is_asked = _ask_engine(shelf, run)
+            is_asked = _ask_engine(store, run)
         due = time.monotonic() + look_seconds
-        states = standing(shelf, run.id, away=away)
+        states = standing(store, run.id, away=away)
         while (now := next(states)).status == "running" and not _is_left(now):
             if not is_asked and time.monotonic() >= due:
                 try:
-                    is_asked = _ask_engine(shelf, now)
+                    is_asked = _ask_engine(store, now)
                 except SILENT as error:
                     away[str(run.engine)] = error
                 due = time.monotonic() + look_seconds
@@ -68,7 +68,7 @@ def _is_left(run: Run) -> bool:
     return run.owner is not None and not is_alive(run.owner)
 
 
-def _ask_engine(shelf: Store, run: Run) -> bool:
+def _ask_engine(store: Store, run: Run) -> bool:
     """Stop its job. Return False if there is none yet: its cluster may accept it later (launch.MAY_BE_ACCEPTED)."""
     is_cluster = kind_of(run.engine).is_cluster
     if run.owner is None and not is_cluster:
@@ -81,33 +81,33 @@ def _ask_engine(shelf: Store, run: Run) -> bool:
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
     # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.
-    shelf.save(replace(run, container=run.container or job.identity).noting(STOPPED))
+    store.save(replace(run, container=run.container or job.identity).noting(STOPPED))
     job.stop(grace_seconds(run.workload))
     return True
 
 
-def is_over(shelf: Store, kept: StoredComparison) -> bool:
+def is_over(store: Store, kept: StoredComparison) -> bool:
     """Has a comparison ended? One without a watcher may still have runs in a queue."""
     is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
-    return is_closed and not _left(shelf, kept)
+    return is_closed and not _left(store, kept)
 
 
-def comparison(shelf: Store, kept: StoredComparison) -> Iterator[Run]:
+def comparison(store: Store, kept: StoredComparison) -> Iterator[Run]:
     """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
 
     Yield each as it ended. Raise as `stopped` does."""
-    for run_id in _left(shelf, comparisons.stop(kept, shelf)):
-        run = reconcile(shelf, shelf.load(run_id))
-        yield stopped(shelf, run) if run.status == "running" else run
+    for run_id in _left(store, comparisons.stop(kept, store)):
+        run = reconcile(store, store.load(run_id))
+        yield stopped(store, run) if run.status == "running" else run
 
 
-def _left(shelf: Store, kept: StoredComparison) -> list[str]:
+def _left(store: Store, kept: StoredComparison) -> list[str]:
     """Return the runs of a comparison that have not ended, the last first."""
-    return [trial.run for trial in reversed(kept.trials) if _runs(shelf, trial.run)]
+    return [trial.run for trial in reversed(kept.trials) if _runs(store, trial.run)]
 
 
-def _runs(shelf: Store, run_id: str) -> bool:
+def _runs(store: Store, run_id: str) -> bool:
     try:
-        return shelf.load(run_id).status == "running"
+        return store.load(run_id).status == "running"
     except (NoSuchRun, RecordBroken):
         return False

@@ -70,23 +70,23 @@ class StoredComparison:
         )
 
 
-def path(comparison_id: str, shelf: Store) -> Path:
-    return shelf.root.with_name(FOLDER) / f"{comparison_id}.json"
+def path(comparison_id: str, store: Store) -> Path:
+    return store.root.with_name(FOLDER) / f"{comparison_id}.json"
 
 
-def has(comparison_id: str, shelf: Store) -> bool:
-    return path(comparison_id, shelf).exists()
+def has(comparison_id: str, store: Store) -> bool:
+    return path(comparison_id, store).exists()
 
 
-def save(kept: StoredComparison, shelf: Store) -> None:
+def save(kept: StoredComparison, store: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
-    _made(shelf)
-    write_whole(path(kept.id, shelf), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+    _made(store)
+    write_whole(path(kept.id, store), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
 
 
-def _made(shelf: Store) -> Path:
+def _made(store: Store) -> Path:
     """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
-    folder = shelf.root.with_name(FOLDER)
+    folder = store.root.with_name(FOLDER)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -95,14 +95,14 @@ def _made(shelf: Store) -> Path:
 
 
 @contextlib.contextmanager
-def alone(shelf: Store) -> Iterator[None]:
+def alone(store: Store) -> Iterator[None]:
     """Keep every other ngcdl out of such a block, so that a comparison can be loaded, changed and saved.
 
     Enter it regardless on a file system without locks, or if another ngcdl stays in its block for LOCK_SECONDS.
     Raise StateNotWritable."""
     import filelock
 
-    lock = filelock.FileLock(_made(shelf) / ".lock")
+    lock = filelock.FileLock(_made(store) / ".lock")
     try:
         with contextlib.suppress(OSError, NotImplementedError):  # the lock's timeout is an OSError, too
             lock.acquire(timeout=LOCK_SECONDS)
@@ -111,48 +111,48 @@ def alone(shelf: Store) -> Iterator[None]:
         lock.release()
 
 
-def stop(kept: StoredComparison, shelf: Store) -> StoredComparison:
+def stop(kept: StoredComparison, store: Store) -> StoredComparison:
     """Close a comparison, so that the ngcdl that runs it starts no more runs, and return it with all that began.
 
     Raise StateNotWritable, NoSuchComparison or RecordBroken."""
-    with alone(shelf):
-        now = load(kept.id, shelf)
+    with alone(store):
+        now = load(kept.id, store)
         if now.finished is None:
             now = replace(now, finished=time.time(), remarks=(*now.remarks, STOPPED))
-            save(now, shelf)
+            save(now, store)
     return now
 
 
-def is_named(name: str, shelf: Store) -> bool:
+def is_named(name: str, store: Store) -> bool:
     """Is `name` a comparison's id, or enough of one, rather than a run's? A run of an image such as compare-x has the
     word in its id, too."""
-    return KIND in name and named(name, shelf.ids()) is None
+    return KIND in name and named(name, store.ids()) is None
 
 
-def find(name: str, shelf: Store) -> str:
+def find(name: str, store: Store) -> str:
     """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
-    ids = _ids(shelf)
+    ids = _ids(store)
     found = named(name, ids[::-1])
     if found is None:
-        raise NoSuchComparison(name, shelf.root.with_name(FOLDER), ids)
+        raise NoSuchComparison(name, store.root.with_name(FOLDER), ids)
     return found
 
 
-def _ids(shelf: Store) -> list[str]:
+def _ids(store: Store) -> list[str]:
     """Return the ids of all, the oldest first."""
-    return sorted((file.stem for file in shelf.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
+    return sorted((file.stem for file in store.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
 
 
-def stored(shelf: Store) -> Iterator[StoredComparison]:
+def stored(store: Store) -> Iterator[StoredComparison]:
     """Yield all that can be read, the oldest first."""
-    for one in _ids(shelf):
+    for one in _ids(store):
         with contextlib.suppress(RecordBroken):
-            yield _read(path(one, shelf))
+            yield _read(path(one, store))
 
 
-def load(name: str, shelf: Store) -> StoredComparison:
+def load(name: str, store: Store) -> StoredComparison:
     """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
-    return _read(path(find(name, shelf), shelf))
+    return _read(path(find(name, store), store))
 
 
 def _read(file: Path) -> StoredComparison:

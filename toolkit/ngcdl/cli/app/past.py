@@ -171,4 +171,4 @@ def stop(run: RunName) -> None:
     from ngcdl.cli import compare, kept, runs
     from ngcdl.storing.comparisons import is_named
 
-    (compare if is_named(run, kept.shelf()) else runs).stop(run)
+    (compare if is_named(run, kept.open_store()) else runs).stop(run)
