@@ -9,7 +9,7 @@ from typing import Any
 from ngcdl.record import Gpu, Image, Machine, Run, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Arm, Comparison
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 
 CARD = "GPU-1"
 MACHINE = Machine("host", "Xeon", 16, gpus=(Gpu(0, "GeForce GTX 1050 Ti", CARD),), driver="390.12")
@@ -22,7 +22,7 @@ START = {**OLD_START, "channels_last": False}
 
 def measured(
     run_id: str, rate: float | None, device: str | None = "cpu", workload: Mapping[str, Any] = {}, **more: Any
-) -> Measured:
+) -> MeasuredRun:
     """Return a run that succeeded at `rate`; `more` are other record fields, `start` and `error` the trainer's."""
     start, error = more.pop("start", START), more.pop("error", None)
     asked = {**WORKLOAD, "device": device, **workload}
@@ -32,7 +32,7 @@ def measured(
         dataset="cifar10", device=device, gpus=(CARD,), machine=MACHINE, spec=spec, ngcdl="1.0",
         summary=Summary(steps=200, examples_per_second=rate, seconds_per_batch=128 / rate if rate else None),
     )  # fmt: skip
-    return Measured(replace(run, **more), start, error)
+    return MeasuredRun(replace(run, **more), start, error)
 
 
 def arm(
@@ -42,7 +42,7 @@ def arm(
     return Arm(name, tuple(measured(f"{name}{n}", rate, device, workload, **more) for n in (1, 2)))
 
 
-def arms(cpu: list[float], gpu: list[float], *changed: tuple[int, Measured]) -> list[Arm]:
+def arms(cpu: list[float], gpu: list[float], *changed: tuple[int, MeasuredRun]) -> list[Arm]:
     """Return a CPU arm and a GPU arm at these rates; `changed` replaces GPU runs by round."""
     slow = tuple(measured(f"c{n}", rate) for n, rate in enumerate(cpu, 1))
     fast = {n: measured(f"g{n}", rate, "gpu") for n, rate in enumerate(gpu, 1)}

@@ -13,7 +13,7 @@ from typing import Any
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Gpu, Image, Machine, Run
 from ngcdl.report.measured.filled import filled
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.story import Story
 from ngcdl.storing.store import Store
 
@@ -118,7 +118,7 @@ class Made:
 
     def story(self, run_id: str = "made", letter: str = "A", **more: Any) -> Story:
         run = filled(self.run(run_id), list(self.events()), list(self.measured()))
-        return replace(told(replace(run, **more), self.events(), self.measured()), letter=letter)
+        return replace(read_story(replace(run, **more), self.events(), self.measured()), letter=letter)
 
     def keep(self, store: Store, run_id: str, **more: Any) -> Path:
         """Write it as a finished run is written."""

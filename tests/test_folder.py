@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.folder import EXIT, ToldExit, lines, told_exit
+from ngcdl.folder import EXIT, RecordedExit, lines, recorded_exit
 
 
 def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
@@ -25,9 +25,9 @@ def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"code": 0, "t": 1.5, "restarts": 0, "why": null}', ToldExit(0, 1.5, None)),
-        ('{"code": 143, "t": 2, "restarts": 1, "why": "time_limit"}', ToldExit(143, 2.0, "time_limit")),
-        ('{"code": 1, "t": null, "restarts": null}', ToldExit(1, None, None)),
+        ('{"code": 0, "t": 1.5, "restarts": 0, "why": null}', RecordedExit(0, 1.5, None)),
+        ('{"code": 143, "t": 2, "restarts": 1, "why": "time_limit"}', RecordedExit(143, 2.0, "time_limit")),
+        ('{"code": 1, "t": null, "restarts": null}', RecordedExit(1, None, None)),
         ('{"t": 1.5}', None),
         ('{"code": null, "t": 1.5}', None),
         ('{"code": 0, "t": []}', None),
@@ -37,13 +37,13 @@ def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
     ],
 )
 def test_how_a_run_on_a_cluster_ended_is_what_was_written_there_or_unknown(
-    tmp_path: Path, text: str, told: ToldExit | None
+    tmp_path: Path, text: str, told: RecordedExit | None
 ) -> None:
-    assert told_exit(tmp_path) is None
+    assert recorded_exit(tmp_path) is None
     (tmp_path / EXIT).write_text(text)
-    assert told_exit(tmp_path) == told
+    assert recorded_exit(tmp_path) == told
 
 
 def test_a_pipe_in_its_place_is_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / EXIT)
-    assert told_exit(tmp_path) is None
+    assert recorded_exit(tmp_path) is None

@@ -21,7 +21,7 @@ from made_runs import STARTED, Made
 from ngcdl.folder import EVENTS, lines
 from ngcdl.reading import LEAST_BYTES, in_two, meanwhile, story_of
 from ngcdl.record import Run
-from ngcdl.report.shown.columns import MOST_SELDOM, InTwo, TooManyKinds, rest_of, told, told_in_two
+from ngcdl.report.shown.columns import MOST_SELDOM, InTwo, TooManyKinds, read_story, rest_of, told_in_two
 from ngcdl.report.shown.page import page
 from ngcdl.report.shown.story import Story
 from ngcdl.storing.nodesamples import samples
@@ -58,7 +58,7 @@ def test_events_read_in_two_parts_are_the_same_wherever_they_are_parted(
     events: list[Any], place: int, last: float | None
 ) -> None:
     rest = pickle.dumps(rest_of(STARTED, events[place:]))
-    whole = repr(told(RUN, events, SAMPLED))  # NaN != NaN, but the reprs match
+    whole = repr(read_story(RUN, events, SAMPLED))  # NaN != NaN, but the reprs match
     found = InTwo(events[:place], [], lambda: pickle.loads(rest), last)
     assert repr(told_in_two(RUN, found, lambda: SAMPLED)) == whole
     left_to_us = InTwo(events[:place], events[place:], lambda: None, last)
@@ -76,7 +76,7 @@ def parted(folder: Path, share: float) -> Story:
 
 
 def whole(folder: Path) -> Story:
-    return told(RUN, lines(folder / EVENTS), samples(folder))
+    return read_story(RUN, lines(folder / EVENTS), samples(folder))
 
 
 @pytest.fixture

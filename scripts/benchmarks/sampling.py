@@ -131,14 +131,14 @@ def _jitter(samples: Path) -> float:
 
 def _sample(path: Path) -> None:
     """Sample as for a run in a container, until terminated."""
-    from ngcdl.telemetry.apart import Apart
-    from ngcdl.telemetry.cards import Run
+    from ngcdl.telemetry.card_samples import RunProcesses
     from ngcdl.telemetry.gpu import open_nvml
+    from ngcdl.telemetry.sampler_process import SamplerProcess
     from ngcdl.telemetry.usage import ContainerMeter
 
     with open_nvml() as nvml:
         uuids = [str(card.uuid) for card in nvml.inventory()]
-    with Apart(path, ContainerMeter(os.getpid()), Run(uuids, pid=os.getpid()), 1 / HERTZ):
+    with SamplerProcess(path, ContainerMeter(os.getpid()), RunProcesses(uuids, pid=os.getpid()), 1 / HERTZ):
         time.sleep(1e6)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ngcdl import trainings
 from ngcdl.cli.compare import steps_of
-from ngcdl.cli.varied import arms, released, scaling_of
+from ngcdl.cli.varied import arms, scaling_of, with_chosen_tag
 from ngcdl.errors import BadOption
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
@@ -56,10 +56,13 @@ def test_an_arm_is_named_by_the_release_that_it_got() -> None:
     images = [meant.named(name, REGISTRY) for name in ("pytorch:24.05-py3", "pytorch")]
     _, (fixed, left_open) = arms(Asked("docker", images[0], GpuRequest(), Workload("cifar10")), None, images, REGISTRY)
     got = ImageRef.parse("pytorch:26.02-py3")
-    assert [released(variant, got).name for variant in (fixed, left_open)] == ["pytorch:24.05-py3", "pytorch:26.02-py3"]
+    assert [with_chosen_tag(variant, got).name for variant in (fixed, left_open)] == [
+        "pytorch:24.05-py3",
+        "pytorch:26.02-py3",
+    ]
     asked = Asked("docker", images[1], GpuRequest(), None, own=RunSpec(None, ("ls",)))
     _, varied = arms(asked, "image=pytorch,tensorflow", images[1:], REGISTRY)
-    assert released(varied[0], got).name == "image=pytorch:26.02-py3"
+    assert with_chosen_tag(varied[0], got).name == "image=pytorch:26.02-py3"
 
 
 def test_an_arm_whose_release_is_left_open_has_its_framework_s_name() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from house import TRAIN, House
 
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.folder import EVENTS
 from ngcdl.record import Image, Run
 from ngcdl.storing.store import Store
@@ -23,7 +23,7 @@ ON = "ngcdl run --train cifar10 --steps 9 --batch 8 --seed 3 --feed plain --resu
 
 def told(store: Store, run: Run, capsys: pytest.CaptureFixture[str], *events: dict[str, Any]) -> str:
     (store.create(run) / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
-    kept.say_how_to_go_on(store, run)
+    lookup.say_how_to_go_on(store, run)
     return capsys.readouterr().err
 
 
@@ -54,7 +54,7 @@ def test_the_line_has_every_word_that_was_asked_for_no_secret_and_the_newest_run
     checkpoints = tmp_path / "x/checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "step-3.npz").touch()
-    kept.say_how_to_go_on(Store(tmp_path), run)
+    lookup.say_how_to_go_on(Store(tmp_path), run)
     assert shlex.split(capsys.readouterr().err.splitlines()[1]) == [
         "ngcdl", "run", f"nvcr.io/nvidia/pytorch@{image.digest}", "--train", "cifar10", "--steps", "9", "--batch", "8",
         "--seed", "3", "--feed", "plain", "--resume", "x", "--data", "/my data", "--gpus", "none", "-v", "/a:/b:ro",

@@ -17,7 +17,7 @@ from docker_socket import Daemon, serving
 from house import TRAIN, House
 from made_runs import Made
 
-from ngcdl.cli.past import told
+from ngcdl.cli.past import laid_out
 from ngcdl.report.shown.difference import Difference, Figure
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
@@ -203,16 +203,16 @@ def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> Non
 def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
     long = "registry.example/nvidia/tensorflow:18.01-py2"
     found = Difference(GPU, CPU, {"spec.image": (long, None)}, {"memory_bytes_max": Figure(5.61e8, 1.122e9, 1.0)})
-    lines = told(found, 80)
+    lines = laid_out(found, 80)
     assert max(map(len, lines)) <= 80
     assert ["spec.image", f"    A  {long}", "    B  n/a"] == lines[2:5]
     assert " ".join(lines[-1].split()) == "peak memory 535.0 MiB 1.0 GiB +100.0 %"
-    assert told(found, None)[1].split() == ["spec.image", long, "n/a"]
+    assert laid_out(found, None)[1].split() == ["spec.image", long, "n/a"]
 
 
 def test_a_figure_s_long_name_takes_no_column_of_a_terminal_to_the_next_line() -> None:
     figures = {"flops_per_second": Figure(2e12, 1e12, -0.5), "memory_bytes_max": Figure(5.61e8, 1.122e9, 1.0)}
-    rows = [re.split(r"  +", line) for line in told(Difference(GPU, CPU, {}, figures), 80)]
+    rows = [re.split(r"  +", line) for line in laid_out(Difference(GPU, CPU, {}, figures), 80)]
     assert ["compute throughput", "2.00 TFLOP/s", "1.00 TFLOP/s", "-50.0 %"] in rows
     assert ["peak memory", "535.0 MiB", "1.0 GiB", "+100.0 %"] in rows
 
@@ -230,7 +230,7 @@ def test_a_diff_shows_where_long_values_differ() -> None:
         "spec.workload.evaluate": (True, False),
         "spec.mounts": ([], ["/data:/data"]),
     }
-    rows = [re.split(r"  +", line) for line in told(Difference(GPU, CPU, differs, {}), None)[1:]]
+    rows = [re.split(r"  +", line) for line in laid_out(Difference(GPU, CPU, differs, {}), None)[1:]]
     assert rows == [
         ["spec.command", "...--batch 8", "...--batch 64 '--no eval'"],
         ["notes", "...asks for; no network", "...asks for"],
@@ -248,7 +248,7 @@ def test_a_diff_has_the_words_and_units_of_the_other_commands() -> None:
     figures = {name: Figure(2e12, None, None) for name in names}
     figures |= {name: Figure(1.0, 2.0, 1.0) for name in ("samples", "gaps", "training_samples", "cores_busy")}
     figures |= {"peak_share": Figure(0.25, 0.5, 1.0), "container_cpu_percent_mean": Figure(150.0, 300.0, 1.0)}
-    rows = [re.split(r"  +", line)[:2] for line in told(Difference(GPU, CPU, {}, figures), None)[1:]]
+    rows = [re.split(r"  +", line)[:2] for line in laid_out(Difference(GPU, CPU, {}, figures), None)[1:]]
     assert rows[0] == ["compute throughput (convolutions and matrix products)", "2.00 TFLOP/s"]
     assert [name for name, _ in rows] == [
         "compute throughput (convolutions and matrix products)", "GPU 0 power (mean)", "clocks held down (hw_slowdown)",

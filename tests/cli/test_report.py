@@ -16,7 +16,7 @@ from stand_ins import stand_in
 
 from ngcdl.errors import NoBrowser
 from ngcdl.report.compared.comparison import Arm, comparison
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.shown import browser, markdown, page
 from ngcdl.report.shown.story import MOST_LETTERS, letters
 from ngcdl.storing import comparisons
@@ -229,7 +229,7 @@ def test_what_others_measured_stands_beside_cpu_against_gpu_and_the_threads_of_t
         (("threads=1", "threads=2"), "resnet-50", True),
         (("cpu", "gpu"), "cifar10", True),
     ):
-        arms = [Arm(name, (Measured(Made(workload=workload).story(name).run),)) for name in vary]
+        arms = [Arm(name, (MeasuredRun(Made(workload=workload).story(name).run),)) for name in vary]
         stories = [Made(steps=20, samples=2, workload=workload).story(name) for name in vary]
         found = comparison(arms, "device" if vary == ("cpu", "gpu") else vary[0].partition("=")[0])
         assert ("What others measured" in page.page(stories, found)) is stands, (vary, workload)

@@ -16,7 +16,7 @@ import pytest
 from house import LIKE_OTHERS, House
 from made_runs import Made
 
-from ngcdl.cli.kept import RECENT, RECENT_BYTES
+from ngcdl.cli.lookup import RECENT, RECENT_BYTES
 from ngcdl.folder import EVENTS
 from ngcdl.record import Image, Run, Summary
 from ngcdl.running.owner import this_process

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from house import House
 
-from ngcdl.cli import kept as kept_runs
+from ngcdl.cli import lookup as kept_runs
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
 

@@ -9,7 +9,7 @@ import pytest
 from house import TRAIN, House
 
 from ngcdl import trainings
-from ngcdl.cli.suite import Experiment, estimates, experiments, foretold, pace, too_late
+from ngcdl.cli.suite import Experiment, estimates, experiments, pace, say_estimates, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
 from ngcdl.report.measured.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
@@ -137,7 +137,7 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),
         both: pytest.approx(2 * (ASSUMED_SECONDS + 100 * 128 * flops / ASSUMED_FLOPS["cpu"])),
     }
-    said = list(foretold([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
+    said = list(say_estimates([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
     assert said[1:] == [
         "  cifar10, batch=8,64: 50 s; within the 1 min", "  cifar10, CPU against GPU: 30 s; not within the 1 min"
     ]  # fmt: skip

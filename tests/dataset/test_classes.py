@@ -26,7 +26,7 @@ def folder(root: Path, *files: str) -> Path:
     (("1.jpg",), ()),
 ])  # fmt: skip
 def test_a_class_is_a_folder_with_pictures_and_no_split(tmp_path: Path, files: tuple[str, ...], names: object) -> None:
-    place, found = classes.found(folder(tmp_path, *files))
+    place, found = classes.find(folder(tmp_path, *files))
     assert (place.name == "train", found) == ("train/cats/1.jpeg" in files, names)
 
 
@@ -75,4 +75,4 @@ def test_the_classes_of_a_test_may_be_written_in_capitals(tmp_path: Path) -> Non
 
 
 def test_what_can_t_be_read_is_left_to_the_trainer(tmp_path: Path) -> None:
-    assert classes.found(tmp_path / "gone") == (tmp_path / "gone", None)
+    assert classes.find(tmp_path / "gone") == (tmp_path / "gone", None)

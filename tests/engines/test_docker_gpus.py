@@ -42,7 +42,7 @@ class Client:
 def looked(code: int | None, text: bytes, devices: tuple[int, bytes] = (127, b""), **how: Any) -> Any:
     client = Client({"nvidia-smi": (code, text), "ls": devices})
     try:
-        return gpus.look(client, "c0ffee", **how)
+        return gpus.gpus_inside(client, "c0ffee", **how)
     finally:
         for line in client.lines:
             line.close()

@@ -185,7 +185,7 @@ def test_machines_are_called_as_images_call_them() -> None:
 
 
 def test_this_machine_s_disk_is_measured_and_an_absent_folder_is_not(tmp_path: Any) -> None:
-    here = host.here()
+    here = host.local_files()
     assert (here.free_bytes(str(tmp_path)) or 0) > 0
     assert here.free_bytes(str(tmp_path / "absent")) is None
     (tmp_path / "a.json").write_text("text")

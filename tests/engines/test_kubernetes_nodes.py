@@ -38,7 +38,7 @@ def labelled(name: str, product: str, capability: str, gpus: str = "8", **more: 
 
 def told(folder: Path, *items: dict[str, Any], gpus: int = 1) -> tuple[Node, ...]:
     program = says(folder, "kubectl", json.dumps({"kind": "NodeList", "items": items}))
-    return nodes.of(nodes.seen(Kubectl(program=str(program))), gpus)
+    return nodes.with_gpus(nodes.seen(Kubectl(program=str(program))), gpus)
 
 
 def test_cards_and_driver_are_those_of_the_labels(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ OTHER = {"kind": "RuntimeClass", "metadata": {"name": "gvisor"}, "handler": "run
 def test_the_runtime_class_is_told_with_the_nodes(tmp_path: Path, classes: tuple[Any, ...], has: bool) -> None:
     program = says(tmp_path, "kubectl", json.dumps({"kind": "List", "items": [node("n1"), *classes]}))
     found = nodes.seen(Kubectl(program=str(program)))
-    assert (found.has_runtime, len(nodes.of(found, 1))) == (has, 1)
+    assert (found.has_runtime, len(nodes.with_gpus(found, 1))) == (has, 1)
 
 
 @pytest.mark.parametrize(("listed", "hidden", "has"), [
@@ -100,10 +100,10 @@ def test_of_nodes_and_runtime_classes_what_may_be_listed_is_known(
     found = nodes.seen(Kubectl(program=str(program)))
     assert found.has_runtime == has
     if hidden != "nodes":
-        assert len(nodes.of(found, 1)) == 1
+        assert len(nodes.with_gpus(found, 1)) == 1
     else:
         with pytest.raises(ClusterForbidden, match="nodes is forbidden"):
-            nodes.of(found, 1)
+            nodes.with_gpus(found, 1)
 
 
 class Someone(House):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ngcdl.engines.kubernetes import bundle
-from ngcdl.engines.kubernetes.told import BEGIN, END, Told
+from ngcdl.engines.kubernetes.pod_output import BEGIN, END, PodOutput
 
 STOPPED = "trap 'echo saved; exit 143' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -53,7 +53,7 @@ def pod(tmp_path: Path) -> Pod:
 def told(said: bytes, folder: Path, size: int = 7) -> bytes:
     """Read a pod's output in pieces."""
     folder.mkdir(exist_ok=True)
-    reader = Told(folder, "pod-0")
+    reader = PodOutput(folder, "pod-0")
     return b"".join(reader.take(said[i : i + size]) for i in range(0, len(said), size)) + reader.end()
 
 
@@ -173,7 +173,7 @@ def test_a_record_may_name_no_file_but_those_of_a_record(tmp_path: Path) -> None
 def test_what_two_of_us_bring_of_one_pod_stands_in_the_log_once_below_each_pods_name(tmp_path: Path) -> None:
     told(b"step 0\nstep 1\n", tmp_path)
     told(b"step 0\n", tmp_path)
-    second = Told(tmp_path, "pod-1")
+    second = PodOutput(tmp_path, "pod-1")
     second.take(b"step 1\n")
     assert (tmp_path / "log.txt").read_text() == "ngcdl: pod pod-0\nstep 0\nstep 1\nngcdl: pod pod-1\nstep 1\n"
 

@@ -153,7 +153,7 @@ def test_without_slurm_it_is_said_where_to_type_it(programs: Path) -> None:
 def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> None:
     stand_in(programs, "squeue", "exec sleep 20")
     with pytest.raises(SlurmLost, match=r"nothing within 0\.2 s"):
-        commands.said("squeue", seconds=0.2)
+        commands.output_of("squeue", seconds=0.2)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_why_a_job_never_starts_is_slurm_s_word_then_ours_and_the_advice_is_give
     programs: Path, reason: str, message: str, advice: str
 ) -> None:
     says(programs, "sinfo", "")
-    refused = commands.never(commands.State("PENDING", reason))
+    refused = commands.never_starts(commands.State("PENDING", reason))
     assert refused.message == f"Slurm said: PENDING ({reason}){message}"
     assert refused.hint.startswith(f"Ask for {advice}")
 

@@ -29,20 +29,20 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_default_partition_s_nodes_are_told_with_their_cards(programs: Path) -> None:
-    found = nodes.of(Placement(), 1)
+    found = nodes.with_gpus(Placement(), 1)
     assert found == (
         Node("n1", "amd64", card="h100", gpus=8),
         Node("n2", "arm64", card="nvidia_gh200_480gb", gpus=1),
         Node("n3", card="a100_1g.5gb", gpus=7),
         Node("n3", card="a100", gpus=3),
     )
-    assert nodes.of(Placement(), 8) == (found[0], found[2], found[3]), "n3 has ten, of two kinds"
-    assert nodes.of(Placement(), 0) == (Node("n1", "amd64"), Node("n2", "arm64"), Node("n3"))
+    assert nodes.with_gpus(Placement(), 8) == (found[0], found[2], found[3]), "n3 has ten, of two kinds"
+    assert nodes.with_gpus(Placement(), 0) == (Node("n1", "amd64"), Node("n2", "arm64"), Node("n3"))
 
 
 def test_an_architecture_that_hardly_any_image_is_made_for_is_not_taken_for_unknown(programs: Path) -> None:
     says(programs, "scontrol", "NodeName=n1 Arch=ppc64le CoresPerSocket=1 Gres=gpu:v100:4 Partitions=main")
-    assert nodes.of(Placement(), 1) == (Node("n1", "ppc64le", card="v100", gpus=4),)
+    assert nodes.with_gpus(Placement(), 1) == (Node("n1", "ppc64le", card="v100", gpus=4),)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_nodes_are_those_of_the_partition_that_sbatch_would_take(
 ) -> None:
     if variable:
         monkeypatch.setenv("SBATCH_PARTITION", variable)
-    assert {node.name for node in nodes.of(placement, 1)} == names
+    assert {node.name for node in nodes.with_gpus(placement, 1)} == names
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
             monkeypatch.setenv(name, value)
     placement = Placement(options=options, container="docker")
     if is_meant:
-        assert len(nodes.of(placement, 1)) == 4
+        assert len(nodes.with_gpus(placement, 1)) == 4
         assert SlurmEngine(programs).placed(placement)
         return
-    for choose in (lambda: nodes.of(placement, 1), lambda: SlurmEngine(programs).placed(placement)):
+    for choose in (lambda: nodes.with_gpus(placement, 1), lambda: SlurmEngine(programs).placed(placement)):
         with pytest.raises(BadOption, match="squeue and scancel"):
             choose()
 
@@ -144,7 +144,7 @@ def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
 
 def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:
     says(programs, "sinfo", "main\nold")
-    assert {node.name for node in nodes.of(Placement(), 1)} == {"n1", "n2", "n3", "n4"}
+    assert {node.name for node in nodes.with_gpus(Placement(), 1)} == {"n1", "n2", "n3", "n4"}
 
 
 def test_one_type_of_gpus_is_asked_for_else_nodes_are_left_out_by_name() -> None:

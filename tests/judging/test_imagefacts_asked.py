@@ -26,13 +26,13 @@ from ngcdl.spec import ImageRef
 
 
 def test_the_registry_is_asked_for_four_things_and_once(ngc: NgcServer, cache: Path) -> None:
-    found = imagefacts.of(ref(ngc), cache, "amd64")
+    found = imagefacts.look_up(ref(ngc), cache, "amd64")
     assert (found.origin, found.trouble, found.requests) == ("registry", None, 4)
     assert (found.facts.cuda, found.facts.driver, found.facts.release) == ("9.0.176", "384.81", "18.01")
     assert (found.facts.compressed_bytes, found.facts.architectures) == (1230, ("amd64",))
     assert found.facts.digest == ngc.tags["nvidia/tensorflow"]["18.01-py2"]
     assert 0 < found.bytes < 65536
-    again = imagefacts.of(ref(ngc), cache, "amd64")
+    again = imagefacts.look_up(ref(ngc), cache, "amd64")
     assert (again.origin, again.requests, again.bytes) == ("cache", 0, 0)
     assert again.facts == found.facts
     assert len(ngc.seen) == 4
@@ -41,18 +41,18 @@ def test_the_registry_is_asked_for_four_things_and_once(ngc: NgcServer, cache: P
 def test_an_image_of_several_platforms_is_that_of_the_asked_one_under_the_tag_s_digest(
     ngc: NgcServer, cache: Path
 ) -> None:
-    found = imagefacts.of(ref(ngc, NEW), cache, "arm64")
+    found = imagefacts.look_up(ref(ngc, NEW), cache, "arm64")
     assert found.requests == 5
     assert found.facts.architectures == ("amd64", "arm64")
     assert found.facts.digest == ngc.tags["nvidia/tensorflow"]["25.02-tf2-py3"]
-    assert imagefacts.of(ref(ngc, NEW), cache, "arm64").origin == "cache"
-    assert imagefacts.of(ref(ngc, NEW), cache, "amd64").origin == "registry"
+    assert imagefacts.look_up(ref(ngc, NEW), cache, "arm64").origin == "cache"
+    assert imagefacts.look_up(ref(ngc, NEW), cache, "amd64").origin == "registry"
 
 
 @pytest.mark.parametrize("platforms", [(), ("linux/amd64",)])
 def test_what_is_made_for_others_is_said_to_be(ngc: NgcServer, cache: Path, platforms: tuple[str, ...]) -> None:
     ngc.add_image("nvidia/tensorflow", "19.10-py3", platforms)
-    found = imagefacts.of(ref(ngc, "nvidia/tensorflow:19.10-py3"), cache, "arm64")
+    found = imagefacts.look_up(ref(ngc, "nvidia/tensorflow:19.10-py3"), cache, "arm64")
     assert (found.origin, found.facts.architectures) == ("registry", ("amd64",))
 
 
@@ -62,7 +62,7 @@ def test_a_schema_1_image_tells_its_environment_and_no_size(ngc: NgcServer, cach
     ngc.manifests["sha256:" + "1" * 64] = (SCHEMA_1, body)
     ngc.tags["nvidia/tensorflow"]["17.01"] = "sha256:" + "1" * 64
     for origin in ("registry", "cache"):
-        found = imagefacts.of(ref(ngc, "nvidia/tensorflow:17.01"), cache, "amd64")
+        found = imagefacts.look_up(ref(ngc, "nvidia/tensorflow:17.01"), cache, "amd64")
         assert (found.origin, found.facts.is_schema_1, found.facts.cuda) == (origin, True, "8.0.61")
         assert found.facts.compressed_bytes is None
 
@@ -73,7 +73,7 @@ def test_a_token_that_expires_in_mid_look_is_not_noticed(ngc: NgcServer, cache: 
         handler._registry()
 
     ngc.fail("blobs", expire_first, times=1)
-    found = imagefacts.of(ref(ngc), cache, "amd64")
+    found = imagefacts.look_up(ref(ngc), cache, "amd64")
     assert (found.origin, found.facts.cuda) == ("registry", "9.0.176")
     assert found.requests == len(ngc.seen) == 7  # refused, asked without the token, a new one, and the blob
 
@@ -81,7 +81,7 @@ def test_a_token_that_expires_in_mid_look_is_not_noticed(ngc: NgcServer, cache: 
 def test_nobody_is_refused_and_then_the_key_is_shown(ngc: NgcServer, cache: Path, home: Path) -> None:
     ngc.gated.add("nvidia/tensorflow")
     sign_in(home, ngc.host)
-    found = imagefacts.of(ref(ngc), cache, "amd64")
+    found = imagefacts.look_up(ref(ngc), cache, "amd64")
     assert (found.origin, found.requests) == ("registry", 5)
     shown = [(seen.authorization or "").partition(" ")[0] for seen in ngc.seen]
     assert shown == ["", "", "Basic", "Bearer", "Bearer"]
@@ -90,7 +90,7 @@ def test_nobody_is_refused_and_then_the_key_is_shown(ngc: NgcServer, cache: Path
 def test_no_key_and_no_token_is_kept(ngc: NgcServer, cache: Path, home: Path) -> None:
     ngc.gated.add("nvidia/tensorflow")
     sign_in(home, ngc.host)
-    imagefacts.of(ref(ngc), cache, "amd64")
+    imagefacts.look_up(ref(ngc), cache, "amd64")
     imagefacts.tags(ngc.host, "nvidia/tensorflow", cache)
     assert len(files_in(cache)) == 3
     for path in files_in(cache):
@@ -99,7 +99,7 @@ def test_no_key_and_no_token_is_kept(ngc: NgcServer, cache: Path, home: Path) ->
 
 def test_a_public_image_is_never_shown_the_key(ngc: NgcServer, cache: Path, home: Path) -> None:
     sign_in(home, ngc.host, "nvapi-CANARY-wrong")
-    assert imagefacts.of(ref(ngc), cache, "amd64").origin == "registry"
+    assert imagefacts.look_up(ref(ngc), cache, "amd64").origin == "registry"
     assert not any((seen.authorization or "").startswith("Basic") for seen in ngc.seen)
 
 
@@ -108,22 +108,22 @@ def test_a_public_image_is_never_shown_the_key(ngc: NgcServer, cache: Path, home
 
 def test_an_unknown_tag_is_the_truth_whatever_the_catalogue_has(ngc: NgcServer, cache: Path) -> None:
     with pytest.raises(UnknownTag) as caught:
-        imagefacts.of(ref(ngc, "nvidia/tensorflow:18.02-py2"), cache, "amd64")
+        imagefacts.look_up(ref(ngc, "nvidia/tensorflow:18.02-py2"), cache, "amd64")
     assert "18.01-py2" in caught.value.nearest
 
 
 def test_a_tag_that_is_gone_is_not_answered_from_what_was_kept(ngc: NgcServer, cache: Path) -> None:
     clock = Clock()
-    imagefacts.of(ref(ngc), cache, "amd64", now=clock)
+    imagefacts.look_up(ref(ngc), cache, "amd64", now=clock)
     del ngc.tags["nvidia/tensorflow"]["18.01-py2"]
     clock.seconds += imagefacts.TAG_SECONDS + 1
     with pytest.raises(UnknownTag):
-        imagefacts.of(ref(ngc), cache, "amd64", now=clock)
+        imagefacts.look_up(ref(ngc), cache, "amd64", now=clock)
 
 
 def test_an_unknown_repository_is_the_truth(ngc: NgcServer, cache: Path) -> None:
     with pytest.raises(UnknownRepository):
-        imagefacts.of(ref(ngc, "nvidia/pytorch:25.03-py3"), cache, "amd64")
+        imagefacts.look_up(ref(ngc, "nvidia/pytorch:25.03-py3"), cache, "amd64")
 
 
 # The catalogue
@@ -147,7 +147,7 @@ def test_a_registry_that_can_t_be_asked_leaves_it_to_the_catalogue_and_says_why(
     elif kind == "broken config":
         (home / ".docker/config.json").write_text("{")
     image = ImageRef.parse(f"127.0.0.1:1/{OLD}") if kind == "refuses" else ref(ngc)
-    found = imagefacts.of(image, cache, "amd64")
+    found = imagefacts.look_up(image, cache, "amd64")
     expected = {
         "refuses": RegistryUnreachable, "limits": RateLimited, "odd": RegistryAnswer, "wants a key": LoginNeeded,
         "wrong key": KeyRejected, "no rights": KeyWithoutRights,
@@ -162,14 +162,14 @@ def test_what_nobody_knows_raises_the_trouble(ngc: NgcServer, cache: Path) -> No
     ngc.gated.add("nim/llama")
     ngc.add_image("nim/llama", "1.0")
     with pytest.raises(LoginNeeded):
-        imagefacts.of(ref(ngc, "nim/llama:1.0"), cache, "amd64")
+        imagefacts.look_up(ref(ngc, "nim/llama:1.0"), cache, "amd64")
     with pytest.raises(RegistryUnreachable):
-        imagefacts.of(ImageRef.parse("127.0.0.1:1/nim/llama:1.0"), cache, "amd64")
+        imagefacts.look_up(ImageRef.parse("127.0.0.1:1/nim/llama:1.0"), cache, "amd64")
 
 
 def test_offline_the_catalogue_answers_and_nothing_is_asked(ngc: NgcServer, cache: Path) -> None:
-    found = imagefacts.of(ref(ngc), cache, "amd64", offline=True)
+    found = imagefacts.look_up(ref(ngc), cache, "amd64", offline=True)
     assert (found.origin, found.trouble, found.requests, found.facts.release) == ("catalogue", None, 0, "18.01")
     with pytest.raises(NotAsked, match=r"nvidia/tensorflow:99\.01"):
-        imagefacts.of(ref(ngc, "nvidia/tensorflow:99.01"), cache, "amd64", offline=True)
+        imagefacts.look_up(ref(ngc, "nvidia/tensorflow:99.01"), cache, "amd64", offline=True)
     assert ngc.seen == []

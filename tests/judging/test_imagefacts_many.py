@@ -18,27 +18,27 @@ def test_many_are_asked_at_once_and_those_that_are_kept_not_at_all(ngc: NgcServe
     for name in names:
         ngc.add_image("nvidia/tensorflow", name, environ=(f"CUDA_VERSION=9.{int(name[3:5])}",))
     refs = [ref(ngc, f"nvidia/tensorflow:{name}") for name in [*names, "77.01-py3"]]
-    kept = imagefacts.of(refs[3], cache, "amd64")
-    found = imagefacts.many([*refs, refs[0]], cache, "amd64")
+    kept = imagefacts.look_up(refs[3], cache, "amd64")
+    found = imagefacts.look_up_all([*refs, refs[0]], cache, "amd64")
     assert list(found) == refs
     assert found[refs[3]] == Found(kept.facts, "cache", None, 0, 0, found[refs[3]].age_seconds)  # type: ignore[union-attr]
     assert isinstance(found.pop(refs[-1]), UnknownTag)
     assert [one.facts.cuda for one in found.values() if isinstance(one, Found)] == [f"9.{n}" for n in range(1, 13)]
     asked = len(ngc.seen)
-    again = imagefacts.many(refs[:-1], cache, "amd64")
+    again = imagefacts.look_up_all(refs[:-1], cache, "amd64")
     assert {one.origin for one in again.values() if isinstance(one, Found)} == {"cache"}
     assert len(ngc.seen) == asked
 
 
 def test_many_count_each_its_own_cost(ngc: NgcServer, cache: Path) -> None:
-    found = imagefacts.many([ref(ngc), ref(ngc, NEW)], cache, "amd64")
+    found = imagefacts.look_up_all([ref(ngc), ref(ngc, NEW)], cache, "amd64")
     assert sum(one.requests for one in found.values() if isinstance(one, Found)) == len(ngc.seen)
 
 
 def test_a_registry_that_is_down_is_asked_once_by_each_thread(ngc: NgcServer, cache: Path) -> None:
     ngc.fail("/v2/", status(429, Retry_After="60"))
     refs = [ref(ngc, f"nvidia/tensorflow:{year}.{month:02d}-py3") for year in range(16, 19) for month in range(1, 13)]
-    found = imagefacts.many(refs, cache, "amd64")
+    found = imagefacts.look_up_all(refs, cache, "amd64")
     assert len(ngc.seen) <= imagefacts.THREADS
     known = {one.tag for one, answer in found.items() if isinstance(answer, Found)}
     assert "18.01-py3" in known
@@ -50,7 +50,7 @@ def test_a_registry_that_is_down_is_asked_once_by_each_thread(ngc: NgcServer, ca
 def test_many_with_the_key_show_it_to_the_realm_only(ngc: NgcServer, cache: Path, home: Path) -> None:
     ngc.gated.add("nvidia/tensorflow")
     sign_in(home, ngc.host)
-    found = imagefacts.many([ref(ngc), ref(ngc, NEW)], cache, "amd64")
+    found = imagefacts.look_up_all([ref(ngc), ref(ngc, NEW)], cache, "amd64")
     assert {one.origin for one in found.values() if isinstance(one, Found)} == {"registry"}
     shown = {seen.path.partition("?")[0] for seen in ngc.seen if (seen.authorization or "").startswith("Basic")}
     assert shown == {"/proxy_auth"}
@@ -58,14 +58,14 @@ def test_many_with_the_key_show_it_to_the_realm_only(ngc: NgcServer, cache: Path
 
 def test_many_offline_are_told_from_the_catalogue_or_not_at_all(ngc: NgcServer, cache: Path) -> None:
     unknown = ref(ngc, "nvidia/tensorflow:99.01")
-    found = imagefacts.many([ref(ngc), unknown], cache, "amd64", offline=True)
+    found = imagefacts.look_up_all([ref(ngc), unknown], cache, "amd64", offline=True)
     assert isinstance(found[unknown], NotAsked)
     assert isinstance(one := found[ref(ngc)], Found)
     assert (one.origin, ngc.seen) == ("catalogue", [])
 
 
 def test_none_are_none(cache: Path) -> None:
-    assert imagefacts.many([], cache, "amd64") == {}
+    assert imagefacts.look_up_all([], cache, "amd64") == {}
 
 
 # Tags

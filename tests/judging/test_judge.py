@@ -81,7 +81,7 @@ def before(
     on_cpu: bool | None = None,
     command: str = "run",
 ) -> tuple[str, ...]:
-    return judge.before(image, host, config, judge.look(image, host, config, engine), command, on_cpu=on_cpu)
+    return judge.cautions(image, host, config, judge.facts_of(image, host, config, engine), command, on_cpu=on_cpu)
 
 
 def test_an_image_that_is_here_is_judged_by_its_own_configuration_without_a_registry(
@@ -134,16 +134,16 @@ def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
 
 def test_all_that_speaks_against_a_pull_is_said_before_it(config: settings.Settings) -> None:
     image = ref("pytorch:24.05-py3")  # it has no kernels for Blackwell, but PTX
-    found = judge.look(image, TODAY, config, None)
+    found = judge.facts_of(image, TODAY, config, None)
     assert isinstance(found, Found)
     found = replace(found, facts=replace(found.facts, compressed_bytes=15 << 30, is_schema_1=True))
     host = HostFacts(driver="615.61", gpus=(Gpu("12.0", "RTX 5090"),), free_bytes=20 << 30, engine_version="25.0")
-    lines = judge.before(image, host, config, found, "pull")
+    lines = judge.cautions(image, host, config, found, "pull")
     assert ["driver compiles them" in lines[0], "schema 1" in lines[1], "are free" in lines[2]] == [True] * 3
     full = replace(host, free_bytes=1 << 30, engine_version="29.1", gpu_way="none")
     with pytest.raises(ImageUnfit, match=r"which Docker 29\.1 refuses.*\. Besides, 1\.0 GiB are free"):
-        judge.before(image, full, config, found, "pull")
-    refused, *cautions = judge.before(image, full, config, found, "pull", force=True)
+        judge.cautions(image, full, config, found, "pull")
+    refused, *cautions = judge.cautions(image, full, config, found, "pull", force=True)
     assert refused.endswith("Going on because of --force.")
     assert len(cautions) == 2, "the card, and no way to hand it on"
 
@@ -160,10 +160,10 @@ def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settin
     host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
     offered = ref("tensorflow:18.01-py2")  # it runs on the older card only, the newest image on the newer one only
     with pytest.raises(ImageUnfit) as caught:
-        judge.before(offered, host, config, judge.look(offered, host, config, None), on_cpu=False, on_each=True)
+        judge.cautions(offered, host, config, judge.facts_of(offered, host, config, None), on_cpu=False, on_each=True)
     assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:24.12-tf2-py3"
     offered = ImageRef.parse(caught.value.newest)
-    judge.before(offered, host, config, judge.look(offered, host, config, None), on_cpu=False, on_each=True)
+    judge.cautions(offered, host, config, judge.facts_of(offered, host, config, None), on_cpu=False, on_each=True)
 
 
 @pytest.mark.parametrize(("name", "meant"), [
@@ -173,7 +173,7 @@ def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settin
 def test_a_misspelt_framework_is_told_the_name_that_was_meant(
     config: settings.Settings, name: str, meant: str | None
 ) -> None:
-    failed = judge.look(ref(name), TODAY, config, None)
+    failed = judge.facts_of(ref(name), TODAY, config, None)
     assert isinstance(failed, NgcdlError)
     assert failed.hint.startswith("Did you mean") == (meant is not None)
     assert meant is None or failed.hint.startswith(f"Did you mean {meant}?\n")
@@ -204,7 +204,7 @@ def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is
     both_mig = any(uuid.startswith("MIG-of-") for uuid in picked)
     host = HostFacts(driver="580.65.06", gpus=(replace(GTX_1050_TI, mig=both_mig), replace(A100, mig=True)))
     asked = Asked("docker", image, GpuRequest("devices", devices=picked), Workload("cifar10"))
-    verdicts = Verdicts(asked, config, (host, judge.look(image, host, config, engine)))
+    verdicts = Verdicts(asked, config, (host, judge.facts_of(image, host, config, engine)))
     seen = tuple(Card(i, f"GPU-{i}", mig=True, mig_devices=(Card(0, f"MIG-of-{i}"),)) for i in range(2))
     chosen = Choice(engine, image, NO_GPU, asked.gpus, "gpu", picked, "", Probe(seen))
     why = r"6\.1.*; it runs best on 1 of 2 cards.*: use --gpus '1,'" if len(picked) > 1 else r"6\.1"
@@ -214,12 +214,12 @@ def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is
 
 def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:
     host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
-    cards = judge.cards(judge.look(ref("pytorch:26.07-py3"), host, config, None), host)
+    cards = judge.judge_cards(judge.facts_of(ref("pytorch:26.07-py3"), host, config, None), host)
     assert [card.verdict for card in cards] == ["no", "runs"]
 
 
 def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settings) -> None:
-    told = judge.as_json(judge.of(ref("tensorflow:18.01-py2"), SEED, config, None))
+    told = judge.as_json(judge.judge_image(ref("tensorflow:18.01-py2"), SEED, config, None))
     assert (told["verdict"], told["mode"], told["known_from"]) == ("runs", "native", "catalogue")
     assert told["newest"] == f"{NOWHERE}/nvidia/tensorflow:18.08-py2", "of the kind that was asked about"
     assert told["compressed_bytes"] is None
@@ -245,15 +245,17 @@ def test_an_image_that_the_engine_has_by_its_digest_needs_no_room_on_the_disk(
         for tag in tags:
             image = ImageRef.parse(f"{ngc.host}/nvidia/pytorch:{tag}")
             here = Engine(digests={ngc.tags["nvidia/pytorch"][tag]})
-            assert "disk" not in _refused(judge.of(image, full, config, here))
-            assert "disk" in _refused(judge.of(image, full, config, Engine()))
-            assert judge.of(image, full, config, here).facts.compressed_bytes == 1230, "its size is told all the same"
+            assert "disk" not in _refused(judge.judge_image(image, full, config, here))
+            assert "disk" in _refused(judge.judge_image(image, full, config, Engine()))
+            assert judge.judge_image(image, full, config, here).facts.compressed_bytes == 1230, (
+                "its size is told all the same"
+            )
             found = judge.newest_of(replace(image, tag=None), full, config, here)
             assert found, "it is the newest that runs"
             assert found.image == image
-            judge.before(image, full, config, judge.look(image, full, config, here, anew=True), "pull")
+            judge.cautions(image, full, config, judge.facts_of(image, full, config, here, anew=True), "pull")
             with pytest.raises(ImageUnfit, match="are free where the engine keeps images"):
-                judge.before(image, full, config, judge.look(image, full, config, Engine(), anew=True), "pull")
+                judge.cautions(image, full, config, judge.facts_of(image, full, config, Engine(), anew=True), "pull")
         assert judge.newest_of(replace(image, tag=None), full, config, Engine()) is None
 
 

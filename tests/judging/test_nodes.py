@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> settings.Settings:
 
 
 def known(ref: ImageRef, config: settings.Settings) -> Found:
-    return imagefacts.of(ref, config.cache, "amd64", offline=True)
+    return imagefacts.look_up(ref, config.cache, "amd64", offline=True)
 
 
 def before(
@@ -55,7 +55,9 @@ def before(
 ) -> tuple[Placement, tuple[str, ...]]:
     cluster = Cluster(told)
     there = nodes.ask(cluster, place, 1)
-    return nodes.before(ref, known(ref, config), there, cluster, place, config, on_cpu=on_cpu, force=force)
+    return nodes.keep_off_unfit_nodes(
+        ref, known(ref, config), there, cluster, place, config, on_cpu=on_cpu, force=force
+    )
 
 
 def test_an_image_that_no_node_can_run_is_refused_with_the_newest_that_has_kernels_for_their_cards(
@@ -133,7 +135,7 @@ def test_a_cluster_that_does_not_tell_its_nodes_is_a_line_and_the_placement_stay
     cluster, place = Cluster(ClusterForbidden('nodes is forbidden: User "me" cannot list it')), Placement(avoid=("n9",))
     told = nodes.ask(cluster, place, 1)
     assert told.architecture == "amd64"
-    kept, (line,) = nodes.before(NEW, known(NEW, config), told, cluster, place, config)
+    kept, (line,) = nodes.keep_off_unfit_nodes(NEW, known(NEW, config), told, cluster, place, config)
     assert kept == place
     assert line.startswith(f"it is not known whether the cluster's nodes can run {NEW}: Kubernetes said: nodes is ")
 
@@ -142,7 +144,7 @@ def test_what_is_not_known_of_an_image_is_left_to_those_who_look_for_its_digest(
     cluster = Cluster((V100,))
     told = nodes.ask(cluster, Placement(), 1)
     nothing = NotAsked(NOWHERE, "x")
-    assert nodes.before(NEW, nothing, told, cluster, Placement(), config) == (Placement(), ())
+    assert nodes.keep_off_unfit_nodes(NEW, nothing, told, cluster, Placement(), config) == (Placement(), ())
 
 
 def test_an_earlier_choice_is_made_anew_and_only_some_of_many_nodes_are_named(config: settings.Settings) -> None:

@@ -54,24 +54,24 @@ def ref(front: Front, name: str) -> ImageRef:
 
 
 def test_a_cold_look_costs_five_requests_and_a_few_kb_and_a_warm_one_nothing(front: Front, cache: Path) -> None:
-    cold = imagefacts.of(ref(front, CUDA), cache, "amd64")
+    cold = imagefacts.look_up(ref(front, CUDA), cache, "amd64")
     assert (cold.origin, cold.requests) == ("registry", 5)
     asked = front.requests()
     assert len(asked) == 5
     assert cold.bytes == sum(line["bytes"] for line in asked) < 65536
     assert (cold.facts.cuda, cold.facts.architectures) == ("13.0.2", ("amd64", "arm64"))
     assert cold.facts.require[0].startswith("cuda>=13.0 brand=unknown,driver>=535,driver<536 ")
-    warm = imagefacts.of(ref(front, CUDA), cache, "amd64")
+    warm = imagefacts.look_up(ref(front, CUDA), cache, "amd64")
     assert (warm.origin, warm.requests, warm.facts) == ("cache", 0, cold.facts)
     assert len(front.requests()) == 5
 
 
 def test_a_warm_look_by_a_new_program_takes_a_moment(front: Front, cache: Path) -> None:
-    imagefacts.of(ref(front, CUDA), cache, "amd64")
+    imagefacts.look_up(ref(front, CUDA), cache, "amd64")
     code = (
         "import sys, time\nfrom pathlib import Path\nfrom ngcdl.spec import ImageRef\nbegan = time.process_time()\n"
         "from ngcdl.judging import imagefacts\n"
-        "found = imagefacts.of(ImageRef.parse(sys.argv[1]), Path(sys.argv[2]), 'amd64')\n"
+        "found = imagefacts.look_up(ImageRef.parse(sys.argv[1]), Path(sys.argv[2]), 'amd64')\n"
         "assert found.origin == 'cache'\nprint(time.process_time() - began)"
     )
     environment = {"PYTHONPATH": str(ROOT / "toolkit"), "PATH": os.environ["PATH"]}
@@ -85,7 +85,7 @@ def test_a_warm_look_by_a_new_program_takes_a_moment(front: Front, cache: Path) 
 def test_a_key_costs_one_request_more_and_is_shown_to_the_realm_only(
     front: Front, cache: Path, signed_in: None
 ) -> None:
-    found = imagefacts.of(ref(front, "tensorflow:24.05-tf2-py3"), cache, "amd64")
+    found = imagefacts.look_up(ref(front, "tensorflow:24.05-tf2-py3"), cache, "amd64")
     assert (found.origin, found.requests, len(front.requests())) == ("registry", 6, 6)
     assert found.bytes < 65536
     shown = [line["path"] for line in front.requests() if line["authorization"] == "basic"]
@@ -99,7 +99,7 @@ def test_a_token_that_expires_in_mid_look_is_fetched_anew(
     front: Front, cache: Path, signed_in: None, moves: bool
 ) -> None:
     front.break_down(token_lifetime=1, realm_moves=moves, blob={"delay": 1.2, "times": 1})
-    found = imagefacts.of(ref(front, "pytorch:25.03-py3"), cache, "amd64")
+    found = imagefacts.look_up(ref(front, "pytorch:25.03-py3"), cache, "amd64")
     assert (found.origin, found.facts.driver) == ("registry", "570.124.06")
     refused = [line["authorization"] for line in front.requests("/blobs/") if line["status"] == 401]
     assert refused == ["bearer", "none"]  # the second answer names a realm that accepts the key
@@ -107,17 +107,17 @@ def test_a_token_that_expires_in_mid_look_is_fetched_anew(
 
 
 def test_without_a_key_the_catalogue_answers_for_what_it_has(front: Front, cache: Path) -> None:
-    found = imagefacts.of(ref(front, "pytorch:25.03-py3"), cache, "amd64")
+    found = imagefacts.look_up(ref(front, "pytorch:25.03-py3"), cache, "amd64")
     assert (found.origin, found.facts.cuda) == ("catalogue", "12.8.1.012")
     assert isinstance(found.trouble, LoginNeeded)
     with pytest.raises(LoginNeeded):
-        imagefacts.of(ref(front, "pytorch:26.10-py3"), cache, "amd64")
+        imagefacts.look_up(ref(front, "pytorch:26.10-py3"), cache, "amd64")
 
 
 def test_a_release_that_no_table_has_is_known_by_its_own_configuration(
     front: Front, cache: Path, signed_in: None
 ) -> None:
-    found = imagefacts.of(ref(front, "pytorch:26.10-py3"), cache, "arm64")
+    found = imagefacts.look_up(ref(front, "pytorch:26.10-py3"), cache, "arm64")
     assert (found.facts.cuda, found.facts.driver, found.facts.release) == ("13.5.0.001", "620.10", "26.10")
     assert found.facts.sass == ("8.0", "8.6", "9.0", "10.0", "12.0")
     assert found.facts.ptx == "12.0"
@@ -125,14 +125,14 @@ def test_a_release_that_no_table_has_is_known_by_its_own_configuration(
 
 def test_what_the_registry_refuses_is_told_apart(front: Front, cache: Path, signed_in: None) -> None:
     with pytest.raises(KeyWithoutRights):
-        imagefacts.of(ref(front, "gated:1"), cache, "amd64")
+        imagefacts.look_up(ref(front, "gated:1"), cache, "amd64")
     with pytest.raises(UnknownTag) as caught:
-        imagefacts.of(ref(front, "tensorflow:24.06-tf2-py3"), cache, "amd64")
+        imagefacts.look_up(ref(front, "tensorflow:24.06-tf2-py3"), cache, "amd64")
     assert "24.05-tf2-py3" in caught.value.nearest
 
 
 def test_an_image_for_arm64_only_is_described_on_amd64(front: Front, cache: Path) -> None:
-    assert imagefacts.of(ref(front, "busybox:arm64"), cache, "amd64").facts.architectures == ("arm64",)
+    assert imagefacts.look_up(ref(front, "busybox:arm64"), cache, "amd64").facts.architectures == ("arm64",)
 
 
 @pytest.mark.parametrize("fault", [{"reset": True}, {"status": 503}, {"corrupt": True}, {"cut_after": 10}])
@@ -140,17 +140,17 @@ def test_a_bad_day_leaves_it_to_the_catalogue(
     front: Front, cache: Path, signed_in: None, fault: dict[str, Any]
 ) -> None:
     front.break_down(manifest=fault)
-    found = imagefacts.of(ref(front, "tensorflow:25.02-tf2-py3"), cache, "amd64")
+    found = imagefacts.look_up(ref(front, "tensorflow:25.02-tf2-py3"), cache, "amd64")
     assert (found.origin, found.facts.release) == ("catalogue", "25.02")
     assert found.trouble
     front.break_down()
-    assert imagefacts.of(ref(front, "tensorflow:25.02-tf2-py3"), cache, "amd64").origin == "registry"
+    assert imagefacts.look_up(ref(front, "tensorflow:25.02-tf2-py3"), cache, "amd64").origin == "registry"
 
 
 def test_a_registry_that_hangs_is_given_up_sooner_where_an_older_answer_is_there(front: Front, cache: Path) -> None:
-    before = imagefacts.of(ref(front, CUDA), cache, "amd64")
+    before = imagefacts.look_up(ref(front, CUDA), cache, "amd64")
     front.break_down(manifest={"hang": True})
-    found = imagefacts.of(ref(front, CUDA), cache, "amd64", now=lambda: time.time() + imagefacts.TAG_SECONDS + 1)
+    found = imagefacts.look_up(ref(front, CUDA), cache, "amd64", now=lambda: time.time() + imagefacts.TAG_SECONDS + 1)
     assert (found.origin, found.facts) == ("cache", before.facts)
     assert isinstance(found.trouble, RegistryUnreachable)
     assert "within 4 s" in found.trouble.message
@@ -163,12 +163,12 @@ def test_all_tags_of_a_repository_are_looked_at_together(
     assert tags.origin == "registry"
     assert {name for name in lab["images"] if name.startswith("pytorch:")} == {f"pytorch:{tag}" for tag in tags.names}
     refs = [ref(front, f"pytorch:{tag}") for tag in tags.names]
-    found = imagefacts.many(refs, cache, "amd64")
+    found = imagefacts.look_up_all(refs, cache, "amd64")
     assert [one.origin for one in found.values() if isinstance(one, Found)] == ["registry"] * len(refs)
     digests = {f"pytorch:{one.tag}": answer.facts.digest for one, answer in found.items() if isinstance(answer, Found)}
     assert digests == {name: digest for name, digest in lab["images"].items() if name.startswith("pytorch:")}
     asked = len(front.requests())
-    imagefacts.many(refs, cache, "amd64")
+    imagefacts.look_up_all(refs, cache, "amd64")
     assert imagefacts.tags(front.host, "nvidia/pytorch", cache).origin == "cache"
     assert len(front.requests()) == asked
 

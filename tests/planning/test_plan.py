@@ -128,7 +128,7 @@ def test_a_command_has_a_terminal_only_on_a_terminal(terminal: int, piped: int, 
 
 
 def test_the_caller_s_folder_is_at_hand_and_a_working_directory_that_was_typed_stays() -> None:
-    spec = plan.at_hand(plan.command(IMAGE, (), ALL, True, False), Path("/home/me/x"))
+    spec = plan.with_folder_mounted(plan.command(IMAGE, (), ALL, True, False), Path("/home/me/x"))
     assert (spec.mounts, spec.workdir) == ((Mount("/home/me/x", "/work", True),), "/work")
     own = replace(spec, mounts=(), workdir="/mine")
-    assert plan.at_hand(own, Path("/x")).workdir == "/mine"
+    assert plan.with_folder_mounted(own, Path("/x")).workdir == "/mine"

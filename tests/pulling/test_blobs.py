@@ -16,8 +16,8 @@ from blob_line import CONTENT, DIGEST, NAME, Line
 from house import until
 
 from ngcdl.errors import BlobMissing, DigestMismatch, KeyRejected, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.pulling.blob_folder import STALE_SECONDS, here_bytes, sweep
 from ngcdl.pulling.blobs import TRIES, Blob, FolderTrouble, Stopped
-from ngcdl.pulling.leftovers import STALE_SECONDS, here_bytes, sweep
 
 
 @pytest.fixture

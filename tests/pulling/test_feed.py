@@ -27,7 +27,7 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
-from ngcdl.pulling import fetch, room
+from ngcdl.pulling import disk_space, fetch
 from ngcdl.pulling.relay import is_relays
 from ngcdl.registry.key import Credential, Secret
 
@@ -149,7 +149,7 @@ def test_where_layers_in_transit_have_no_room_those_of_an_earlier_pull_make_room
 ) -> None:
     table.folder.mkdir()
     (table.folder / f"{digest(LAYERS[0])}.part".replace(":", "-")).write_bytes(LAYERS[0][:1000])
-    monkeypatch.setattr(room, "judge", lambda *_: room.Verdict.NOT_HERE)
+    monkeypatch.setattr(disk_space, "judge", lambda *_: disk_space.LayerForm.NOT_HERE)
     with table.feed() as feed:
         feed.bring()
         assert [name for name in table.left() if name.startswith("sha256")] == []

@@ -12,7 +12,7 @@ from pulling_engine import GZIP, GZIPS, TARS, Table, put_image
 
 from ngcdl.engines.base import LayerStore
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError
-from ngcdl.pulling import handed, room
+from ngcdl.pulling import disk_space, given_as_tars
 from ngcdl.pulling.relay import is_relays
 
 
@@ -51,7 +51,7 @@ def test_an_engine_that_can_t_take_tars_gets_gzips(packed: Table, store: LayerSt
 
 
 def test_an_engine_without_room_for_tars_gets_gzips(packed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "judge", lambda *_: room.Verdict.PACKED)
+    monkeypatch.setattr(disk_space, "judge", lambda *_: disk_space.LayerForm.PACKED)
     packed.pull()
     assert packed.engine.layers == GZIPS
 
@@ -87,7 +87,7 @@ def known_as(table: Table, tmp_path: Path, contents: Sequence[str], *handed_cont
     """Store another image of `contents`, `handed_contents` of them as tars."""
     table.engine.store = LayerStore(None, folder=tmp_path, chains={"another": tuple(contents)})
     for content in handed_contents:
-        handed.add(tmp_path, table.engine.identity, content)
+        given_as_tars.add(tmp_path, table.engine.identity, content)
 
 
 def test_layers_are_asked_for_by_the_names_that_the_engine_knows_them_by(packed: Table, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_layers_are_asked_for_by_the_names_that_the_engine_knows_them_by(packed:
     known_as(packed, tmp_path, tars[:2])
     packed.pull()
     assert packed.names() == [gzips[0], gzips[1], tars[2]], "somebody else has pulled the lower two"
-    assert handed.read(tmp_path, packed.engine.identity) == {tars[2]}
+    assert given_as_tars.read(tmp_path, packed.engine.identity) == {tars[2]}
     known_as(packed, tmp_path, tars[:2], tars[0])
     packed.pull()
     assert packed.names() == [tars[0], gzips[1], tars[2]]
@@ -109,7 +109,7 @@ def test_they_are_where_the_rest_comes_packed_too(
     packed.engine.troubles = [EngineRefused("odd")]
     packed.pull()
     assert packed.names() == [tars[0], tars[1], gzips[2]], "the second time"
-    monkeypatch.setattr(room, "judge", lambda *_: room.Verdict.PACKED)
+    monkeypatch.setattr(disk_space, "judge", lambda *_: disk_space.LayerForm.PACKED)
     packed.pull()
     assert packed.names() == [tars[0], tars[1], gzips[2]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.pulling import handed, offer
+from ngcdl.pulling import given_as_tars, offer
 from ngcdl.pulling.blobs import Blob
 from ngcdl.pulling.offer import Offer
 from ngcdl.registry.manifest import Document
@@ -88,22 +88,22 @@ def test_of_two_gzips_of_one_tar_one_is_needed(tmp_path: Path) -> None:
 
 
 def test_what_an_engine_got_is_remembered_of_it_alone(tmp_path: Path) -> None:
-    assert handed.read(tmp_path, "engine") == frozenset()
+    assert given_as_tars.read(tmp_path, "engine") == frozenset()
     for text in ("one", "two", "one"):
-        handed.add(tmp_path, "engine", name(text))
-    assert handed.read(tmp_path, "engine") == {name("one"), name("two")}
-    assert handed.read(tmp_path, "another") == handed.read(tmp_path, None) == frozenset()
+        given_as_tars.add(tmp_path, "engine", name(text))
+    assert given_as_tars.read(tmp_path, "engine") == {name("one"), name("two")}
+    assert given_as_tars.read(tmp_path, "another") == given_as_tars.read(tmp_path, None) == frozenset()
     (path,) = tmp_path.iterdir()
     assert len(path.read_text().splitlines()) == 2
 
 
 def test_what_is_no_digest_is_passed_over(tmp_path: Path) -> None:
-    handed.add(tmp_path, "engine", name("one"))
+    given_as_tars.add(tmp_path, "engine", name("one"))
     (path,) = tmp_path.iterdir()
     path.write_bytes(b"\xff\x00\n" + path.read_bytes() + b"sha256:abc")
-    assert handed.read(tmp_path, "engine") == {name("one")}
+    assert given_as_tars.read(tmp_path, "engine") == {name("one")}
 
 
 def test_a_folder_that_takes_nothing_is_no_error(tmp_path: Path) -> None:
-    handed.add(tmp_path / "none", "engine", name("one"))
+    given_as_tars.add(tmp_path / "none", "engine", name("one"))
     assert list(tmp_path.iterdir()) == []

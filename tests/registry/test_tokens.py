@@ -22,7 +22,7 @@ from ngcdl.registry.challenge import Challenge
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential, Secret
 from ngcdl.registry.tokens import Tokens
-from ngcdl.registry.wire import Answer
+from ngcdl.registry.wire import Response
 
 # Keys
 
@@ -170,7 +170,7 @@ def test_a_registry_sends_its_own_key_where_it_likes_but_for_those_whose_realms_
     class Line:
         def ask(self, question):
             asked.append(question.authorization.reveal())
-            return Answer(200, {}, b'{"token": "t"}', "realm.example")
+            return Response(200, {}, b'{"token": "t"}', "realm.example")
 
     asked = []
     tokens = Tokens(host, GOOD, Line(), lambda: 0.0)

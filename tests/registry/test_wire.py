@@ -30,7 +30,7 @@ from ngcdl.errors import (
 )
 from ngcdl.pulling.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64, Registry
-from ngcdl.registry.wire import Question, Wire
+from ngcdl.registry.wire import Request, Wire
 
 # Faults
 
@@ -220,7 +220,7 @@ def tls_url(certificate):
 def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, naps):
     wire = Wire(sleep=naps.append, environ={})
     with pytest.raises(RegistryUnreachable, match="certificate is not trusted") as caught:
-        wire.ask(Question(tls_url))
+        wire.ask(Request(tls_url))
     assert "NGCDL_CA_FILE" in caught.value.hint
     assert naps == []
     wire.close()
@@ -230,7 +230,7 @@ def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, 
 def test_a_ca_file_adds_trust_and_so_does_the_system_s(tls_url, certificate, monkeypatch, variable):
     monkeypatch.setenv(variable, str(certificate / "cert.pem"))  # OpenSSL itself reads the last variable
     wire = Wire(environ={variable: str(certificate / "cert.pem")})
-    assert wire.ask(Question(tls_url)).body == b"{}"
+    assert wire.ask(Request(tls_url)).body == b"{}"
     wire.close()
 
 
@@ -238,7 +238,7 @@ def test_a_bundle_that_is_named_stands_for_the_system_s(tls_url, certificate, mo
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
     wire = Wire(environ={"REQUESTS_CA_BUNDLE": str(certificate / "other.pem")})
     with pytest.raises(RegistryUnreachable, match="certificate is not trusted"):
-        wire.ask(Question(tls_url))
+        wire.ask(Request(tls_url))
     wire.close()
 
 
@@ -249,7 +249,7 @@ def test_a_ca_file_takes_no_trust_away(tls_url, certificate, tmp_path, swapped):
     other = certificate / "other.pem"
     environ = {names[0]: str(certificate / "cert.pem"), names[1]: str(other)}
     wire = Wire(environ=environ)
-    assert wire.ask(Question(tls_url)).status == 200
+    assert wire.ask(Request(tls_url)).status == 200
     wire.close()
 
 

@@ -11,7 +11,7 @@ from ngcdl.console import operations
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report.measured.bottleneck import diagnose
 from ngcdl.report.measured.figures import summary
-from ngcdl.report.shown.story import Measured, Story, Training
+from ngcdl.report.shown.story import SampledCurves, Story, Training
 from ngcdl.report.shown.tables import figures
 
 START = {
@@ -54,7 +54,9 @@ def test_beside_the_share_stands_where_the_peak_is_from(card: str, source: str, 
     assert summed.peak_recalled is recalled
     run = replace(RUN, summary=summed)
     (row,) = (
-        cells for name, cells in figures([Story(run, Training(), Measured())]) if name.startswith("compute throughput")
+        cells
+        for name, cells in figures([Story(run, Training(), SampledCurves())])
+        if name.startswith("compute throughput")
     )
     assert row[0].endswith(f" % of the card's peak {said}")
 

@@ -13,7 +13,7 @@ from made_runs import STARTED
 
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import are_numbers, number
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 # as a training writes them, and as a foreign program or a broken clock may
@@ -43,7 +43,7 @@ def test_steps_have_their_rates_and_losses_wherever_others_stand_between(
     lines = lines * many
     events = [dict(zip(("t", "examples_per_second", "step", "loss"), line, strict=True)) for line in lines]
     steps = [{"event": "step", **event} for event in events]
-    training = told(RUN, [*steps[:place], {"event": "stages", "read": 1.0}, *steps[place:]], []).training
+    training = read_story(RUN, [*steps[:place], {"event": "stages", "read": 1.0}, *steps[place:]], []).training
     timed = [event for event in events if number(event["t"]) is not None]
     placed = [event for event in events if number(event["step"]) is not None]
     assert same(training.rates.xs, [event["t"] - STARTED for event in timed])
@@ -57,7 +57,7 @@ def test_steps_have_their_rates_and_losses_wherever_others_stand_between(
 def test_processors_have_their_least_most_and_mean(lines: list[Any], many: int) -> None:
     names = ("t", "host_cpu_percent", "cpu_percents")
     samples = [dict(zip(names, line, strict=True)) for line in lines * many]
-    measured = told(RUN, [], samples).measured
+    measured = read_story(RUN, [], samples).measured
     timed = [sample for sample in samples if number(sample["t"]) is not None]
     known = [[value for value in sample["cpu_percents"] if number(value) is not None] for sample in timed]
     assert same(measured.host.xs, [sample["t"] - STARTED for sample in timed])
@@ -73,8 +73,8 @@ def test_processors_have_their_least_most_and_mean(lines: list[Any], many: int) 
 
 def test_an_error_is_that_of_the_last_attempt() -> None:
     error = {"event": "error", "kind": "no_gpu"}
-    assert told(RUN, [{"event": "start"}, error, {"event": "start"}], []).training.error is None
-    assert told(RUN, [{"event": "start"}, error], []).training.error == "no_gpu"
+    assert read_story(RUN, [{"event": "start"}, error, {"event": "start"}], []).training.error is None
+    assert read_story(RUN, [{"event": "start"}, error], []).training.error == "no_gpu"
 
 
 def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
@@ -82,7 +82,7 @@ def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
     whole = brief | {"memory_used_bytes": 5, "sm_mhz": None, "throttle_reasons": ["sw_power_cap"]}
     cards = [whole, brief, brief, None, whole]
     samples = [{"t": STARTED + at, "gpus": [card] if card else []} for at, card in enumerate(cards)]
-    (card,) = told(RUN, [], samples).measured.cards.values()
+    (card,) = read_story(RUN, [], samples).measured.cards.values()
     assert same(card.curves["watts"].ys, [70, 70, 70, math.nan, 70])
     assert same(card.curves["watts"].xs, [0, 1, 2, 3, 4])
     assert same(card.curves["memory_used_bytes"].ys, [5, math.nan, 5]), "at the third no card was there"
@@ -107,7 +107,7 @@ def test_a_card_has_a_point_for_each_sample_from_its_first_on(lines: list[Any], 
             here = [gpu["watts"] for gpu in sample["gpus"] if gpu["uuid"] == uuid] or [None]
             xs += [sample["t"] - STARTED] * len(here)
             ys += here
-    cards = told(RUN, [], samples).measured.cards
+    cards = read_story(RUN, [], samples).measured.cards
     assert list(cards) == list(wanted)
     for uuid, (xs, ys) in wanted.items():
         assert same(cards[uuid].curves["watts"].xs, xs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.record import Diagnosis, Run
-from ngcdl.report.measured.diagnosis import HEAD_BYTES, TAIL_BYTES, diagnosed, told
+from ngcdl.report.measured.diagnosis import HEAD_BYTES, TAIL_BYTES, as_text, diagnosed
 
 RUN = Run("x", "failed", 1.0, exit_code=1)
 WITH_GPU = replace(RUN, gpu_way="runtime")
@@ -124,6 +124,6 @@ def test_what_is_no_log_tells_nothing_and_holds_up_nobody(tmp_path: Path) -> Non
 
 def test_it_is_said_with_its_remedy_below_and_what_is_only_remembered_is_said_to_be_so() -> None:
     known = Diagnosis("x", "words", "The cause.", "Do this:\n    ngcdl gpu", "https://x", "seen")
-    assert told(known) == 'recognised "words": The cause.\n  Do this:\n      ngcdl gpu'
-    assert "from memory" in told(replace(known, confidence="recalled"))
-    assert told(Diagnosis("x", "words", "The cause.")) == 'recognised "words": The cause.'
+    assert as_text(known) == 'recognised "words": The cause.\n  Do this:\n      ngcdl gpu'
+    assert "from memory" in as_text(replace(known, confidence="recalled"))
+    assert as_text(Diagnosis("x", "words", "The cause.")) == 'recognised "words": The cause.'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured.figures import summary
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 JSON = st.recursive(
@@ -94,7 +94,7 @@ def test_what_a_lost_attempt_did_beyond_its_checkpoint_was_not_reached(
     assert (found.steps, found.loss_first, found.loss_last, found.examples_per_second) == figures
     assert found.precision_at_1 is None
     assert found.cpu_percent_mean == 20.0, "of both attempts"
-    losses = told(Run("x", "lost", 0.0), events, []).training.losses
+    losses = read_story(Run("x", "lost", 0.0), events, []).training.losses
     assert (losses.ys[0], losses.ys[-1]) == figures[1:3], "the curves show what the table says"
 
 
@@ -102,7 +102,7 @@ def test_a_clock_that_is_put_back_leaves_the_time_in_which_it_trained() -> None:
     samples = [sample(0, 99.0), sample(10, 10.0), sample(14, 20.0), sample(90, 99.0)]
     put_back = [step(0, 10), step(10, 20), step(20, 5)]
     assert summary(put_back, samples).cpu_percent_mean == 15.0
-    assert told(Run("x", "finished", 0.0), put_back, []).training.span == (5, 20)
+    assert read_story(Run("x", "finished", 0.0), put_back, []).training.span == (5, 20)
 
 
 def test_one_rate_alone_counts() -> None:

@@ -10,7 +10,7 @@ from made_runs import STARTED
 
 from ngcdl.record import Run
 from ngcdl.report.shown import likeness
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.markdown import markdown
 from ngcdl.report.shown.page import page
 from ngcdl.report.shown.story import Story
@@ -25,7 +25,7 @@ NOTHING = "Besides what was measured, no difference was found."
 
 def beside(**more: Any) -> list[Story]:
     other = replace(RUN, id="b", **more)
-    return [replace(told(run, [], []), letter=letter) for run, letter in ((RUN, "A"), (other, "B"))]
+    return [replace(read_story(run, [], []), letter=letter) for run, letter in ((RUN, "A"), (other, "B"))]
 
 
 @pytest.mark.parametrize(("name", "changed", "shown"), [

@@ -17,10 +17,10 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, comparison
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.filled import filled
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown
 from ngcdl.report.shown.page import page
@@ -60,7 +60,7 @@ def run_of(events: list[dict[str, Any]], run_id: str = "x") -> Run:
 
 
 def story(events: list[dict[str, Any]], letter: str = "A") -> Story:
-    return replace(told(run_of(events, f"run-{letter}"), events, []), letter=letter)
+    return replace(read_story(run_of(events, f"run-{letter}"), events, []), letter=letter)
 
 
 @pytest.mark.parametrize("events", [forward(), smoke(), pipeline()])
@@ -114,12 +114,13 @@ def test_differences_and_comparisons_have_no_loss_either() -> None:
     assert "loss_last" not in found.figures
     assert found.figures["examples_per_second"].b is None
     arms = [
-        Arm(name, tuple(Measured(run_of(forward(), f"{name}{n}"), forward()[0]) for n in (1, 2))) for name in ("a", "b")
+        Arm(name, tuple(MeasuredRun(run_of(forward(), f"{name}{n}"), forward()[0]) for n in (1, 2)))
+        for name in ("a", "b")
     ]
     it = comparison(arms, "threads")
     assert (it.refused, it.ratio is None) == ((), False)
     json.dumps(it.as_json(), allow_nan=False)
-    lone = [Arm(name, (Measured(run_of(smoke(), name), smoke()[0]),)) for name in ("a", "b")]
+    lone = [Arm(name, (MeasuredRun(run_of(smoke(), name), smoke()[0]),)) for name in ("a", "b")]
     assert [refusal.field for refusal in comparison(lone, "threads").refused] == ["examples_per_second"]
 
 

@@ -11,16 +11,18 @@ from made_arms import CARD, MACHINE, refused, text
 from ngcdl.record import GpuSummary, Image, Run, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.shown.bars import bars
 from ngcdl.report.shown.page import page
-from ngcdl.report.shown.story import Measured as Samples
+from ngcdl.report.shown.story import SampledCurves as Samples
 from ngcdl.report.shown.story import Story, Training
 
 READ = Summary(samples=60, training_samples=60, cpu_percent_mean=40.0)
 
 
-def own(run_id: str, seconds: float, percent: float | None = None, rate: float | None = None, **more: Any) -> Measured:
+def own(
+    run_id: str, seconds: float, percent: float | None = None, rate: float | None = None, **more: Any
+) -> MeasuredRun:
     """A run of train.py that took so long; with the use of its card if it was given one."""
     cards = (GpuSummary(CARD, "a card", percent),) if "gpu" in run_id else ()
     steps = 300 if rate else None
@@ -31,10 +33,10 @@ def own(run_id: str, seconds: float, percent: float | None = None, rate: float |
         gpu_way="runtime" if cards else "none", gpus=(CARD,) if cards else (), machine=MACHINE,
         spec={"image": "p:1", "command": ["python", "train.py"], "gpus": "all" if cards else "none"}, summary=summary,
     )  # fmt: skip
-    return Measured(replace(run, **more))
+    return MeasuredRun(replace(run, **more))
 
 
-def of(cpu: list[Measured], gpu: list[Measured]) -> Comparison:
+def of(cpu: list[MeasuredRun], gpu: list[MeasuredRun]) -> Comparison:
     return comparison([Arm("cpu", tuple(cpu), "cpu"), Arm("gpu", tuple(gpu), "gpu")], "device")
 
 

@@ -13,8 +13,8 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report.compared.comparison import Arm, comparison
-from ngcdl.report.compared.unlike import Measured
-from ngcdl.report.shown.columns import told
+from ngcdl.report.compared.unlike import MeasuredRun
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.markdown import markdown
 from ngcdl.report.shown.page import POLICY, page
 from ngcdl.report.shown.story import Story
@@ -91,7 +91,7 @@ def test_every_picture_has_a_name_and_a_description_in_words() -> None:
 
 
 def test_what_is_unknown_is_n_a_and_never_0() -> None:
-    document = page([told(replace(EMPTY, spec={"workload": {"name": "mine"}}), [], [])])
+    document = page([read_story(replace(EMPTY, spec={"workload": {"name": "mine"}}), [], [])])
     rows = cells(document)
     for name in ("computed on", "hardware", "data", "steps", "examples/s (median)", "s/batch (median)", "GPU use"):
         assert rows[name] == ["n/a"], name
@@ -101,7 +101,7 @@ def test_what_is_unknown_is_n_a_and_never_0() -> None:
 
 
 def test_a_command_has_no_rows_that_only_a_training_can_have() -> None:
-    rows = cells(page([told(EMPTY, [], [])]))
+    rows = cells(page([read_story(EMPTY, [], [])]))
     assert set(rows) == {"outcome", "CPU use, all cores", "GPU use", "peak GPU memory"}
 
 
@@ -115,7 +115,7 @@ def test_a_single_accuracy_is_in_the_table_and_not_called_unmeasured() -> None:
     document = page([CPU.story()])
     assert "Accuracy (precision" not in document
     assert not re.search("not drawn:[^.]*accuracy", Parsed(document).text)
-    none = told(CPU.run("x"), [line for line in CPU.events() if line["event"] != "eval"], [])
+    none = read_story(CPU.run("x"), [line for line in CPU.events() if line["event"] != "eval"], [])
     assert re.search("not drawn:[^.]*accuracy", Parsed(page([none])).text)
 
 
@@ -147,7 +147,7 @@ def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> No
     arms = []
     for name, made in zip(("cpu", "gpu"), zip(*on_both, strict=True), strict=True):
         runs = [one.story(f"{name}{n}", **shown).run for n, one in enumerate(made)]
-        arms.append(Arm(name, tuple(Measured.of(run, ()) for run in runs), name))
+        arms.append(Arm(name, tuple(MeasuredRun.of(run, ()) for run in runs), name))
     text = Parsed(page([CPU.story("cpu0"), GPU.story("gpu0", "B")], comparison(arms, "device"))).text
     assert re.search(
         r"The GPU is used \(\d+ % busy\) and does 7\.\d\d times \(7\.\d\d\.\.7\.\d\d\) the CPU's work", text
@@ -160,7 +160,7 @@ def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> No
 
 def test_the_page_of_a_comparison_says_what_is_missing_of_it_and_each_finding_once() -> None:
     found = (Finding("input-bound", "GPU 47 % busy.", {}, "Try --threads 4."),)
-    rounds = tuple(Measured.of(CPU.story(f"cpu{n}", findings=found).run, ()) for n in (1, 2))
+    rounds = tuple(MeasuredRun.of(CPU.story(f"cpu{n}", findings=found).run, ()) for n in (1, 2))
     it = comparison([Arm("cpu", rounds, "cpu")], "device", ["it did not finish: 2 of 6 runs were started"])
     stories = [CPU.story(f"cpu{n}", letter, findings=found) for n, letter in ((1, "A"), (2, "B"))]
     text = Parsed(page(stories, it)).text
@@ -297,7 +297,7 @@ def hostile(text: str) -> Story:
     card = {**dict.fromkeys(("uuid", "name", "error"), text), "index": 0, "watts": 5.0, "sm_mhz": 5}
     card["throttle_reasons"] = [text]
     samples = [{"t": STARTED + n, "host_cpu_percent": 5.0, "gpus": [card], "gap": text} for n in range(4)]
-    return told(run, [start, *steps], samples)
+    return read_story(run, [start, *steps], samples)
 
 
 PLAIN = [

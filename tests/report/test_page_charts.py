@@ -16,7 +16,7 @@ from made_runs import STARTED, Made
 from ngcdl.record import Run
 from ngcdl.report.measured import throttling
 from ngcdl.report.shown.charts import _style
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
 from ngcdl.report.shown.pictures import _card_lines, _time
 from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
@@ -92,7 +92,7 @@ def test_a_training_that_went_on_from_a_checkpoint_tells_each_step_once() -> Non
         {"event": "start", "t": STARTED, "resumed_from_step": 20},
         *({**step, "step": n, "loss": 4.0} for n in range(20, 50, 10)),
     ]
-    losses = told(RUN, events, []).training.losses
+    losses = read_story(RUN, events, []).training.losses
     assert list(zip(losses.xs, losses.ys, strict=True)) == [(0, 5), (10, 5), (20, 4), (30, 4), (40, 4)]
 
 
@@ -101,7 +101,7 @@ def test_epochs_are_a_curve_of_their_own_and_those_that_are_told_again_count_onc
     events += [{"event": "epoch", "step": n, "loss": 2.0, "accuracy": 0.4} for n in (100, 200)]
     events += [{"event": "eval", "step": 200, "precision_at_1": 0.3}, {"event": "start", "resumed_from_step": 100}]
     events += [{"event": "epoch", "step": 200, "loss": 1.5, "accuracy": 0.5}]
-    training = told(RUN, events, []).training
+    training = read_story(RUN, events, []).training
     assert (list(training.losses.xs), list(training.losses.ys)) == ([90], [1.0])
     assert (list(training.epoch_losses.xs), list(training.epoch_losses.ys)) == ([100, 200], [2.0, 1.5])
     assert (list(training.training_accuracies.xs), list(training.training_accuracies.ys)) == ([100, 200], [0.4, 0.5])
@@ -111,7 +111,7 @@ def test_epochs_are_a_curve_of_their_own_and_those_that_are_told_again_count_onc
 @pytest.mark.parametrize("reason", [one.name for one in throttling.REASONS])
 def test_the_chart_marks_every_reason_that_the_findings_know(reason: str) -> None:
     cards = [{"uuid": "GPU-1", "sm_mhz": 900, "throttle_reasons": [reason, "gpu_idle"]}]
-    (card,) = told(RUN, [], [{"t": STARTED + t, "gpus": cards} for t in range(3)]).measured.cards.values()
+    (card,) = read_story(RUN, [], [{"t": STARTED + t, "gpus": cards} for t in range(3)]).measured.cards.values()
     assert (card.throttled.reasons, card.throttled.spans) == ({reason}, [(0.0, 2.0)])
 
 
@@ -125,7 +125,7 @@ def test_the_time_that_a_run_waited_in_a_queue_is_not_on_the_axis_of_its_charts(
     made = Made(steps=2000, held=True)
     plain = made.story("a", finished=None)
     short, long = (
-        told(replace(plain.run, engine=engine, started=STARTED - wait), made.events(), made.measured())
+        read_story(replace(plain.run, engine=engine, started=STARTED - wait), made.events(), made.measured())
         for wait in (-60, 36_000)  # the clocks of two machines differ, too
     )
     assert repr(replace(short, run=plain.run)) == repr(replace(long, run=plain.run)), (
@@ -138,9 +138,9 @@ def test_the_time_that_a_run_waited_in_a_queue_is_not_on_the_axis_of_its_charts(
     (card,), (of_plain,) = (one.measured.cards.values() for one in (long, plain))
     assert card.throttled == of_plain.throttled
     assert _time([plain, long]).unit == "seconds since the start"
-    of_cards = told(long.run, [], [{"t": STARTED + t, "gpus": [{"index": 0, "watts": 60.0}]} for t in (0, 9)])
+    of_cards = read_story(long.run, [], [{"t": STARTED + t, "gpus": [{"index": 0, "watts": 60.0}]} for t in (0, 9)])
     assert _time([of_cards]).high == 9.0
-    silent = told(replace(plain.run, engine=engine), [], [])
+    silent = read_story(replace(plain.run, engine=engine), [], [])
     assert (_time([silent]).high, silent.training.span) == (1.0, None)
 
 
@@ -148,7 +148,7 @@ def test_cores_are_summed_up_while_it_trained_only() -> None:
     events = [{"event": "step", "t": STARTED + t, "step": t} for t in (10, 20)]
     cores = [[50.0, 100.0] if 10 <= t <= 20 else [0.0, 0.0] for t in range(30)]
     samples = [{"t": STARTED + t, "host_cpu_percent": 5.0, "cpu_percents": each} for t, each in enumerate(cores)]
-    measured = told(RUN, events, samples).measured
+    measured = read_story(RUN, events, samples).measured
     assert measured.cores == (50.0, 100.0)
     assert (measured.least.ys[15], measured.most.ys[15]) == (50.0, 100.0)
 
@@ -158,7 +158,7 @@ def test_a_sample_in_which_the_host_was_not_due_is_no_gap_in_its_curves() -> Non
     host[20] = {"host_cpu_percent": None, "cpu_percents": None}
     cards = [{"uuid": "GPU-1", "watts": 60.0}]
     samples = [{"t": STARTED + n / 10, **({} if n % 5 else host[n // 5]), "gpus": cards} for n in range(200)]
-    measured = told(RUN, [], samples).measured
+    measured = read_story(RUN, [], samples).measured
     for curve in (measured.host, measured.least, measured.most):
         assert [len(stretch) for stretch in thinned(curve, 0.0, 20.0)] == [20, 19], "it could not be read once"
     assert measured.cores == (0.0, 10.0)
@@ -171,7 +171,9 @@ def test_foreign_values_are_unknown_and_no_error(value: Any) -> None:
     card = {"index": value, "uuid": value, "name": value, "watts": value, "throttle_reasons": value}
     sample = {"t": STARTED + 1, "host_cpu_percent": value, "cpu_percents": value, "gpus": [card, value]}
     event = {"event": "step", "t": STARTED, "step": value, "loss": value, "examples_per_second": value}
-    story = told(RUN, [event, {"event": value, "t": value}], [sample, {"t": value}, {"t": STARTED, "gpus": value}])
+    story = read_story(
+        RUN, [event, {"event": value, "t": value}], [sample, {"t": value}, {"t": STARTED, "gpus": value}]
+    )
     assert not story.measured.host.known
     assert not story.training.losses.known
     assert all(not one.known for card in story.measured.cards.values() for one in card.curves.values())
@@ -179,7 +181,7 @@ def test_foreign_values_are_unknown_and_no_error(value: Any) -> None:
 
 def test_a_card_that_is_missing_in_a_sample_has_a_gap_there() -> None:
     samples = [{"t": STARTED + t, "gpus": [] if t == 3 else [{"uuid": "GPU-1", "watts": 60.0}]} for t in range(6)]
-    (card,) = told(RUN, [], samples).measured.cards.values()
+    (card,) = read_story(RUN, [], samples).measured.cards.values()
     assert [math.isnan(y) for y in card.curves["watts"].ys] == [False, False, False, True, False, False]
 
 
@@ -225,7 +227,7 @@ def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_
     def story(letter: str, cards: int) -> Story:
         gpus = [{"uuid": f"GPU-{at}", "index": at, "watts": 60.0} for at in range(cards)]
         samples = [{"t": STARTED + t, "gpus": gpus} for t in range(3)]
-        return replace(told(replace(RUN, device="gpu"), [], samples), letter=letter)
+        return replace(read_story(replace(RUN, device="gpu"), [], samples), letter=letter)
 
     lines = _card_lines([story("A", 4), story("B", 4)], "watts")
     assert [line.label for line in lines[2:6]] == ["A on GPU 2", "A on GPU 3", "B on GPU 0", "B on GPU 1"]

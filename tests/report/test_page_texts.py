@@ -23,7 +23,7 @@ from ngcdl.report.compared import pairs, theirs
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.words import duration, outcome
 from ngcdl.report.shown import sheet
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown, plain
 from ngcdl.report.shown.tables import COUNTERPARTS, conditions, figures
@@ -61,12 +61,12 @@ def test_words_in_the_log_are_why_a_run_failed_and_not_why_it_was_stopped() -> N
 def test_the_time_in_a_queue_is_not_the_steps(engine: str) -> None:
     events, samples = list(GPU.events()), list(GPU.measured())
     run = replace(GPU.story().run, engine=engine, started=STARTED - 3 * 3600)
-    assert "300 steps in 7.9 s," in verdict([told(run, events, samples)])
+    assert "300 steps in 7.9 s," in verdict([read_story(run, events, samples)])
     steps = [event for event in events if event["event"] != "step"]
-    assert "300 steps, precision" in verdict([told(run, steps, samples)])
+    assert "300 steps, precision" in verdict([read_story(run, steps, samples)])
     command = Run("x", "finished", STARTED, STARTED + 75, 0, engine=engine, image=Image("cuda:12"))
     wait = "including the wait for a node and the pull"
-    assert verdict([told(command, [], [])]) == f"a command in cuda:12: 75 s {wait}."
+    assert verdict([read_story(command, [], [])]) == f"a command in cuda:12: 75 s {wait}."
 
 
 @pytest.mark.parametrize("engine", ["docker", "slurm"])
@@ -88,26 +88,26 @@ def test_a_figure_that_is_not_0_is_not_written_as_0() -> None:
         throttled_share={"hw_thermal_slowdown": 0.004}, gpus=(GpuSummary("u", watts_mean=0.3),),
     )  # fmt: skip
     run = replace(GPU.run("r"), summary=small)
-    rows = dict(figures([told(run, [], [])]))
+    rows = dict(figures([read_story(run, [], [])]))
     assert rows["loss, first → last"] == ("0.0040 → 0.00040",)
     assert rows["precision @ 1"] == ("0.000040",)
     assert rows["GPU energy"] == ("0.40 J (counter)",)
     assert rows["GPU power (mean)"] == ("0.30 W",)
     assert rows["clocks held down"] == ("0.40 % of the time (hw_thermal_slowdown)",)
-    assert COUNTERPARTS["loss"](told(run, [], [])) == "0.00040 at the end"
+    assert COUNTERPARTS["loss"](read_story(run, [], [])) == "0.00040 at the end"
 
 
 def test_the_energy_of_a_command_is_not_said_to_be_a_training_s_and_comes_with_its_time() -> None:
     summary = Summary(energy_joules=12000.0, energy_from="counter", energy_seconds=1480.0)
     run = Run("x", "finished", STARTED, STARTED + 1500, spec={"command": ["x"]}, summary=summary)
-    rows = {name: cells for name, cells in figures([told(run, [], [])]) if "energy" in name}
+    rows = {name: cells for name, cells in figures([read_story(run, [], [])]) if "energy" in name}
     assert rows == {"GPU energy": ("12,000 J in 1,480 s (counter)",)}
 
 
 def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_one_s_is() -> None:
     def row(*watts: float | None) -> dict[str, tuple[str, ...]]:
         gpus = tuple(GpuSummary(str(at), watts_mean=one) for at, one in enumerate(watts))
-        told_of = told(replace(GPU.run("r"), summary=Summary(gpus=gpus)), [], [])
+        told_of = read_story(replace(GPU.run("r"), summary=Summary(gpus=gpus)), [], [])
         return {name: cells for name, cells in figures([told_of]) if name.startswith("GPU power")}
 
     assert row(60.0) == {"GPU power (mean)": ("60 W",)}
@@ -117,14 +117,14 @@ def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_
 
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("cuda:12", DIGEST))
-    a, b, c = (replace(told(replace(run, id=letter), [], []), letter=letter) for letter in "ABC")
+    a, b, c = (replace(read_story(replace(run, id=letter), [], []), letter=letter) for letter in "ABC")
     assert verdict([a, b]) == "These 2 runs can't be compared: A and B: no training, so no speed."
     assert "compared: A: no training, so no speed (B, C)." in verdict([a, b, c])
 
 
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("nvcr.io/nvidia/cuda:12", DIGEST))
-    assert verdict([told(run, [], [])]) == "a command in cuda:12: 75 s."
+    assert verdict([read_story(run, [], [])]) == "a command in cuda:12: 75 s."
 
 
 def test_a_duration_is_told_in_the_unit_that_fits() -> None:
@@ -172,11 +172,13 @@ def test_the_conditions_say_what_was_computed_in_and_how_far_it_was_to_train() -
         run, spec={**(run.spec or {}), "workload": {"name": "distill", "steps": None, "seconds": 30.0, "clip": 5}}
     )
     start = {"event": "start", "t": STARTED, "steps": None, "batch": 32, **WAY}
-    rows = dict(conditions(told(timed, [start], [])))
+    rows = dict(conditions(read_story(timed, [start], [])))
     assert rows["compute settings"] == "bfloat16, compiled, channels first, fed resident, teacher kept, clipped at 5"
     assert (rows["requested"], rows["batch"]) == ("30 s", "32")
-    assert dict(conditions(told(run, [], [])))["requested"] == "300 steps"
-    assert dict(conditions(told(run, [], [])))["compute settings"] == "n/a", "an old record does not tell it of a GPU"
+    assert dict(conditions(read_story(run, [], [])))["requested"] == "300 steps"
+    assert dict(conditions(read_story(run, [], [])))["compute settings"] == "n/a", (
+        "an old record does not tell it of a GPU"
+    )
 
 
 def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_secret() -> None:
@@ -216,7 +218,7 @@ def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_n
 def test_a_record_without_a_spec_has_no_command() -> None:
     run = Run("x", "finished", STARTED, engine="compose")
     assert naming.command(run) is None
-    told_rows = dict(conditions(told(run, [], [])))
+    told_rows = dict(conditions(read_story(run, [], [])))
     assert told_rows["repeat with"] == "n/a: ngcdl did not start it"
     assert told_rows["image digest"] == "n/a"
 
@@ -235,14 +237,14 @@ def test_there_are_no_gpus_only_where_the_driver_was_asked_or_is_not_there(
     machine: Machine, more: dict[str, Any], driver: str, there: str, used: str
 ) -> None:
     run = Run("x", "finished", STARTED, gpu_way="none", machine=machine, **more)
-    rows = dict(conditions(told(run, [], [])))
+    rows = dict(conditions(read_story(run, [], [])))
     assert [rows[name] for name in ("NVIDIA driver", "GPUs of the machine", "GPUs of the run")] == [driver, there, used]
     assert Run.from_json(run.as_json()).machine == machine
 
 
 def test_the_markdown_of_the_sample_run_is_as_kept() -> None:
     folder = GOLDEN / "run-format-1"
-    story = told(Store(GOLDEN).load(folder.name), lines(folder / EVENTS), lines(folder / SAMPLES))
+    story = read_story(Store(GOLDEN).load(folder.name), lines(folder / EVENTS), lines(folder / SAMPLES))
     assert markdown([story]) == (GOLDEN / "report-run-format-1.md").read_text(encoding="utf-8")
 
 
@@ -372,5 +374,5 @@ def test_a_local_run_that_was_allowed_a_part_of_its_machine_has_that_beside_its_
     machine = Machine("host", "Xeon", 128, usable_cores=4.0)
     run = replace(Made("cpu").run("r"), engine="local", machine=machine)
     assert naming.hardware(run) == "Xeon, 4 of 128 cores"
-    assert dict(conditions(told(run, [], [])))["machine"] == "host, Xeon, 4 of 128 cores"
+    assert dict(conditions(read_story(run, [], [])))["machine"] == "host, Xeon, 4 of 128 cores"
     assert naming.hardware(replace(run, engine="docker")) == "Xeon, 128 cores"

@@ -10,7 +10,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured import raced
 from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown import tables
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.pictures import pictures
 
 RUN = Run("x", "finished", 100.0, 200.0, spec={"workload": {"name": "cifar10-94", "times": 2}})
@@ -38,16 +38,16 @@ SURE = {"event": "certified", "bound": 0.94, "chance": 0.0123}
 
 
 def test_of_one_training_time_and_result_are_told_and_of_several_how_far_they_lie_apart() -> None:
-    assert raced.told(ONE) == "tested after 2.50 s: precision @ 1 0.9000"
+    assert raced.in_words(ONE) == "tested after 2.50 s: precision @ 1 0.9000"
     several = "2 times, tested after 2.60 s (2.50..2.70): precision @ 1 0.9300 on average (0.9000..0.9600)"
-    assert raced.told(TWO) == several
-    assert raced.told([*TWO, SURE]) == f"{several}; above 0.94: p = 0.012 (t-test)"
-    assert raced.told([*TWO, {**SURE, "chance": None}]) == several, "all were alike"
+    assert raced.in_words(TWO) == several
+    assert raced.in_words([*TWO, SURE]) == f"{several}; above 0.94: p = 0.012 (t-test)"
+    assert raced.in_words([*TWO, {**SURE, "chance": None}]) == several, "all were alike"
 
 
 def test_of_other_trainings_and_of_foreign_values_nothing_is_told() -> None:
-    assert raced.told(ONE[:-1]) is None
-    assert raced.told([{"event": "raced", "seconds": "soon", "precision_at_1": 0.9}, {"event": "raced"}]) is None
+    assert raced.in_words(ONE[:-1]) is None
+    assert raced.in_words([{"event": "raced", "seconds": "soon", "precision_at_1": 0.9}, {"event": "raced"}]) is None
 
 
 def test_the_figures_are_of_all_of_them() -> None:
@@ -59,11 +59,12 @@ def test_the_figures_are_of_all_of_them() -> None:
 
 
 def test_the_report_draws_a_line_for_each_of_them_and_says_so() -> None:
-    (one,), (two,) = ([str(it) for it in pictures([told(RUN, events, [])]).shown if "Loss" in str(it)] for events in (
-        ONE, TWO))  # fmt: skip
+    (one,), (two,) = (
+        [str(it) for it in pictures([read_story(RUN, events, [])]).shown if "Loss" in str(it)] for events in (ONE, TWO)
+    )
     assert "2 trainings, each from scratch" in two
     assert "each from scratch" not in one
     lines = [part.split('"')[0] for part in two.split(' d="')[1:]]
     assert max(path.count("M") for path in lines if "L" in path) == 2, "no line goes back to the first step"
-    assert ("trained from scratch", (raced.told(TWO),)) in tables.figures([told(RUN, TWO, [])])
-    assert ("requested", "3 steps, 2 times") in tables.conditions(told(RUN, [{"event": "start", "steps": 3}], []))
+    assert ("trained from scratch", (raced.in_words(TWO),)) in tables.figures([read_story(RUN, TWO, [])])
+    assert ("requested", "3 steps, 2 times") in tables.conditions(read_story(RUN, [{"event": "start", "steps": 3}], []))

@@ -8,7 +8,7 @@ import pytest
 from made_runs import STARTED, Made
 
 from ngcdl.report.measured import tuned
-from ngcdl.report.shown.columns import told
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.tables import conditions
 
 
@@ -37,7 +37,7 @@ def start(**changed: Any) -> dict[str, Any]:
 
 
 def test_what_was_chosen_is_told_with_rates_spreads_and_what_else_was_tried() -> None:
-    assert tuned.told(start()) == (
+    assert tuned.in_words(start()) == (
         "1 thread (150.0 examples/s, 149.0 to 151.5 in 3), against the default (100.0 examples/s, 98.0 to 101.0 in 3); "
         "a trial of 41 s, remembered; also tried: channels first (it took too long); "
         "fed resident (there was no time left)"
@@ -45,19 +45,19 @@ def test_what_was_chosen_is_told_with_rates_spreads_and_what_else_was_tried() ->
 
 
 def test_that_it_is_remembered_is_told_with_its_day() -> None:
-    assert "; remembered since 2026-11-22; also" in str(tuned.told(start(remembered=True)))
-    assert "not remembered" in str(tuned.told(start(kept=False)))
+    assert "; remembered since 2026-11-22; also" in str(tuned.in_words(start(remembered=True)))
+    assert "not remembered" in str(tuned.in_words(start(kept=False)))
 
 
 def test_the_default_stands_beside_nothing() -> None:
-    text = tuned.told(start(chosen={}))
+    text = tuned.in_words(start(chosen={}))
     assert text
     assert text.startswith("the default (100.0 examples/s, 98.0 to 101.0 in 3); a trial")
     assert "1 thread (150" in text
 
 
 def test_a_trial_that_was_none_says_why() -> None:
-    assert tuned.told(start(chosen={}, skipped="the training itself takes 9 s")) == (
+    assert tuned.in_words(start(chosen={}, skipped="the training itself takes 9 s")) == (
         "nothing: the training itself takes 9 s"
     )
 
@@ -67,7 +67,7 @@ def test_a_trial_that_was_none_says_why() -> None:
     {"autotune": {"tries": 5, "remembered": False}},
 ])  # fmt: skip
 def test_a_run_that_was_not_tuned_has_no_word_of_it(event: dict[str, Any]) -> None:
-    assert tuned.told(event) is None
+    assert tuned.in_words(event) is None
     assert tuned.chosen(event) == {}
     assert tuned.onednn(event) is None
     assert not tuned.has_failed(event)
@@ -75,5 +75,5 @@ def test_a_run_that_was_not_tuned_has_no_word_of_it(event: dict[str, Any]) -> No
 
 def test_the_report_has_it_among_the_conditions() -> None:
     run = Made(steps=300).run("x")
-    assert "1 thread (150" in dict(conditions(told(run, [start()], [])))["chosen by trial"]
-    assert "chosen by trial" not in dict(conditions(told(run, [], [])))
+    assert "1 thread (150" in dict(conditions(read_story(run, [start()], [])))["chosen by trial"]
+    assert "chosen by trial" not in dict(conditions(read_story(run, [], [])))

@@ -11,7 +11,7 @@ from made_arms import CARD, MACHINE, OLD_START, START, WORKLOAD, arm, arms, meas
 from ngcdl.record import GpuSummary, Image, Machine, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
-from ngcdl.report.compared.unlike import BECAUSE_OF, Measured
+from ngcdl.report.compared.unlike import BECAUSE_OF, MeasuredRun
 
 SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "environment": {}}
 
@@ -77,15 +77,15 @@ def test_what_a_trial_chose_differs_as_if_it_had_been_typed(way: dict[str, Any],
     assert refused(comparison([arm("a", 100.0), same], "batch")) == []
 
 
-def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> Measured:
+def on_slurm(run_id: str, rate: float, nodes: int, batch: int = 128, card: str = "H100", **place: Any) -> MeasuredRun:
     """A run on `nodes` with a GPU each."""
     one = measured(run_id, rate, "gpu", engine="slurm", gpus=None, machine=Machine())
     spec = {"workload": {**WORKLOAD, "batch": batch}, "placement": {"nodes": nodes, "partition": "main", **place}}
     summary = replace(one.run.summary, gpus=(GpuSummary(name=card),) * nodes)
-    return Measured(replace(one.run, spec=spec, summary=summary), {**START, "batch": batch, "replicas": nodes})
+    return MeasuredRun(replace(one.run, spec=spec, summary=summary), {**START, "batch": batch, "replicas": nodes})
 
 
-def of_nodes(*others: Measured) -> list[Arm]:
+def of_nodes(*others: MeasuredRun) -> list[Arm]:
     return [Arm("nodes=1", tuple(on_slurm(f"a{n}", 100.0, 1) for n in (1, 2))), Arm("nodes=2", others)]
 
 
@@ -119,7 +119,7 @@ def test_nodes_of_another_kind_are_refused_by_its_name(field: str, other: dict[s
 def test_devices_that_are_no_names_are_no_hardware(devices: Any) -> None:
     first, *others = (on_slurm(f"a{n}", 100.0, 1) for n in (1, 2))
     silent = replace(first.run, summary=replace(first.run.summary, gpus=()))
-    it = comparison([Arm("a", (Measured(silent, {**first.start, "devices": devices}), *others))], "nodes")
+    it = comparison([Arm("a", (MeasuredRun(silent, {**first.start, "devices": devices}), *others))], "nodes")
     assert refused(it) == []
 
 
@@ -211,8 +211,8 @@ def test_a_run_on_the_cpu_is_not_refused_for_what_its_card_did() -> None:
 
 def test_an_earlier_attempt_s_error_is_not_held_against_the_one_that_went_well() -> None:
     run, no_gpu = measured("g1", 4700.0, "gpu").run, {"event": "error", "kind": "no_gpu"}
-    assert Measured.of(run, [START, no_gpu, START, {"event": "finish"}]).error is None
-    assert Measured.of(run, [START, START, no_gpu]).error == "no_gpu"
+    assert MeasuredRun.of(run, [START, no_gpu, START, {"event": "finish"}]).error is None
+    assert MeasuredRun.of(run, [START, START, no_gpu]).error == "no_gpu"
 
 
 def test_a_run_that_trained_nothing_has_no_speed_and_is_not_said_to_have_had_too_few_steps() -> None:

@@ -15,7 +15,7 @@ from unwatched import unwatched as unwatched
 
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, unheard
+from ngcdl.running.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, unread_output
 from ngcdl.storing.store import Store
 
 
@@ -105,7 +105,7 @@ def test_what_a_container_writes_unheard_is_given_beyond_what_was_read_of_the_lo
     log.write_bytes(begun)
     with log.open("rb") as file:
         file.read(read)
-        assert b"".join(unheard(run, file)) == rest
+        assert b"".join(unread_output(run, file)) == rest
 
 
 @pytest.mark.parametrize("kept", [b"epoch 2\n", b"ep"])

@@ -17,7 +17,7 @@ from ngcdl.errors import RunElsewhere
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs, unheard
+from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs, unread_output
 from ngcdl.storing.store import Store
 
 
@@ -57,7 +57,7 @@ def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silen
 def test_what_another_engine_s_container_writes_is_not_looked_for_here(unwatched: tuple[Daemon, Run, Path]) -> None:
     _, run, log = unwatched
     with log.open("rb") as file, pytest.raises(RunElsewhere) as caught:
-        list(unheard(replace(run, engine_id="its-own"), file))
+        list(unread_output(replace(run, engine_id="its-own"), file))
     assert f"    ngcdl logs -f {run.id}" in caught.value.hint
     assert "stopped" not in caught.value.hint
 

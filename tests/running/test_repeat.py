@@ -29,8 +29,8 @@ def config(tmp_path: Path) -> settings.Settings:
     return settings.load({"HOME": str(tmp_path)})
 
 
-def again(run: Run, config: settings.Settings, **how: Any) -> repeat.Again:
-    return repeat.again(run, config, Store(config.runs), FakeShow(), **how)
+def again(run: Run, config: settings.Settings, **how: Any) -> repeat.Repetition:
+    return repeat.request_again(run, config, Store(config.runs), FakeShow(), **how)
 
 
 def with_spec(run: Run, **changed: Any) -> Run:

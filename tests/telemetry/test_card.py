@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ngcdl.telemetry.card import GpuProcess, GpuReading, computing
+from ngcdl.telemetry.card import GpuProcess, GpuReading, compute_devices
 
 GIB = 1 << 30
 
@@ -66,5 +66,5 @@ def test_a_card_of_one_program_only_is_not_free_while_any_holds_it() -> None:
 
 def test_on_a_prohibited_card_nothing_computes() -> None:
     card = reading(0, 0)
-    assert computing([card]) == {"0": card}
-    assert computing([replace(card, compute_mode="Prohibited")]) == {}
+    assert compute_devices([card]) == {"0": card}
+    assert compute_devices([replace(card, compute_mode="Prohibited")]) == {}

@@ -12,9 +12,9 @@ from ngcdl import engines
 from ngcdl.engines.base import Engine, GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
-from ngcdl.telemetry import free, shared
+from ngcdl.telemetry import free_cards, shared_card
 from ngcdl.telemetry import gpu as nvml
-from ngcdl.telemetry.card import Card, Probe, computing, is_mig, is_prohibited, prohibited
+from ngcdl.telemetry.card import Card, Probe, compute_devices, is_mig, is_prohibited, prohibited
 
 # Without an image: the newest of the first of these that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
@@ -76,9 +76,9 @@ def choose(
         return _of_cluster(engine, image, gpus, why, probe)
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
-    shown = free.shown(probe.cards, os.environ) if not engine.has_containers else None
+    shown = free_cards.visible_to_cuda(probe.cards, os.environ) if not engine.has_containers else None
     if not probe.usable or shown == ():
-        found = f"{free.VARIABLE} names none of this host's GPUs" if probe.usable else probe.why_none
+        found = f"{free_cards.VARIABLE} names none of this host's GPUs" if probe.usable else probe.why_none
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
         way = replace(NO_GPU, why=found)
@@ -134,7 +134,7 @@ def _untold(engine: Engine, gpus: GpuRequest, way: GpuWay, why: str, probe: Prob
     return Choice(engine, None, way, gpus, "auto", () if is_known else None, why, probe, loud)
 
 
-def heard(picked: Choice, device: str | None) -> Choice:
+def without_gpu_warnings(picked: Choice, device: str | None) -> Choice:
     """Drop the warnings about the GPU, or the lack of one, if the CPU was requested."""
     return replace(picked, loud=()) if device == "cpu" else picked
 
@@ -261,14 +261,14 @@ def _named_or_all(
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus, probe) for item in gpus.devices)
         if shown is not None and (hidden := [uuid for uuid in uuids if uuid in known.values() and uuid not in shown]):
-            raise NoGpu(str(gpus), f"{free.VARIABLE}={os.environ[free.VARIABLE]} hides {', '.join(hidden)}")
+            raise NoGpu(str(gpus), f"{free_cards.VARIABLE}={os.environ[free_cards.VARIABLE]} hides {', '.join(hidden)}")
         return GpuRequest("devices", devices=uuids), uuids
     return gpus, tuple(known.values() if shown is None else shown) or None
 
 
 def _known(probe: Probe) -> dict[str, str]:
     """Return the UUIDs of everything programs can compute on, by index: 0 is a card, 0:1 a MIG device."""
-    return {name: one.uuid for name, one in computing(probe.cards).items() if one.uuid}
+    return {name: one.uuid for name, one in compute_devices(probe.cards).items() if one.uuid}
 
 
 def _handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]:
@@ -298,7 +298,7 @@ def _free(
     """Choose the strongest free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
     are too few for a demand."""
     try:
-        uuids = free.cards(gpus.count or 1, unfit, held, shown)
+        uuids = free_cards.choose(gpus.count or 1, unfit, held, shown)
     except GpuError:
         if gpus.demanded:
             raise
@@ -308,7 +308,7 @@ def _free(
 
 def _strongest(uuids: Sequence[str] | None, probe: Probe) -> str:
     """Say how cards were chosen where it matters: some of several models were left out."""
-    cards = computing(probe.cards).values()
+    cards = compute_devices(probe.cards).values()
     is_choice = uuids is not None and len(uuids) < len(cards) and len({card.name for card in cards}) > 1
     return "; of different cards the strongest free" if is_choice else ""
 
@@ -320,7 +320,7 @@ def _shared(
     is in use and allows one program only."""
     one = None
     with contextlib.suppress(GpuError):
-        one = shared.card(unfit, held, shown)
+        one = shared_card.choose(unfit, held, shown)
     if one is None:
         return *_named_or_all(GpuRequest(), probe, shown), ()
     if one.uuid is None:
@@ -344,7 +344,7 @@ def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: Probe) 
         if is_it and is_prohibited(card):
             raise NoGpu(str(gpus), f"GPU {card.index} may not compute: {prohibited(card.index)}")
         if is_it and card.mig:
-            parts = ", ".join(f"{name} ({one.uuid})" for name, one in computing([card]).items())
+            parts = ", ".join(f"{name} ({one.uuid})" for name, one in compute_devices([card]).items())
             what = f"GPU {card.index} has MIG on, and only its MIG devices compute"
             raise NoGpu(str(gpus), f"{what}: name {parts or 'one of them, as nvidia-smi -L shows them'}")
     have = ", ".join(f"{index} ({uuid})" for index, uuid in known.items())

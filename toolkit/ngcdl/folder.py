@@ -121,7 +121,7 @@ def job_of(folder: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class ToldExit:
+class RecordedExit:
     """How a run on a cluster ended, as written there. `finished`: s since the epoch; `why`: why it was told to end
     (time_limit), None if it was not, or if that is unknown."""
 
@@ -130,12 +130,12 @@ class ToldExit:
     why: str | None
 
 
-def told_exit(folder: Path) -> ToldExit | None:
+def recorded_exit(folder: Path) -> RecordedExit | None:
     """Read exit.json; return None if it is missing or can't be read."""
     try:
         with opened(folder / EXIT) as file:
             told = json.load(file)
         when = told.get("t")
-        return ToldExit(int(told["code"]), float(when) if when is not None else None, told.get("why"))
+        return RecordedExit(int(told["code"]), float(when) if when is not None else None, told.get("why"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

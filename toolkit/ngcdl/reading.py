@@ -17,7 +17,7 @@ from typing import IO, Any, TypeVar
 from ngcdl.folder import EVENTS, lines, size
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number
-from ngcdl.report.shown.columns import InTwo, rest_of, told, told_in_two
+from ngcdl.report.shown.columns import InTwo, read_story, rest_of, told_in_two
 from ngcdl.report.shown.story import Story
 from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.telemetry.processors import processors
@@ -42,7 +42,7 @@ def story_of(run: Run, folder: Path) -> Story:
     # the first steps are always read here: they tell when the samples of the training begin
     begin = end - min(work // 2, end - end // 8)
     if end - begin < LEAST_BYTES or processors() < 2:
-        return told(run, lines(events), samples(folder))
+        return read_story(run, lines(events), samples(folder))
     return in_two(run, folder, begin, end)
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from ngcdl.cli.typed import Typed, again, in_an_image, words_of
 from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent
-from ngcdl.planning.asked import Asked, of_a_container, of_cards, says_of_a_container, says_of_cards
+from ngcdl.planning.asked import (
+    Asked,
+    card_variables,
+    container_options,
+    why_no_card_variables,
+    why_no_container_options,
+)
 from ngcdl.spec import kind_of
 
 # Words that only a shell knows, with the plainest shell that does: no program does what they do.
@@ -36,7 +42,7 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
         raise
     except EngineAbsent as error:
         is_command = typed.command and typed.image and not kind_of(typed.engine).is_cluster
-        if is_command and not of_a_container(asked) and not of_cards(asked):
+        if is_command and not container_options(asked) and not card_variables(asked):
             error.leads_on(_on_this_host(typed))
         raise
 
@@ -44,20 +50,20 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
 def _check(typed: Typed, asked: Asked) -> None:
     """Raise BadOption if it has an option that only a container has, or sets what --gpus sets."""
     words = words_of(typed)
-    if stray := of_a_container(asked):
-        said = says_of_a_container(stray)
+    if stray := container_options(asked):
+        said = why_no_container_options(stray)
         if stray == ["-w"] and typed.workdir:
             line = again(_without(words, ("-w", "--workdir"), typed.workdir)).strip()
             raise BadOption(said, f"    cd {shlex.quote(typed.workdir)} && {line}")
         raise BadOption(said, f"In an image:\n{in_an_image(typed)}")
-    if names := of_cards(asked):
+    if names := card_variables(asked):
         chosen = dict(asked.extra.environment if asked.extra else ()).get("CUDA_VISIBLE_DEVICES")
         for text in typed.environment:
             if text.partition("=")[0] in names:
                 words = _without(words, ("-e", "--env"), text)
         if chosen is not None and typed.gpus == "auto":
             words[1:1] = _gpus(chosen, words[0])
-        raise BadOption(says_of_cards(names), again(words))
+        raise BadOption(why_no_card_variables(names), again(words))
 
 
 def _gpus(visible: str, command: str) -> list[str]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl import choice, console, settings, trainings
-from ngcdl.cli import kept as reconciled
+from ngcdl.cli import lookup as reconciled
 from ngcdl.cli.advice import advised
-from ngcdl.cli.hushed import Hushed
+from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
-from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, released, scaling_of
+from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
@@ -97,13 +97,13 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         image = one.image or choice.named_default(config.registry)
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(store)
-    screen, number = Hushed(kind_of(typed.engine).is_cluster), None
+    screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
     with screen, advised(typed, asked):
         ready, remarks = comparing.settle(variants, config, store, screen)
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         if name == "image":
-            ready = [(released(variant, settled.picked.image), settled) for variant, settled in ready]
+            ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
         edited, unwatched = _code(asked)  # now that the image is here: what is edited during a pull is not yet run
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)

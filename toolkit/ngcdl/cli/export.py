@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 
 from ngcdl import console, settings
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Order
 from ngcdl.errors import BadOption
@@ -19,7 +19,7 @@ from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 def export(form: str, name: str) -> None:
     """Print the script or manifest. Raise BadOption, or NotRepeatable if the record does not say enough."""
     engine = _cluster(form, name)
-    config, store = settings.load(), kept.open_store()
+    config, store = settings.load(), lookup.open_store()
     run = store.load(store.find(name))
     if is_command(run) and not kind_of(run.engine).has_containers:
         raise BadOption(
@@ -27,7 +27,7 @@ def export(form: str, name: str) -> None:
             f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",
         )
     with Screen(output_to_stderr=True) as screen:
-        before = repeat.again(run, config, store, screen, dry=True).asked
+        before = repeat.request_again(run, config, store, screen, dry=True).asked
         asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
     target = prepare.planned_target(picked, asked)

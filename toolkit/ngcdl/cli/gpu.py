@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
-from ngcdl.telemetry.card import DEFAULT, Driver, GpuProcess, GpuReading, computing, is_prohibited
+from ngcdl.telemetry.card import DEFAULT, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
 
@@ -113,7 +113,7 @@ def _mig(card: GpuReading, names: Mapping[str, str]) -> list[str]:
     if not card.mig_devices:
         return ["  MIG is on, but no MIG device is visible: nothing can compute on it"]
     lines = ["  MIG is on: programs compute on its MIG devices"]
-    for name, one in computing([card]).items():
+    for name, one in compute_devices([card]).items():
         memory = _of(_mib(one.memory_used_bytes), _mib(one.memory_total_bytes), "MiB")
         lines += [f"  {name}  {one.name or _NONE}   memory {memory}", f"    {one.uuid}"]
         lines += [f"    error: {one.error}"] if one.error else []

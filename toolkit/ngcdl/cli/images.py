@@ -51,8 +51,8 @@ def pull(name: str, force: bool = False) -> None:
     with Screen() as screen:
         host = hostfacts.gather(engine)
         image = _closed(typed, host, screen.say)
-        found = judge.look(image, host, config, engine, anew=True)
-        for line in judge.before(image, host, config, found, "pull", force=force):
+        found = judge.facts_of(image, host, config, engine, anew=True)
+        for line in judge.cautions(image, host, config, found, "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
     console.result(image.pinned(digest))
@@ -65,7 +65,7 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     config = settings.load()
     typed = meant.named(name, config.registry)
     there, engine = _host(host, cards)
-    judged = judge.of(_closed(typed, there, console.say, _where(host, cards)), there, config, engine)
+    judged = judge.judge_image(_closed(typed, there, console.say, _where(host, cards)), there, config, engine)
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
@@ -182,7 +182,7 @@ def _tags(
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
     refs = [replace(ref, tag=tag, digest=None) for tag in shown]
-    found = imagefacts.many(refs, config.cache, host.architecture, offline=bool(tags.trouble))
+    found = imagefacts.look_up_all(refs, config.cache, host.architecture, offline=bool(tags.trouble))
     rows = []
     for one in refs:
         answer = found[one]

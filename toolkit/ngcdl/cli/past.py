@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.folder import EVENTS, IMPORTED, lines
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, difference
 from ngcdl.report.shown.likeness import kept_apart
@@ -31,14 +31,14 @@ _BEFORE = 8  # characters shown before a difference, at least
 
 def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs. Raise NoSuchRun or RecordBroken."""
-    store = kept.open_store()
-    a, b = (kept.loaded(store, name) for name in (one, other))
-    refused = kept_apart({run.id: Measured.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
+    store = lookup.open_store()
+    a, b = (lookup.loaded(store, name) for name in (one, other))
+    refused = kept_apart({run.id: MeasuredRun.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
     found = difference(a, b, refused)
     if as_json:
         console.result_json(found.as_json())
         return
-    shown = told(found, console.columns(sys.stdout))
+    shown = laid_out(found, console.columns(sys.stdout))
     console.result("\n".join([*shown, *(console.wrapped(line, sys.stdout) for line in _remarks(found))]))
 
 
@@ -49,7 +49,7 @@ def _remarks(found: Difference) -> Iterator[str]:
         yield "Each figure comes from a single run: the spread is unknown."
 
 
-def told(found: Difference, width: int | None) -> list[str]:
+def laid_out(found: Difference, width: int | None) -> list[str]:
     """Return one table, or, if `width` is too narrow, what was asked as stacked lines and the figures in columns."""
     asked = [("data", *found.data, "")] if found.data else []
     asked += [(name, *_cells(name, *two), "") for name, two in found.differs.items() if name != "dataset" or not asked]
@@ -115,10 +115,10 @@ def export(words: Sequence[str]) -> None:
     *names, target = words
     from ngcdl.storing import archive, comparisons
 
-    store = kept.open_store()
+    store = lookup.open_store()
     compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
     named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
-    runs = list({run.id: run for run in (kept.loaded(store, name) for name in named)}.values())
+    runs = list({run.id: run for run in (lookup.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
     if going:
         raise BadOption(f"{going[0]} is still running: only ended runs can be exported.", f"    ngcdl stop {going[0]}")
@@ -138,7 +138,7 @@ def take_in(file: str) -> None:
     """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
     from ngcdl.storing import archive
 
-    for run_id in archive.take_in(kept.open_store(), Path(file), console.say):
+    for run_id in archive.take_in(lookup.open_store(), Path(file), console.say):
         console.result(run_id)
 
 
@@ -150,13 +150,13 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     from ngcdl.cli.screen import Screen
     from ngcdl.running import repeat
 
-    config, store = settings.load(), kept.open_store()
-    before = kept.loaded(store, name)
+    config, store = settings.load(), lookup.open_store()
+    before = lookup.loaded(store, name)
     if os.path.lexists(store.folder(before.id) / IMPORTED):
         config = replace(config, inside=None)  # a stranger's command neither reads nor changes what others cached
     screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:
-        again = repeat.again(before, config, store, screen, dry=dry_run, trust=trust)
+        again = repeat.request_again(before, config, store, screen, dry=dry_run, trust=trust)
     for remark in again.remarks:
         console.say(remark)
     asked = _on_this_terminal(again.asked, detach)

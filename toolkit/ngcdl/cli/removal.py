@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import console
-from ngcdl.cli import kept, terminal
+from ngcdl.cli import lookup, terminal
 from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
@@ -72,7 +72,7 @@ def remove(asked: Asked) -> int:
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
-    store = kept.open_store()
+    store = lookup.open_store()
     ids = list(dict.fromkeys(id_of(name, store) for name in asked.names)) or store.ids()
     going, failed = _chosen(store, ids, asked, before)
     for line in _listed(store, going, asked):
@@ -98,7 +98,7 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
     """Return what may go of these runs, and how many may not; report each of those."""
     going: list[_Going] = []
     refused = 0
-    with kept.asking() as away:
+    with lookup.asking() as away:
         unended = _unended(store, away)
         compared = {} if asked.keep_record else _still_compared(store, unended)
         for run_id in ids:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import console, whole
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
 from ngcdl.folder import EVENTS, lines
 from ngcdl.record import Run
@@ -55,13 +55,13 @@ def report(names: Sequence[str], asked: Asked) -> None:
     if len(shown) > 1:
         hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"
         raise BadOption(f"{' and '.join(shown)}: stdout takes one document.", hint)
-    store = kept.open_store()
+    store = lookup.open_store()
     comparison = _comparison(names, store)
     if comparison:
         names = _runs_of(comparison)
     if len(names) > MOST_LETTERS:
         raise BadOption(f"{len(names)} runs: a report holds at most {MOST_LETTERS}, as two letters name each.")
-    runs = [kept.loaded(store, name) for name in names or ("last",)]
+    runs = [lookup.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
         raise BadOption(f"{', '.join(sorted(twice))} is named twice.")
@@ -86,7 +86,7 @@ def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     with contextlib.suppress(NoSuchRun):
         if names[0] != found and store.find(names[0]):
             return None  # it is also the beginning or end of a run's id
-    return compare.compared(kept.comparison(store, found), store)
+    return compare.compared(lookup.comparison(store, found), store)
 
 
 def _runs_of(comparison: Comparison) -> list[str]:

@@ -101,9 +101,9 @@ def no_open_record(store: Store) -> Iterator[None]:
 
 def _next_step(done: Run, store: Store) -> None:
     """Say what to type after a training that did not reach its end."""
-    from ngcdl.cli import kept
+    from ngcdl.cli import lookup
 
-    kept.say_how_to_go_on(store, done)
+    lookup.say_how_to_go_on(store, done)
     if done.exit_code in (126, 127):
         console.say("this image has no python: take one of TensorFlow or PyTorch")
 
@@ -180,6 +180,6 @@ def reconcile_last(store: Store) -> None:
     """Close what a killed ngcdl left open, so that no dead run holds a card or a name."""
     left = [run_id for run_id in store.ids()[:20] if not store.is_ended(run_id)]
     if left:
-        from ngcdl.cli import kept
+        from ngcdl.cli import lookup
 
-        kept.close(store, left)
+        lookup.close(store, left)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from ngcdl import console
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
@@ -17,7 +17,7 @@ from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import stopping
-from ngcdl.running.reconcile import UNWATCHED, reconcile, standing, unheard
+from ngcdl.running.reconcile import UNWATCHED, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
@@ -31,13 +31,13 @@ WANTED = (("RUN", "STATUS"), ("DATA", "EXAMPLES/S"), ("ON",), ("IMAGE",), ("GPU"
 
 def runs(as_json: bool, everything: bool = False) -> None:
     """List the newest runs, or all. An unreadable record is named on stderr and hides no other."""
-    store, found = kept.open_store(), []
+    store, found = lookup.open_store(), []
     ids = store.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
-    with kept.asking() as away:
+    with lookup.asking() as away:
         for run_id in shown:
             try:
-                found.append(kept.with_figures(store, reconcile(store, store.load(run_id), away)))
+                found.append(lookup.with_figures(store, reconcile(store, store.load(run_id), away)))
             except NgcdlError as error:
                 console.show_error(error)
     if as_json:
@@ -46,21 +46,21 @@ def runs(as_json: bool, everything: bool = False) -> None:
     if not found:
         console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
-    silent = {run.id: seconds for run in found if (seconds := kept.silence(store, run))}
+    silent = {run.id: seconds for run in found if (seconds := lookup.silence(store, run))}
     for line in _table(found, silent, console.columns(sys.stdout)):
         console.result(line)
-    if any(kept.RECENT in run.notes for run in found):
-        console.say(f"* {kept.RECENT}")
+    if any(lookup.RECENT in run.notes for run in found):
+        console.say(f"* {lookup.RECENT}")
     for run in found:
         if run.id in silent:
-            kept.say_silence(run, silent[run.id])
+            lookup.say_silence(run, silent[run.id])
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
 
 
 def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None) -> list[str]:
     """Return a line for each run; if `width` has no room for all columns, with those that matter most."""
-    whole = console.table([HEAD, *(_row(run, kept.in_words(silent.get(run.id)), _LONGEST) for run in found)])
+    whole = console.table([HEAD, *(_row(run, lookup.silence_in_words(silent.get(run.id)), _LONGEST) for run in found)])
     if width is None or max(map(len, whole)) <= width:
         return whole
     rows = [HEAD, *(_row(run, "silent" if run.id in silent else "", _SHORT) for run in found)]
@@ -94,7 +94,7 @@ def _row(run: Run, silence: str, most: int) -> tuple[str, ...]:
 
 def _marked(run: Run, figure: str) -> str:
     """Mark a figure that is not the whole run's, for the note below the table."""
-    return f"{figure}*" if kept.RECENT in run.notes and figure != NOT_AVAILABLE else figure
+    return f"{figure}*" if lookup.RECENT in run.notes and figure != NOT_AVAILABLE else figure
 
 
 def _short(reference: str) -> str:
@@ -105,16 +105,16 @@ def _short(reference: str) -> str:
 
 def show(name: str, as_json: bool) -> None:
     """Show one run. Raise NoSuchRun or RecordBroken."""
-    store = kept.open_store()
-    with kept.asking() as away:
+    store = lookup.open_store()
+    with lookup.asking() as away:
         run = reconcile(store, store.load(id_of(name, store)), away)
     if as_json:
-        console.result_json(kept.with_figures(store, run).as_json())
+        console.result_json(lookup.with_figures(store, run).as_json())
         return
     show_summary(store, run)
-    if seconds := kept.silence(store, run):
-        kept.say_silence(run, seconds)
-    kept.say_how_to_go_on(store, run)
+    if seconds := lookup.silence(store, run):
+        lookup.say_silence(run, seconds)
+    lookup.say_how_to_go_on(store, run)
 
 
 def id_of(name: str, store: Store) -> str:
@@ -134,7 +134,7 @@ def id_of(name: str, store: Store) -> str:
 def logs(name: str, follow: bool) -> None:
     """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
     container is followed; without one, only its end is waited for. Raise NoLog, EngineError or RunElsewhere."""
-    store = kept.open_store()
+    store = lookup.open_store()
     run_id = id_of(name, store)
     path = store.folder(run_id) / LOG
     write = _writer(console.result_stream())
@@ -175,7 +175,7 @@ def logs(name: str, follow: bool) -> None:
 def _follow_container(run: Run, file: IO[bytes], write: Callable[[bytes], None]) -> None:
     """Print what its container writes. It counts as read from `file` then: `reconcile` will add the same to the log."""
     at = file.tell()
-    for data in unheard(run, file):
+    for data in unread_output(run, file):
         write(data)
         at += len(data)
     file.seek(at)
@@ -195,7 +195,7 @@ def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
 
 def stop(name: str) -> None:
     """Stop a run and say how it ended. Raise EngineError, RunElsewhere or RunOfOthers."""
-    store = kept.open_store()
+    store = lookup.open_store()
     run = reconcile(store, store.load(store.find(name)))
     if run.status != "running":
         console.say(f"{run.id} has already ended: {how_it_ended(run)}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ngcdl import console
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.console import NOT_AVAILABLE, measured, size
 from ngcdl.folder import EVENTS, TRACE, lines
 from ngcdl.record import Run, Summary
@@ -17,7 +17,7 @@ from ngcdl.report.measured import naming, raced, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
-from ngcdl.report.measured.words import HELD_DOWN, called, computed, outcome, told
+from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
 from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
@@ -47,7 +47,7 @@ def say_after_command(store: Store, run: Run) -> None:
 
 
 def _summary(store: Store, run: Run, stream: Any) -> str:
-    run = kept.with_figures(store, run)
+    run = lookup.with_figures(store, run)
     start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
     rows += [*_figures(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
@@ -125,7 +125,7 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("machine", f"{machine.cpu or NOT_AVAILABLE}, {cores} cores, {size(machine.memory_bytes)}"))
     if run.device:
         rows.append(("computed on", ", ".join(filter(None, (run.device.upper(), naming.way(run, start))))))
-    if text := tuned.told(start):
+    if text := tuned.in_words(start):
         rows.append(("chosen by trial", text))
     if run.dataset:
         kind = {"cifar10": "CIFAR-10", "pictures": "real images"}.get(run.dataset, run.dataset)
@@ -137,34 +137,34 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _figures(run: Run) -> list[tuple[str, str]]:
     figures, rows = run.summary, []
     if figures.steps is not None:
-        rows.append(("steps", told(figures, "steps")))
+        rows.append(("steps", formatted(figures, "steps")))
         if figures.examples_per_second is None:
             few = "too few steps" if run.workload or not run.spec else "no step reported any"
             why = f" ({few})" if figures.loss_first is not None else ""  # the smoke test has no speed
             rows.append(("speed", f"{NOT_AVAILABLE}{why}"))
         else:
-            rows.append(("speed", f"{told(figures, 'examples_per_second')} {called('examples_per_second')}"))
+            rows.append(("speed", f"{formatted(figures, 'examples_per_second')} {called('examples_per_second')}"))
         if figures.examples_per_second is not None or figures.seconds_per_batch is not None:
-            rows.append(("", f"{told(figures, 'seconds_per_batch')} {called('seconds_per_batch')}"))
+            rows.append(("", f"{formatted(figures, 'seconds_per_batch')} {called('seconds_per_batch')}"))
     if figures.teacher_seconds_per_batch is not None:
-        rows.append(("teacher", f"{told(figures, 'teacher_seconds_per_batch')} a batch (median)"))
+        rows.append(("teacher", f"{formatted(figures, 'teacher_seconds_per_batch')} a batch (median)"))
     if figures.latency_p50_seconds is not None:
-        p50, p95 = told(figures, "latency_p50_seconds"), told(figures, "latency_p95_seconds")
+        p50, p95 = formatted(figures, "latency_p50_seconds"), formatted(figures, "latency_p95_seconds")
         rows.append(("latency", f"p50 {p50}, p95 {p95}, from asking for a batch to having its result"))
     if figures.flops_per_second is not None:
         rows.append(("computed", computed(figures)))
     if figures.loss_first is not None:
-        rows.append(("loss", f"{told(figures, 'loss_first')} first, {told(figures, 'loss_last')} last"))
+        rows.append(("loss", f"{formatted(figures, 'loss_first')} first, {formatted(figures, 'loss_last')} last"))
     if figures.precision_at_1 is not None:
-        rows.append((called("precision_at_1"), told(figures, "precision_at_1")))
+        rows.append((called("precision_at_1"), formatted(figures, "precision_at_1")))
     own = figures.container_cpu_percent_mean
-    of_it = f", the run itself {told(figures, 'container_cpu_percent_mean')}" if own is not None else ""
+    of_it = f", the run itself {formatted(figures, 'container_cpu_percent_mean')}" if own is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
-    rows.append(("CPU", f"{told(figures, 'cpu_percent_mean', digits=0)}{all_cores}{of_it}"))
+    rows.append(("CPU", f"{formatted(figures, 'cpu_percent_mean', digits=0)}{all_cores}{of_it}"))
     for gpu in figures.gpus:
-        use = [told(gpu, "gpu_percent_mean", digits=0), f"{told(gpu, 'memory_bytes_max')} at most"]
-        use += [told(gpu, "watts_mean", digits=0)]
-        use += [told(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
+        use = [formatted(gpu, "gpu_percent_mean", digits=0), f"{formatted(gpu, 'memory_bytes_max')} at most"]
+        use += [formatted(gpu, "watts_mean", digits=0)]
+        use += [formatted(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
         use += [gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
     if not figures.gpus:
@@ -180,8 +180,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     nodes = run.placement.get("nodes") or 1
     where = " on a node" if nodes > 1 else ""
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
-    limit = f", of {told(figures, 'memory_limit_bytes')}" if figures.memory_limit_bytes is not None else ""
-    rows.append(("memory", told(figures, "memory_bytes_max") + at_most + limit))
+    limit = f", of {formatted(figures, 'memory_limit_bytes')}" if figures.memory_limit_bytes is not None else ""
+    rows.append(("memory", formatted(figures, "memory_bytes_max") + at_most + limit))
     return rows
 
 
@@ -210,7 +210,7 @@ def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:
 
 
 def _raced(told: Iterable[Line]) -> list[tuple[str, str]]:
-    text = raced.told([event for event in told if event.get("event") in raced.EVENTS])
+    text = raced.in_words([event for event in told if event.get("event") in raced.EVENTS])
     return [("from nothing", text)] if text else []
 
 
@@ -218,9 +218,9 @@ def _energy(figures: Summary) -> list[tuple[str, str]]:
     """Return the energy the GPUs used while it trained, how it was measured, and what was left out."""
     if figures.energy_joules is None:
         return []
-    text = f"{told(figures, 'energy_joules')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
+    text = f"{formatted(figures, 'energy_joules')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"
     if figures.examples_per_joule is not None:
-        text += f", {told(figures, 'examples_per_joule')} {called('examples_per_joule')}"
+        text += f", {formatted(figures, 'examples_per_joule')} {called('examples_per_joule')}"
     left_out = figures.energy_gap_seconds
     missing = f"; {measured(left_out, 0, ' s')} without a reading left out" if left_out else ""
     return [("energy", f"{text} ({figures.energy_from}{missing})")]

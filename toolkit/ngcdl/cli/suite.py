@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ngcdl import console, trainings
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.comparing import compare as comparing
@@ -99,8 +99,8 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
-    store = kept.open_store()
-    for line in foretold(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
+    store = lookup.open_store()
+    for line in say_estimates(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
         console.say(line)
     outcomes: list[Outcome] = []
     number = None
@@ -191,7 +191,9 @@ def _seen(store: Store) -> Iterator[Run]:
                 yield run
 
 
-def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None) -> Iterator[str]:
+def say_estimates(
+    listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None
+) -> Iterator[str]:
     """Say how long each experiment will probably take, and which of them fit into `minutes`."""
     if seconds:
         yield "estimates, from the operation counts and earlier trainings here:"
@@ -208,7 +210,7 @@ def foretold(listed: Sequence[Experiment], seconds: dict[Experiment, float], min
 
 
 def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: bool) -> tuple[Outcome, int | None]:
-    store = kept.open_store()
+    store = lookup.open_store()
     is_taken = typed.data == "synthetic" or trainings.bundled(experiment.workload).data == "cifar10"
     asked = replace(typed, train=experiment.workload, device=experiment.device, data=typed.data if is_taken else "auto")
     try:

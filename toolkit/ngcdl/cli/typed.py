@@ -190,11 +190,11 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     otherwise it is left out, with a message."""
     here = _here()
     if not _holds_keys(here, config):
-        return plan.at_hand(own, here)
+        return plan.with_folder_mounted(own, here)
     if any(mount.container == HERE for mount in _mounts(typed)):
         return replace(own, workdir=HERE)
     if PurePosixPath(typed.workdir or "/").is_relative_to(HERE):
-        return plan.at_hand(own, here)
+        return plan.with_folder_mounted(own, here)
     console.say(
         f"{here} is not mounted at {HERE}: a container could read and change the keys and settings in it. "
         f'Run this in the project\'s folder, or mount it on purpose: -v "$PWD:{HERE}"'

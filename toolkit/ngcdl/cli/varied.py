@@ -101,7 +101,7 @@ def _example(base: Asked) -> str:
     return _IN_AN_IMAGE if base.image else _OWN
 
 
-def released(variant: Variant, image: ImageRef | None) -> Variant:
+def with_chosen_tag(variant: Variant, image: ImageRef | None) -> Variant:
     """Return an arm whose image's name left the release open with the one that it got in its name."""
     asked = variant.asked.image
     if not (asked and image and meant.is_open(asked)):

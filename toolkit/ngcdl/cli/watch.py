@@ -21,7 +21,7 @@ from ngcdl.engines.base import Chunk, Job, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running import launch
-from ngcdl.running.interrupt import Interrupted, held
+from ngcdl.running.interrupt import Interrupted, signals_deferred
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
 from ngcdl.spec import RunSpec
@@ -69,7 +69,7 @@ def hand_over(ready: Ready, store: Store) -> str:
     with contextlib.ExitStack() as stack:
         try:
             said = stack.enter_context(tempfile.TemporaryFile(dir=order.folder))
-            with held():  # else a Ctrl-C during the start leaves a watcher that nobody stops
+            with signals_deferred():  # else a Ctrl-C during the start leaves a watcher that nobody stops
                 watcher = subprocess.Popen(
                     # -P: a docker.py in the caller's folder must not shadow the library
                     [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],

@@ -17,7 +17,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.planning.asked import Show as Preparing
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
-from ngcdl.report.compared.unlike import Measured
+from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.running import meanwhile, prepare
 from ngcdl.running.prepare import Settled
 from ngcdl.settings import Settings
@@ -96,7 +96,7 @@ def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuEr
 def _settled(variant: Variant, first: Settled, settings: Settings, store: Store, show: Show) -> Settled:
     asked = variant.asked
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
-        return replace(first, asked=asked, picked=choice.heard(first.picked, asked.device))
+        return replace(first, asked=asked, picked=choice.without_gpu_warnings(first.picked, asked.device))
     if asked.image == first.asked.image:  # where its name leaves the release open, others might do for fewer cards
         asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
@@ -109,7 +109,7 @@ def _settled(variant: Variant, first: Settled, settings: Settings, store: Store,
 
 def compared(kept: StoredComparison, store: Store) -> Comparison:
     """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
-    measured: dict[tuple[str, int], Measured] = {}
+    measured: dict[tuple[str, int], MeasuredRun] = {}
     remarks = list(kept.remarks)
     for trial in kept.trials:
         try:
@@ -117,7 +117,7 @@ def compared(kept: StoredComparison, store: Store) -> Comparison:
         except NgcdlError as error:
             remarks.append(f"{trial.arm}, round {trial.round}: {error.message}")
             continue
-        measured[trial.arm, trial.round] = Measured.of(run, lines(store.folder(run.id) / EVENTS))
+        measured[trial.arm, trial.round] = MeasuredRun.of(run, lines(store.folder(run.id) / EVENTS))
     remarks += _unfinished(kept, [one.run for one in measured.values()])
     rounds = range(1, max((trial.round for trial in kept.trials), default=0) + 1)
     arms = [Arm(name, tuple(measured.get((name, n)) for n in rounds), device) for name, device in kept.arms]

@@ -48,19 +48,20 @@ def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> 
         raise BadOption(f"--data {folder}: it can't be read: {error.strerror}.") from error
     if not is_folder:
         raise BadOption(f"--data {folder}: there is no such folder.", "It needs one folder per class: cats/ and dogs/.")
-    there, found = classes.found(place)
+    there, found = classes.find(place)
     if wanted is None or found is None:
         return Dataset("pictures", place, None, f"the images in {place}")
     if len(found) != wanted:
         raise BadOption(
-            f"--data {folder}: {there} has {classes.said(found)}; it needs {wanted}, one per class, of JPEG or PNG.",
+            f"--data {folder}: {there} has {classes.described(found)}; it needs {wanted}, one per class, of JPEG or "
+            "PNG.",
             f"For example {there / 'cats'} and {there / 'dogs'}. Synthetic images:\n    ngcdl run ... --data synthetic",
         )
-    beside, others = classes.found(place, classes.TESTING)
+    beside, others = classes.find(place, classes.TESTING)
     if is_tested and beside != place and others is not None and not classes.alike(found, others):
         raise BadOption(
-            f"--data {folder}: {beside} has {classes.said(others)}; the test needs the same classes as the training, "
-            f"{', '.join(found)}.",
+            f"--data {folder}: {beside} has {classes.described(others)}; the test needs the same classes as the "
+            f"training, {', '.join(found)}.",
             "Without a test:\n    ngcdl run ... --no-eval",
         )
     return Dataset("pictures", place, None, f"the images in {place}")

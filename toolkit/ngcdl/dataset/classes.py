@@ -9,7 +9,7 @@ TRAINING, TESTING = ("train", "training"), ("test", "validation", "val")
 ENDINGS = (".jpg", ".jpeg", ".png")
 
 
-def found(folder: Path, splits: tuple[str, ...] = TRAINING) -> tuple[Path, tuple[str, ...] | None]:
+def find(folder: Path, splits: tuple[str, ...] = TRAINING) -> tuple[Path, tuple[str, ...] | None]:
     """Return the subfolder of the split that `splits` names, or else `folder` itself; and the names of its folders
     with images, or None if they can't be read."""
     place = folder
@@ -26,7 +26,7 @@ def alike(trained: tuple[str, ...], tested: tuple[str, ...]) -> bool:
     return sorted(name.lower() for name in trained) == sorted(name.lower() for name in tested)
 
 
-def said(names: tuple[str, ...]) -> str:
+def described(names: tuple[str, ...]) -> str:
     """Describe them in words: "one folder of images, cats"."""
     many = f"the folders of images {', '.join(names)}" if names else "no folder of images"
     return f"one folder of images, {names[0]}" if len(names) == 1 else many

@@ -63,7 +63,7 @@ class Tags:
     age_seconds: float | None = None
 
 
-def of(
+def look_up(
     ref: ImageRef,
     cache: Path,
     architecture: str,
@@ -89,7 +89,7 @@ def of(
         return look.answer(opened, known)
 
 
-def many(
+def look_up_all(
     refs: Iterable[ImageRef], cache: Path, architecture: str, *, offline: bool = False
 ) -> dict[ImageRef, Found | NgcdlError]:
     """Return what is known about each image, or why nothing is. Query eight at a time, a registry that is down once."""

@@ -46,14 +46,14 @@ class Judged:
         return self.found.facts
 
 
-def of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged:
+def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged:
     """Judge `ref` for `host`, and name the newest tag that runs. Raise RegistryError if nothing is known about `ref`.
 
     This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
     `engine` is the host's, which may have the image.
     """
     with spelt(ref), Session(Keys()) as session:
-        found = imagefacts.of(ref, settings.cache, host.architecture, session=session)
+        found = imagefacts.look_up(ref, settings.cache, host.architecture, session=session)
         verdict = judge(to_fetch(ref, found.facts, engine), host)
         return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, engine, offline=False))
 
@@ -74,7 +74,7 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
         facts_of = _FactsOfTags(ref, host.architecture, settings, session, engine)
         while best := newest(ref.framework, ref.tag, left, facts_of, host):
             chosen = replace(ref, tag=best, digest=None)
-            found = imagefacts.of(chosen, settings.cache, host.architecture, session=session)
+            found = imagefacts.look_up(chosen, settings.cache, host.architecture, session=session)
             if found.trouble:
                 raise found.trouble
             verdict = judge(to_fetch(chosen, found.facts, engine), host)
@@ -159,7 +159,7 @@ class _FactsOfTags:
             return known
         self.looks -= 1
         try:
-            facts = imagefacts.of(chosen, self.settings.cache, self.architecture, session=self.session).facts
+            facts = imagefacts.look_up(chosen, self.settings.cache, self.architecture, session=self.session).facts
             return to_fetch(chosen, facts, self.engine)
         except NgcdlError:
             return None
@@ -172,7 +172,7 @@ def _is_framework(ref: ImageRef) -> bool:
 # -- before a pull and before a run -----------------------------------------------------------------------------------
 
 
-def look(
+def facts_of(
     ref: ImageRef,
     host: HostFacts,
     settings: Settings,
@@ -188,13 +188,13 @@ def look(
     try:
         local = _local(ref, engine) if engine and not anew else None
         with spelt(ref):
-            found = local or imagefacts.of(ref, settings.cache, host.architecture, offline=offline)
+            found = local or imagefacts.look_up(ref, settings.cache, host.architecture, offline=offline)
         return replace(found, facts=to_fetch(ref, found.facts, engine))
     except NgcdlError as error:
         return error
 
 
-def before(
+def cautions(
     ref: ImageRef,
     host: HostFacts,
     settings: Settings,
@@ -222,18 +222,18 @@ def before(
         verdict = judge_each(found.facts, host)
     reasons = tuple(that_matter(verdict, on_cpu))
     refusals = [reason for reason in reasons if reason.level == "no"]
-    cautions = tuple(line(reason) for reason in reasons if reason.level == "caution")
+    cautions = tuple(in_a_line(reason) for reason in reasons if reason.level == "caution")
     if refusals:
         with Session(Keys()) as session:
             take = _newest(ref, host, settings, session, None, offline=found.trouble is not None, on_each=on_each)
-        why = ". Besides, ".join([line(refusals[0]) + others, *map(line, refusals[1:])])
+        why = ". Besides, ".join([in_a_line(refusals[0]) + others, *map(in_a_line, refusals[1:])])
         return (forced(refusal(ref, refusals, why, take, command), force), *cautions)
     if isinstance(found.trouble, FINAL):  # raised last: nobody should sign in for an image that can't run here
         raise found.trouble
     return cautions
 
 
-def cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
+def judge_cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
     """Judge each card of `host` for an image; return () if nothing is known about it."""
     return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
 
@@ -277,7 +277,7 @@ def forced(unfit: ImageUnfit, force: bool) -> str:
     return f"{unfit.message} Going on because of --force."
 
 
-def line(reason: Reason) -> str:
+def in_a_line(reason: Reason) -> str:
     return reason.text + (" (from memory: no source)" if reason.recalled else "")
 
 

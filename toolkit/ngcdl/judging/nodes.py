@@ -24,7 +24,7 @@ _NAMES = 4  # at most this many nodes are named in a sentence
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """Nodes with the same verdict. `reasons` are the verdict's, the decisive one first."""
 
     nodes: tuple[Node, ...]
@@ -43,7 +43,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeReport:
     """What a cluster reported: its `nodes`, or the `trouble` that prevented it."""
 
     nodes: tuple[Node, ...] = ()
@@ -56,18 +56,18 @@ class Told:
         return max(known, key=lambda one: known[one], default="amd64")
 
 
-def ask(cluster: Cluster, placement: Placement, gpus: int) -> Told:
+def ask(cluster: Cluster, placement: Placement, gpus: int) -> NodeReport:
     """Ask for the nodes that a run with `gpus` GPUs on each may be placed on."""
     try:
-        return Told(cluster.nodes(placement, gpus))
+        return NodeReport(cluster.nodes(placement, gpus))
     except EngineError as error:
-        return Told(trouble=error)
+        return NodeReport(trouble=error)
 
 
-def before(
+def keep_off_unfit_nodes(
     ref: ImageRef,
     found: Found | NgcdlError,
-    told: Told,
+    told: NodeReport,
     cluster: Cluster,
     placement: Placement,
     settings: Settings,
@@ -93,13 +93,13 @@ def before(
     left = len({node.name for node in good})
     if left < placement.nodes:
         return placement, (judge.forced(_refusal(ref, bad[0], left, settings, command), force),)
-    lines = [f"{kind} can't run {ref}: {judge.line(kind.reasons[0])}" for kind in bad]
+    lines = [f"{kind} can't run {ref}: {judge.in_a_line(kind.reasons[0])}" for kind in bad]
     kept = None if force else cluster.kept_off(placement, [node for kind in bad for node in kind.nodes], good)
     lines.append("the run is kept off them" if kept else "nothing keeps the run off them")
     return kept or placement, (*lines, *_cautions(kinds))
 
 
-def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[Kind]:
+def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[NodeKind]:
     """Judge an image for each kind of node, the most frequent first."""
     alike: dict[Node, list[Node]] = {}
     for node in nodes:
@@ -107,7 +107,7 @@ def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[Kind]
     kinds = []
     for kind, those in sorted(alike.items(), key=lambda pair: -len(pair[1])):
         host = _host(kind, facts, on_cpu)
-        kinds.append(Kind(tuple(those), host, tuple(judge.that_matter(judge_host(facts, host), on_cpu))))
+        kinds.append(NodeKind(tuple(those), host, tuple(judge.that_matter(judge_host(facts, host), on_cpu))))
     return kinds
 
 
@@ -120,21 +120,21 @@ def _host(node: Node, facts: ImageFacts, on_cpu: bool) -> HostFacts:
     return HostFacts(node.architecture or would_do, node.driver, () if on_cpu else (gpu,))
 
 
-def _cautions(kinds: Sequence[Kind]) -> tuple[str, ...]:
+def _cautions(kinds: Sequence[NodeKind]) -> tuple[str, ...]:
     """Return the cautions of the most frequent kind that is not refused and has any."""
     for kind in kinds:
-        doubts = [judge.line(reason) for reason in kind.reasons if reason.level == "caution"]
+        doubts = [judge.in_a_line(reason) for reason in kind.reasons if reason.level == "caution"]
         if doubts and not kind.is_bad:
             return (f"{kind}: {'; '.join(doubts)}",)
     return ()
 
 
-def _refusal(ref: ImageRef, kind: Kind, left: int, settings: Settings, command: str) -> ImageUnfit:
+def _refusal(ref: ImageRef, kind: NodeKind, left: int, settings: Settings, command: str) -> ImageUnfit:
     host = kind.host
     take = judge.newest_known(ref, host, settings)
     where = f"on more than {left} of the cluster's nodes" if left else "on the cluster's nodes"
     refusals = [reason for reason in kind.reasons if reason.level == "no"]
-    why = f"{kind}: {'. Besides, '.join(map(judge.line, refusals))}"
+    why = f"{kind}: {'. Besides, '.join(map(judge.in_a_line, refusals))}"
     return judge.refusal(ref, refusals, why, take, command, where=where, host=_words(host))
 
 

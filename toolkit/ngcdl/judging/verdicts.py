@@ -58,7 +58,9 @@ class Verdicts:
         from ngcdl.judging import judge
 
         host, found = self._look(engine, image, probe)
-        useless = tuple(card.gpu.uuid for card in judge.cards(found, host) if card.verdict == "no" and card.gpu.uuid)
+        useless = tuple(
+            card.gpu.uuid for card in judge.judge_cards(found, host) if card.verdict == "no" and card.gpu.uuid
+        )
         return useless if len(useless) < len(host.gpus) else ()
 
     def tell(self, picked: choice.Choice, show: Show) -> None:
@@ -71,7 +73,7 @@ class Verdicts:
         if picked.uuids:
             host = replace(host, gpus=tuple(_named(picked.uuids, host.gpus, picked.probe.cards)))
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
-        told = judge.before(
+        told = judge.cautions(
             picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force,
             on_each=bool(self.asked.workload) and picked.gpus.demanded,  # a replica on each
         )  # fmt: skip
@@ -91,7 +93,7 @@ class Verdicts:
         on_cpu = wants_none or self.asked.device == "cpu"
         told = nodes.ask(cluster, place, 0 if wants_none else picked.gpus.count or 1)
         found = self.found(picked.image, told.architecture, dry)
-        place, lines = nodes.before(
+        place, lines = nodes.keep_off_unfit_nodes(
             picked.image, found, told, cluster, place, self.settings,
             command=self.asked.command, on_cpu=on_cpu, force=self.asked.force,
         )  # fmt: skip
@@ -107,7 +109,7 @@ class Verdicts:
             from ngcdl.judging import judge
             from ngcdl.preflight.facts import HostFacts
 
-            self._found = judge.look(image, HostFacts(architecture), self.settings, None, offline=dry)
+            self._found = judge.facts_of(image, HostFacts(architecture), self.settings, None, offline=dry)
         return self._found
 
     def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
@@ -116,5 +118,5 @@ class Verdicts:
             from ngcdl.judging import judge
 
             host = hostfacts.gather(engine, probe)
-            self._seen = host, judge.look(image, host, self.settings, engine, anew=self.asked.always_pull)
+            self._seen = host, judge.facts_of(image, host, self.settings, engine, anew=self.asked.always_pull)
         return self._seen

@@ -53,31 +53,31 @@ class Show(Protocol):
 CARD_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
-def nothing_of_a_container(asked: Asked) -> None:
+def check_without_container(asked: Asked) -> None:
     """Raise BadOption if an option was typed that needs a container, or a variable that would undo --gpus."""
-    if stray := of_a_container(asked):
-        raise BadOption(says_of_a_container(stray), "    ngcdl run IMAGE --engine docker ...")
-    if own_cards := of_cards(asked):
-        raise BadOption(says_of_cards(own_cards), f"    ngcdl {asked.command} ... --gpus 1")
+    if stray := container_options(asked):
+        raise BadOption(why_no_container_options(stray), "    ngcdl run IMAGE --engine docker ...")
+    if own_cards := card_variables(asked):
+        raise BadOption(why_no_card_variables(own_cards), f"    ngcdl {asked.command} ... --gpus 1")
 
 
-def says_of_a_container(options: Sequence[str]) -> str:
+def why_no_container_options(options: Sequence[str]) -> str:
     """Say why these options can't be given."""
     return f"{', '.join(options)}: only for containers, and this run has none."
 
 
-def says_of_cards(names: Sequence[str]) -> str:
+def why_no_card_variables(names: Sequence[str]) -> str:
     """Say why these variables, of CARD_VARIABLES, can't be set."""
     return f"-e {', '.join(names)}: without a container --gpus chooses the cards, and sets that itself."
 
 
-def of_cards(asked: Asked) -> list[str]:
+def card_variables(asked: Asked) -> list[str]:
     """Return the names of CARD_VARIABLES that were typed."""
     typed = [*(asked.extra.environment if asked.extra else ()), *(asked.own.environment if asked.own else ())]
     return [name for name in CARD_VARIABLES if name in dict(typed)]
 
 
-def of_a_container(asked: Asked) -> list[str]:
+def container_options(asked: Asked) -> list[str]:
     """Return the options that were typed and need a container."""
     plain, typed = RunSpec(None), asked.extra or RunSpec(None)
     given = {
@@ -95,7 +95,7 @@ def of_a_container(asked: Asked) -> list[str]:
     return [name for name, is_given in given.items() if is_given]
 
 
-def nothing_of_a_screen(asked: Asked, engine: str) -> None:
+def check_without_screen(asked: Asked, engine: str) -> None:
     """Raise BadOption if an option was typed that needs a terminal or a port of this machine."""
     typed = asked.extra or RunSpec(None)
     has_command = asked.own is None or bool(asked.own.command)

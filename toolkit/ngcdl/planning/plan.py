@@ -84,6 +84,6 @@ def command(image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, te
     return RunSpec(image=image, command=words, gpus=gpus, tty=terminal, stdin=interactive)
 
 
-def at_hand(spec: RunSpec, folder: Path) -> RunSpec:
+def with_folder_mounted(spec: RunSpec, folder: Path) -> RunSpec:
     """Return `spec` with `folder` mounted at HERE as its working directory."""
     return replace(spec, mounts=(*spec.mounts, Mount(str(folder), HERE, writable=True)), workdir=spec.workdir or HERE)

@@ -1,7 +1,7 @@
 """Brings an image's layers to the engine through this host, so that they outlive a cut line or a killed client.
 
-What arrives is kept in blobs (`registry.blobs`) and passed on by a relay (`registry.relay`). First the engine pulls
-from the relay: unpacked layers if it accepts them (`registry.offer`), else the originals. Its own pull of the real name
+What arrives is kept in blobs (`blobs`) and passed on by a relay (`relay`). First the engine pulls
+from the relay: unpacked layers if it accepts them (`offer`), else the originals. Its own pull of the real name
 then finds the image there and fetches a few KB, so names, digests and trust remain the registry's. Afterwards the
 relay's name and the blobs are removed. If any of this is impossible, the engine's own pull does all, as for docker.
 """
@@ -30,13 +30,13 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 from ngcdl.preflight.image import estimated_unpacked
-from ngcdl.pulling import room
+from ngcdl.pulling import disk_space
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
     from ngcdl.pulling.blobs import Blob
+    from ngcdl.pulling.pull_lock import PullLock
     from ngcdl.pulling.relay import Relay
-    from ngcdl.pulling.turn import Turn
     from ngcdl.registry.client import Registry
     from ngcdl.registry.key import Credential
     from ngcdl.registry.manifest import Document, Manifest
@@ -73,7 +73,7 @@ class Feed:
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _blobs: list[Blob] = field(default_factory=list)
     _about: Blob | None = None  # the image's configuration
-    _turn: Turn | None = None
+    _turn: PullLock | None = None
     _told_until: float = 0.0  # the end of the last wait that was told
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -105,16 +105,16 @@ class Feed:
         self._drop()
         if self._turn is None:
             return
-        from ngcdl.pulling import leftovers, turn
+        from ngcdl.pulling import blob_folder, pull_lock
 
         # If the engine goes away now, the next pull finds the leftover names; the image is there all the same.
         with contextlib.suppress(NgcdlError, OSError):
             for name in self._turn.names():
                 self.engine.untag(name)
             self._turn.forget()
-            for name in turn.left_behind(self.folder, self.engine.identity):
+            for name in pull_lock.left_behind(self.folder, self.engine.identity):
                 self.engine.untag(name)
-        leftovers.sweep(self.folder, time.time())
+        blob_folder.sweep(self.folder, time.time())
 
     def _drop(self) -> None:
         for blob in self._blobs:
@@ -138,13 +138,13 @@ class Feed:
             raise _ByItself(f"it does not list its images ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
-        from ngcdl.pulling.turn import Turn
+        from ngcdl.pulling.pull_lock import PullLock
         from ngcdl.registry.client import Registry
 
         with Registry(self.ref.registry, self.credential, sleep=self.sleep) as registry:
             image, document = self._look(registry, store)
             try:
-                turn = self._stack.enter_context(Turn(self.folder, image.digest, self.engine.identity))
+                turn = self._stack.enter_context(PullLock(self.folder, image.digest, self.engine.identity))
                 if not turn.take():
                     self._wait(turn, image)
                     store = self.engine.layer_store()
@@ -172,14 +172,14 @@ class Feed:
     def _pinned(self, image: Manifest) -> ImageRef:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
 
-    def _wait(self, turn: Turn, image: Manifest) -> None:
+    def _wait(self, turn: PullLock, image: Manifest) -> None:
         """Show another ngcdl's progress with the same image, until it is done or gone."""
-        from ngcdl.pulling import leftovers
+        from ngcdl.pulling import blob_folder
 
         self.say("Another ngcdl is pulling this image to this engine: waiting for it.")
         while not turn.take():
             for layer in image.layers:
-                here = min(leftovers.here_bytes(self.folder, layer.digest), layer.size_bytes)
+                here = min(blob_folder.here_bytes(self.folder, layer.digest), layer.size_bytes)
                 if here:
                     self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
             time.sleep(_LOOK_SECONDS)
@@ -188,9 +188,9 @@ class Feed:
         self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
     ) -> Relay | None:
         """Return the relay, None if the engine has all layers. Raise DiskFull."""
-        from ngcdl.pulling import handed, offer
+        from ngcdl.pulling import given_as_tars, offer
+        from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
-        from ngcdl.pulling.leftovers import here_bytes
         from ngcdl.pulling.relay import Relay
         from ngcdl.registry.client import Registry as Connection
 
@@ -200,26 +200,26 @@ class Feed:
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
         # The engine knows the layers it has by the name under which it got them.
-        known = handed.read(self.folder.parent, self.engine.identity)
+        known = given_as_tars.read(self.folder.parent, self.engine.identity)
         as_tars = [content in known for content in (holds or ())[:there]]
         if not missing and (config.digest in store.chains or not any(as_tars)):
             self._blobs += self._left(sizes)  # for tidy() to remove
             return None
         whole = sum(sizes[digest] for digest in missing)
         here = sum(here_bytes(self.folder, digest) for digest in missing)
-        need = room.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
-        verdict = room.judge(need, store.folder, self.folder, self.say)
-        if verdict is room.Verdict.NOT_HERE:
+        need = disk_space.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
+        verdict = disk_space.judge(need, store.folder, self.folder, self.say)
+        if verdict is disk_space.LayerForm.NOT_HERE:
             self._blobs += self._left(sizes)
             self._drop()  # the engine may need the space that they took
             raise _ByItself(f"{self.folder} has no room for the layers in transit")
         if here and not is_last:
-            self.say(f"{room.gb(here)} of {room.gb(whole)} are here already.")
+            self.say(f"{disk_space.gb(here)} of {disk_space.gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]
         self._blobs += blobs
         offered = offer.packed(self._pinned(image), document, (config, *blobs))
         if holds:
-            takes = not is_last and not store.keeps_packed and verdict is room.Verdict.UNPACKED
+            takes = not is_last and not store.keeps_packed and verdict is disk_space.LayerForm.UNPACKED
             as_tars += [takes] * (len(holds) - there)
             offered = offer.unpacked(offered, document.tree, holds, as_tars)
         return Relay(
@@ -258,14 +258,14 @@ class Feed:
 
     def _left(self, sizes: dict[str, int]) -> list[Blob]:
         """Open what earlier pulls, such as a killed client's, left here of these layers."""
+        from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
-        from ngcdl.pulling.leftovers import here_bytes
 
         return [Blob(self.folder, digest, size) for digest, size in sizes.items() if here_bytes(self.folder, digest)]
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
-    def _through(self, relay: Relay, turn: Turn, *, is_last: bool) -> bool:
+    def _through(self, relay: Relay, turn: PullLock, *, is_last: bool) -> bool:
         """Let the engine pull from `relay`. Return False if it may take the layers in another form only."""
         try:
             turn.note(relay.name)
@@ -298,11 +298,11 @@ class Feed:
 
     def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
         """Report a tar's event as its layer's. Once the engine has unpacked a tar, there is room for more."""
-        from ngcdl.pulling import handed
+        from ngcdl.pulling import given_as_tars
 
         if event.status == "Pull complete":
             relay.lead.taken(content)
-            handed.add(self.folder.parent, self.engine.identity, content)
+            given_as_tars.add(self.folder.parent, self.engine.identity, content)
         total_bytes = event.total_bytes or relay.lead.size_bytes(content)
         return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 

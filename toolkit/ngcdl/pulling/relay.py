@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, Self
 
-from ngcdl.pulling import answers
+from ngcdl.pulling import relay_server
 from ngcdl.pulling.blobs import Blob, Body, Stopped
 from ngcdl.pulling.inflate import Lead, NoGzip, lead_bytes
 from ngcdl.pulling.offer import Offer
@@ -78,7 +78,7 @@ class Relay:
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._token = f"ngcdl-{secrets.token_hex(16)}"
-        self._server = answers.server(self)
+        self._server = relay_server.server(self)
 
     @property
     def name(self) -> ImageRef:

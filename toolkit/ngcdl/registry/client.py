@@ -31,7 +31,7 @@ from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
-from ngcdl.registry.wire import Answer, Question, R, Stream, Wire, host_of
+from ngcdl.registry.wire import R, Request, Response, Stream, Wire, host_of
 from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
@@ -111,12 +111,12 @@ class Registry:
         tokens = Tokens(self.host, credential, self._wire, self._clock)
         with contextlib.suppress(KeyWithoutRights):
             token = tokens.fetch(asked, PUBLIC_REPOSITORY)
-            if asked.is_basic and self._wire.ask(Question(self._base + path, authorization=token)).status == 401:
+            if asked.is_basic and self._wire.ask(Request(self._base + path, authorization=token)).status == 401:
                 raise tokens.rejected(asked)
         return True
 
     def _challenge(self, path: str) -> challenge.Challenge | None:
-        answer = self._wire.ask(Question(self._base + path))
+        answer = self._wire.ask(Request(self._base + path))
         if answer.status != 401:
             if answer.status != 200 and not manifest.error_codes(answer.body):
                 raise RegistryAnswer(self.host, answer.told)
@@ -143,7 +143,7 @@ class Registry:
             url = following
         raise RegistryAnswer(self.host, f"its list of tags does not end after {_PAGES} pages.")
 
-    def _next_page(self, answer: Answer, url: str) -> str | None:
+    def _next_page(self, answer: Response, url: str) -> str | None:
         # <...>; rel="next": https://distribution.github.io/distribution/spec/api/#listing-image-tags
         link, _, about = answer.headers.get("Link", "").partition(">")
         if not link.startswith("<") or "next" not in about:
@@ -233,7 +233,7 @@ class Registry:
         """Open a blob, from byte `start` on if the registry supports that (status 206). Raise RegistryError."""
         url = f"{self._within(repository)}/blobs/{digest}"
         answer = self._with_token(
-            Question(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
+            Request(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
         )
         if isinstance(answer, Stream):
             return answer
@@ -246,16 +246,16 @@ class Registry:
         is_library = self.host in HUB_HOSTS and "/" not in repository
         return f"{self._base}/v2/{'library/' if is_library else ''}{repository}"
 
-    def _get(self, url: str, repository: str, accept: str = "*/*") -> Answer:
-        return self._with_token(Question(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
+    def _get(self, url: str, repository: str, accept: str = "*/*") -> Response:
+        return self._with_token(Request(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
 
-    def _with_token(self, plain: Question, repository: str, ask: Callable[[Question], R]) -> R:
+    def _with_token(self, plain: Request, repository: str, ask: Callable[[Request], R]) -> R:
         """Fetch, with a token if one is required. The answer may still be 401: the token may not cover this."""
         token = self._tokens.held(repository)
         if token is None and repository in self._unanswered:
             token = self._tokens.fetch(self._unanswered.pop(repository), repository)
         answer = ask(replace(plain, authorization=token))
-        if isinstance(answer, Answer) and not self._is_own(answer):
+        if isinstance(answer, Response) and not self._is_own(answer):
             return answer
         if answer.status == 401 and token is not None:
             # The realm named for an expired token refuses it; only a request without a token gets a usable realm.
@@ -267,15 +267,15 @@ class Registry:
         asked = self._heard[repository] = self._asked(answer)
         token = self._tokens.fetch(asked, repository)
         answer = ask(replace(plain, authorization=token))
-        if asked.is_basic and isinstance(answer, Answer) and answer.status == 401 and self._is_own(answer):
+        if asked.is_basic and isinstance(answer, Response) and answer.status == 401 and self._is_own(answer):
             raise self._tokens.rejected(asked)
         return answer
 
-    def _is_own(self, answer: Answer) -> bool:
+    def _is_own(self, answer: Response) -> bool:
         """Is it the registry's answer? Another host, to which it redirects, knows nothing of keys and rights."""
         return answer.host == host_of(self._base)
 
-    def _asked(self, answer: Answer) -> challenge.Challenge:
+    def _asked(self, answer: Response) -> challenge.Challenge:
         # Answering another host's challenge could hand it the key: https://nvd.nist.gov/vuln/detail/CVE-2020-15157
         if not self._is_own(answer):
             raise RegistryAnswer(answer.host, answer.told)
@@ -284,7 +284,7 @@ class Registry:
             raise RegistryAnswer(self.host, f"it requires a sign-in, but in no way that ngcdl knows. {answer.told}")
         return asked
 
-    def _missing(self, answer: Answer, ref: ImageRef) -> RegistryError:
+    def _missing(self, answer: Response, ref: ImageRef) -> RegistryError:
         """Say why a manifest is unavailable. 403 may also mean an absent tag: only the list of tags tells which."""
         refusal = self._refusal(answer, ref.repository)
         if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in manifest.error_codes(answer.body):
@@ -303,7 +303,7 @@ class Registry:
             return RegistryAnswer(self.host, f"it lists the tag {ref.tag}, but has no manifest for it.")
         return refusal
 
-    def _refusal(self, answer: Answer, repository: str) -> RegistryError:
+    def _refusal(self, answer: Response, repository: str) -> RegistryError:
         if answer.status in (401, 402, 403):
             if not self._is_own(answer):
                 return RegistryAnswer(answer.host, answer.told)
@@ -314,7 +314,7 @@ class Registry:
             return UnknownRepository(self.host, repository, sign_in(self.host))
         return RegistryAnswer(self.host, answer.told)
 
-    def _json(self, answer: Answer) -> dict[str, Any]:
+    def _json(self, answer: Response) -> dict[str, Any]:
         try:
             return manifest.parse(answer.body)
         except ValueError as error:

@@ -17,7 +17,7 @@ from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.docker_config import HUB_HOSTS
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
-from ngcdl.registry.wire import Answer, Question, Wire
+from ngcdl.registry.wire import Request, Response, Wire
 from ngcdl.spec import NVCR
 
 # The hosts with known realms. NGC's has moved from nvcr.io to authn.nvidia.com, and Docker Hub's is auth.docker.io:
@@ -67,21 +67,21 @@ class Tokens:
         self._held[repository] = token, self.clock() + max(seconds - _MARGIN_SECONDS, seconds / 2)
         return token
 
-    def _question(self, asked: Challenge, repository: str) -> Question:
+    def _question(self, asked: Challenge, repository: str) -> Request:
         realm = challenge.address(asked.realm)
         scope = f"repository:{repository}:pull"
         is_plain = realm is None or (realm.scheme == "http" and not self._is_here(realm))
         if self.credential is None:
             if is_plain:
                 raise RegistryAnswer(self.host, "it sends sign-ins to an unencrypted address, or to none.")
-            return Question(challenge.token_url(asked, scope), follow=False)
+            return Request(challenge.token_url(asked, scope), follow=False)
         if realm is None or is_plain:
             raise RealmRefused(self.host, excerpt(asked.realm, limit=100), "that is not an https address")
         if why := self._objection(realm):
             raise RealmRefused(self.host, realm.host, why, repository)
         if self.credential.username == TOKEN_USERNAME:
             return self._refresh(asked, scope)
-        return Question(challenge.token_url(asked, scope), authorization=self._basic(self.credential), follow=False)
+        return Request(challenge.token_url(asked, scope), authorization=self._basic(self.credential), follow=False)
 
     @staticmethod
     def _basic(credential: Credential) -> Secret:
@@ -95,7 +95,7 @@ class Tokens:
         """Return the error for a key that the registry, or its token server, does not accept."""
         return KeyRejected(self.host, self.credential.source if self.credential else "", self._sign_in(asked))
 
-    def _refresh(self, asked: Challenge, scope: str) -> Question:
+    def _refresh(self, asked: Challenge, scope: str) -> Request:
         # Identity tokens use OAuth2: https://distribution.github.io/distribution/spec/auth/oauth/
         assert self.credential is not None
         form = (
@@ -105,7 +105,7 @@ class Tokens:
             ("scope", Secret(asked.scope or scope)),
             ("refresh_token", self.credential.secret),
         )
-        return Question(asked.realm.split("#", 1)[0], form=form, follow=False)
+        return Request(asked.realm.split("#", 1)[0], form=form, follow=False)
 
     def _own(self) -> Address | None:
         return challenge.address(challenge.base_url(self.host))
@@ -131,7 +131,7 @@ class Tokens:
             return None if is_usual else f"its key goes only to hosts of {' and '.join(domains)}"
         return "that is an address inside a network" if challenge.is_inside(realm.host) else None
 
-    def _refuse(self, answer: Answer, asked: Challenge, repository: str) -> None:
+    def _refuse(self, answer: Response, asked: Challenge, repository: str) -> None:
         key = self.credential
         if key is None and answer.status in (401, 402, 403):
             raise LoginNeeded(self.host, repository, sign_in(self.host))
@@ -142,7 +142,7 @@ class Tokens:
             raise KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
         raise RegistryAnswer(self.host, f"asked for a token, it answered {answer.told}")
 
-    def _read(self, answer: Answer) -> tuple[Secret, float]:
+    def _read(self, answer: Response) -> tuple[Secret, float]:
         # The content type may be text/..., so it is ignored: https://github.com/NERSC/shifter/pull/238
         try:
             tree: Any = json.loads(answer.body)

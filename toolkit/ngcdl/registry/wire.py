@@ -34,7 +34,7 @@ _START = re.compile(r"\s*bytes\s+(\d{1,18})-", re.ASCII | re.IGNORECASE)  # of C
 
 
 @dataclass(frozen=True)
-class Question:
+class Request:
     """One request. `authorization` is the whole header; `form` makes it a POST."""
 
     url: str
@@ -47,7 +47,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """One response, whatever its status. `headers` is case-insensitive; `host` answered, after all redirects."""
 
     status: int
@@ -68,7 +68,7 @@ class Answer:
 class Stream:
     """A body still to be read: a layer may be too big for memory. Close it. `start` is its first byte's offset."""
 
-    def __init__(self, response: requests.Response, question: Question, timeout_seconds: tuple[float, float]) -> None:
+    def __init__(self, response: requests.Response, question: Request, timeout_seconds: tuple[float, float]) -> None:
         self.status, self.host = response.status_code, urlsplit(question.url).netloc
         found = _START.match(response.headers.get("Content-Range", ""))
         self.start = 0 if self.status != 206 else int(found[1]) if found else question.start
@@ -86,7 +86,7 @@ class Stream:
         self._response.close()
 
 
-R = TypeVar("R", bound=Answer | Stream)
+R = TypeVar("R", bound=Response | Stream)
 
 
 class OwnAuth(AuthBase):
@@ -129,15 +129,15 @@ class Wire:
         """Limit everything from now on, including retries and waits, to `seconds` in total."""
         self._given_seconds, self._until = seconds, time.monotonic() + seconds
 
-    def ask(self, question: Question) -> Answer:
+    def ask(self, question: Request) -> Response:
         """Send a request and return the answer. Raise RegistryUnreachable, RateLimited or RegistryAnswer."""
         return self._follow(question, self._once)
 
-    def open(self, question: Question) -> Answer | Stream:
+    def open(self, question: Request) -> Response | Stream:
         """Send a request and return the body as a stream, or an Answer if the request failed. Raise as `ask` does."""
         return self._follow(question, self._opened)
 
-    def _follow(self, question: Question, send: Callable[[Question, tuple[float, float]], R]) -> R:
+    def _follow(self, question: Request, send: Callable[[Request, tuple[float, float]], R]) -> R:
         for _hop in range(_HOPS):
             answer = self._persist(question, send)
             if isinstance(answer, Stream) or answer.status not in _REDIRECTS:
@@ -148,7 +148,7 @@ class Wire:
             question = _redirected(question, answer)
         raise RegistryAnswer(urlsplit(question.url).netloc, f"it redirects more than {_HOPS} times.")
 
-    def _persist(self, question: Question, send: Callable[[Question, tuple[float, float]], R]) -> R:
+    def _persist(self, question: Request, send: Callable[[Request, tuple[float, float]], R]) -> R:
         host = urlsplit(question.url).netloc
         waits = _waits()
         while True:
@@ -183,21 +183,21 @@ class Wire:
     def _is_too_late(self, wait_seconds: float) -> bool:
         return time.monotonic() + wait_seconds >= self._until
 
-    def _once(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer:
+    def _once(self, question: Request, timeout_seconds: tuple[float, float]) -> Response:
         with self._send(question, timeout_seconds) as response:
             return self._answer(response, question)
 
-    def _opened(self, question: Question, timeout_seconds: tuple[float, float]) -> Answer | Stream:
+    def _opened(self, question: Request, timeout_seconds: tuple[float, float]) -> Response | Stream:
         response = self._send(question, timeout_seconds)
         if response.status_code in (200, 206):
             return Stream(response, question, timeout_seconds)
         with response:
             return self._answer(response, question)
 
-    def _answer(self, response: requests.Response, question: Question) -> Answer:
-        return Answer(response.status_code, response.headers, self._body(response, question), host_of(question.url))
+    def _answer(self, response: requests.Response, question: Request) -> Response:
+        return Response(response.status_code, response.headers, self._body(response, question), host_of(question.url))
 
-    def _send(self, question: Question, timeout_seconds: tuple[float, float]) -> requests.Response:
+    def _send(self, question: Request, timeout_seconds: tuple[float, float]) -> requests.Response:
         parts = challenge.address(question.url)
         if parts is None or not parts.is_safe:
             raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
@@ -218,7 +218,7 @@ class Wire:
             stream=True,
         )
 
-    def _body(self, response: requests.Response, question: Question) -> bytes:
+    def _body(self, response: requests.Response, question: Request) -> bytes:
         read = _reader(response)
         given = min(BODY_SECONDS, self._given_seconds)
         body, deadline = b"", min(time.monotonic() + BODY_SECONDS, self._until)
@@ -245,7 +245,7 @@ def host_of(url: str) -> str:
     return parts.netloc if parts else ""
 
 
-def _redirected(question: Question, answer: Answer) -> Question:
+def _redirected(question: Request, answer: Response) -> Request:
     host = urlsplit(question.url).netloc
     target = urljoin(question.url, answer.headers.get("Location", ""))
     here, there = challenge.address(question.url), challenge.address(target)
@@ -273,7 +273,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _tired(host: str, answer: Answer, asked_seconds: float | None) -> NgcdlError:
+def _tired(host: str, answer: Response, asked_seconds: float | None) -> NgcdlError:
     if answer.status == 429:
         return RateLimited(host, asked_seconds)
     return RegistryAnswer(host, answer.told, asked_seconds)

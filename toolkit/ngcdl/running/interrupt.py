@@ -53,7 +53,7 @@ def raise_on_signals() -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def signals_deferred() -> Iterator[None]:
     """Defer signals to the end of the block, for steps that must not be interrupted halfway."""
     came: list[int] = []
     heard = _heard()

@@ -16,10 +16,10 @@ from ngcdl.engines.base import Exit, Job, grace_seconds
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.record import Run
-from ngcdl.report.measured.diagnosis import diagnosed, told
+from ngcdl.report.measured.diagnosis import as_text, diagnosed
 from ngcdl.report.measured.filled import filled
 from ngcdl.running import ending, meanwhile
-from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, held
+from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
 from ngcdl.running.meanwhile import Show, Terminal
 from ngcdl.running.prepare import Ready
 from ngcdl.running.reconcile import SUBMISSION_SECONDS, bring_output
@@ -97,7 +97,7 @@ class Course:
             return begun
         engine = self._ready.engine
         # What a container's engine has begun, it can find again; a process that is cut off from ngcdl halfway, nobody.
-        whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else held()
+        whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else signals_deferred()
         with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         for note in job.started.news:
@@ -233,7 +233,7 @@ class Course:
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
         self.run = diagnosed(self.run, self._folder / LOG, str(self._trouble or ""))
         if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
-            self._show.say(told(self.run.diagnosis))
+            self._show.say(as_text(self.run.diagnosis))
 
     def clean_up(self) -> None:
         """Remove what the engine keeps of a job whose end is recorded, and the run's HOME if it is empty."""

@@ -20,7 +20,7 @@ from ngcdl.record import Run
 from ngcdl.running.prepare import Ready
 
 if TYPE_CHECKING:
-    from ngcdl.telemetry import apart, sampler
+    from ngcdl.telemetry import sampler, sampler_process
 
 SAMPLE_SECONDS = 1.0
 # The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
@@ -173,14 +173,14 @@ class Log:
 def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run], Run]]:
     """Watch whether a run without a container, which was to have no card, computes on one of this host's. Make the
     function that puts what was seen into its record: a note, and the cards as its own."""
-    from ngcdl.telemetry import strays
+    from ngcdl.telemetry import unexpected_use
 
     spec = ready.order.spec
     is_to_have_none = spec.gpus.kind == "none" and not spec.workload  # a training is told its device, and reports it
     if not isinstance(job, Unbound) or not is_to_have_none or not ready.run.machine.gpus:
         yield lambda run: run
         return
-    with strays.Strays(job.pids, show.say) as seen:
+    with unexpected_use.UnexpectedUse(job.pids, show.say) as seen:
         yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
 
 
@@ -194,8 +194,8 @@ class Unmeasured:
 @contextlib.contextmanager
 def sampling(
     ready: Ready, job: Job, uuids: tuple[str, ...] | None
-) -> Iterator[apart.Apart | sampler.Sampler | Unmeasured]:
-    from ngcdl.telemetry import apart, cards, sampler, usage
+) -> Iterator[sampler_process.SamplerProcess | sampler.Sampler | Unmeasured]:
+    from ngcdl.telemetry import card_samples, sampler, sampler_process, usage
 
     if not ready.engine.is_here and ready.run.machine.hostname != socket.gethostname():
         yield Unmeasured()
@@ -205,10 +205,10 @@ def sampling(
     if pid:
         meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
     path = ready.order.folder / SAMPLES
-    taken: apart.Apart | sampler.Sampler
+    taken: sampler_process.SamplerProcess | sampler.Sampler
     if uuids and ready.engine.is_here:
-        run = cards.Run(uuids, None if is_local else job.identity, pid if is_local else None)
-        taken = apart.Apart(path, meter, run, SAMPLE_SECONDS)
+        run = card_samples.RunProcesses(uuids, None if is_local else job.identity, pid if is_local else None)
+        taken = sampler_process.SamplerProcess(path, meter, run, SAMPLE_SECONDS)
     else:
         taken = sampler.Sampler(path, sampler.sources(meter), SAMPLE_SECONDS)
     with taken:

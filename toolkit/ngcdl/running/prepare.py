@@ -14,10 +14,10 @@ from ngcdl.engines.base import Engine, Order
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
-from ngcdl.planning.asked import Asked, Show, look_ahead, nothing_of_a_container, nothing_of_a_screen
+from ngcdl.planning.asked import Asked, Show, check_without_container, check_without_screen, look_ahead
 from ngcdl.pulling import fetch
 from ngcdl.record import Image, Machine, Run
-from ngcdl.running import held
+from ngcdl.running import gpu_claims
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
@@ -74,19 +74,19 @@ def decide(
         )
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
-    is_training, taken = bool(asked.workload), partial(held.cards, store)
+    is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
     picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
-    picked = choice.heard(picked, asked.device)
+    picked = choice.without_gpu_warnings(picked, asked.device)
     if not picked.engine.has_containers:
-        nothing_of_a_container(asked)
+        check_without_container(asked)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
     if picked.engine.is_cluster:
-        nothing_of_a_screen(asked, picked.engine.name)
+        check_without_screen(asked, picked.engine.name)
         if not dry:
             _ = picked.engine.version  # raises if the cluster can't be reached: before anything is fetched for it
     if not dry:
@@ -146,8 +146,8 @@ def prepare(asked: Asked, settings: Settings, store: Store, show: Show) -> Ready
     settled = settle(asked, settings, store, show)
     if not _chose_free(settled):
         return begin(settled, store)
-    with held.turn(store, show.say):
-        if not held.cards(store).keys().isdisjoint(settled.picked.uuids or ()):
+    with gpu_claims.choosing_lock(store, show.say):
+        if not gpu_claims.claimed(store).keys().isdisjoint(settled.picked.uuids or ()):
             show.say("another run took the GPU meanwhile: choosing again")
             fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
             settled = settle(fetched, settings, store, show, settled.data)

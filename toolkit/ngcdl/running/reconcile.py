@@ -214,7 +214,7 @@ def engine_of(run: Run, command: str) -> Engine:
     return engine
 
 
-def unheard(run: Run, log: IO[bytes]) -> Iterator[bytes]:
+def unread_output(run: Run, log: IO[bytes]) -> Iterator[bytes]:
     """Yield what the container of an unwatched run has written beyond the part of `log` that was read, and writes until
     it ends; if `log` differs from it, all that the engine has. Raise EngineError or RunElsewhere."""
     if job := engine_of(run, "logs -f").find(run.id):

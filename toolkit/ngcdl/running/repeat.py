@@ -26,16 +26,16 @@ from ngcdl.storing.store import Store
 
 
 @dataclass(frozen=True)
-class Again:
+class Repetition:
     """What to run again. `remarks` are sentences about what may differ this time."""
 
     asked: Asked
     remarks: tuple[str, ...]
 
 
-def again(
+def request_again(
     before: Run, settings: Settings, store: Store, show: Show, *, dry: bool = False, trust: bool = False
-) -> Again:
+) -> Repetition:
     """Turn a record back into what was typed. Raise NotRepeatable, also for an imported run without `trust`.
 
     With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
@@ -87,7 +87,7 @@ def again(
     )
     if before.ngcdl not in (None, __version__):
         remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
-    return Again(asked, (*remarks, *more))
+    return Repetition(asked, (*remarks, *more))
 
 
 def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:

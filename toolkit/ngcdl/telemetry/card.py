@@ -160,7 +160,7 @@ def is_mig(uuid: str) -> bool:
     return uuid.startswith("MIG-")
 
 
-def computing(cards: Iterable[T]) -> dict[str, T]:
+def compute_devices(cards: Iterable[T]) -> dict[str, T]:
     """Return what programs compute on, by its name in NVIDIA's container toolkit: 0 is a card, 0:1 its MIG device.
 
     A card with MIG on is not included: in a container with only that card, programs see no device. Nor is one that is

@@ -168,7 +168,7 @@ def stop(run: RunName) -> None:
     """Stop a run; a training saves a checkpoint first.
 
     For a comparison: stop all runs that are left."""
-    from ngcdl.cli import compare, kept, runs
+    from ngcdl.cli import compare, lookup, runs
     from ngcdl.storing.comparisons import is_named
 
-    (compare if is_named(run, kept.open_store()) else runs).stop(run)
+    (compare if is_named(run, lookup.open_store()) else runs).stop(run)

@@ -12,7 +12,7 @@ from ngcdl.settings import Settings
 def look(hands: Hands, known: Settings) -> int | None:
     """Return its bytes, compressed plus unpacked; None if its size was never queried."""
     ref = default_image(known.registry, hands.environ)
-    facts = imagefacts.of(ref, known.cache, hostfacts.architecture(), offline=True).facts
+    facts = imagefacts.look_up(ref, known.cache, hostfacts.architecture(), offline=True).facts
     if facts.compressed_bytes is None or facts.unpacked_bytes is None:
         return None
     return facts.compressed_bytes + facts.unpacked_bytes

@@ -15,11 +15,11 @@ _SECONDS = (2.0, 3.0)
 
 def look(hands: Hands, host: str, find: Once) -> Registry:
     from ngcdl.registry import challenge
-    from ngcdl.registry.wire import Question, Wire
+    from ngcdl.registry.wire import Request, Wire
 
     wire = Wire(_SECONDS, _no_wait, hands.environ)
     try:
-        answer = wire.ask(Question(challenge.base_url(host) + "/v2/"))
+        answer = wire.ask(Request(challenge.base_url(host) + "/v2/"))
     except NgcdlError as error:
         return Registry(error=error)
     finally:

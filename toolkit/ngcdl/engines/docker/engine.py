@@ -90,7 +90,7 @@ class DockerEngine(OfKind):
         with messages.docker_errors(self.address, "asked about it"):
             found: dict[str, Any] = self._client.info()
             number = podman.version(self._client.version()) if podman.may_be(found) else None
-        return podman.completed(found, number) if number else found
+        return podman.as_docker_info(found, number) if number else found
 
     @property
     def version(self) -> str:
@@ -118,7 +118,7 @@ class DockerEngine(OfKind):
 
     def facts(self) -> EngineFacts:
         """Return what it reports, and what its files say if it is on this machine. Raise EngineError."""
-        return host.read(self.info, host.here() if self.is_here else None)
+        return host.read(self.info, host.local_files() if self.is_here else None)
 
     # -- GPUs -------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,9 @@ _NOT_RUN = re.compile(r"OCI runtime exec failed|exec [^:]*nvidia-smi[^:]*: |exec
 _DEVICE = re.compile(r"nvidia\d+|dxg|nvhost\S*|nvmap")
 
 
-def look(client: Any, container: str, seconds: float = LOOK_SECONDS) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
+def gpus_inside(
+    client: Any, container: str, seconds: float = LOOK_SECONDS
+) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
     """Return the UUIDs of the GPUs inside, or the error that explains why none are known. Raise the SDK's errors.
 
     A card with MIG enabled is listed above its MIG devices, and does not count itself. The cards that are listed are

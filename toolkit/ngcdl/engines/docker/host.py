@@ -71,7 +71,7 @@ def has_option(info: Mapping[str, Any], name: str) -> bool:
     return any(f"name={name}" in str(option).split(",") for option in info.get("SecurityOptions") or ())
 
 
-def here() -> Files:
+def local_files() -> Files:
     """Return access to this machine's files."""
     return Files(_read, _list, free_bytes)
 

@@ -276,7 +276,7 @@ class DockerJob:
         """As in Job; raise GpuUnknown also if the engine can't run nvidia-smi."""
         try:
             with docker_errors(self._address, "looked for its GPUs"):
-                found = gpus.look(self._client, self.identity)
+                found = gpus.gpus_inside(self._client, self.identity)
         except (NgcdlError, stream.Torn) as error:
             if not self._ends_soon():
                 raise GpuUnknown(str(error).rstrip(".") or "the check for them broke off") from error

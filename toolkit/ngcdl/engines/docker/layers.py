@@ -18,7 +18,7 @@ def layer_store(client: Any, info: Mapping[str, Any], is_here: bool) -> LayerSto
     foreign = _foreign(info, is_here)
     if foreign:
         return LayerStore(foreign, platform)
-    folder = host.read(info, host.here()).images_folder
+    folder = host.read(info, host.local_files()).images_folder
     return LayerStore(None, platform, Path(folder) if folder else None, _chains(client), host.is_containerd_store(info))
 
 

@@ -27,7 +27,7 @@ def version(told: Mapping[str, Any]) -> str | None:
     return str(parts[0].get("Version") or "of an unknown version") if parts else None
 
 
-def completed(info: Mapping[str, Any], number: str) -> dict[str, Any]:
+def as_docker_info(info: Mapping[str, Any], number: str) -> dict[str, Any]:
     """Return `docker info` with what Podman leaves out or means differently: its release is none of Docker's, the
     runtime nvidia is never used, CDI devices are described in the usual folders, and containers outlive its service.
     It makes up a new ID at each call; what tells one from another is its host and where it stores containers.

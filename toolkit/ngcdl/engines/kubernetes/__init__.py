@@ -1,4 +1,4 @@
-"""Kubernetes through kubectl: what is sent is pure (manifest, pod, asked), replies are parsed (state, told)."""
+"""Kubernetes through kubectl: what is sent is pure (manifest, pod, limits), replies are parsed (state, pod_output)."""
 
 from ngcdl.engines.kubernetes.engine import KubernetesEngine, connect
 

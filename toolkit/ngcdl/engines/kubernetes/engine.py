@@ -16,10 +16,10 @@ from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import HERE, GpuWay, Job, Node, Order, ShowPull
 from ngcdl.engines.kubernetes import nodes, yaml
-from ngcdl.engines.kubernetes.asked import gpus, name, placed, without_callers_folder
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.kubernetes.limits import gpus, name, placement_of, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
 from ngcdl.errors import (
     BadOption,
@@ -82,7 +82,7 @@ class KubernetesEngine(OfKind, NoImages):
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
         del placement
-        return nodes.of(self._seen, gpus)
+        return nodes.with_gpus(self._seen, gpus)
 
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
         return replace(placement, avoid=nodes.labels_of(bad, good))
@@ -111,9 +111,9 @@ class KubernetesEngine(OfKind, NoImages):
 
     def fits(self, order: Order) -> str | None:
         """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
-        wanted, each = placed(order.spec).nodes, gpus(order.spec)
+        wanted, each = placement_of(order.spec).nodes, gpus(order.spec)
         try:
-            there = len({node.name for node in nodes.of(self._seen, each)})
+            there = len({node.name for node in nodes.with_gpus(self._seen, each)})
         except ClusterError:
             return None
         if there >= wanted:
@@ -122,7 +122,7 @@ class KubernetesEngine(OfKind, NoImages):
         return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, the run can't begin."
 
     def start(self, order: Order) -> Job:
-        place = placed(order.spec)
+        place = placement_of(order.spec)
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = self._objects(order)

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from ngcdl.engines.base import Chunk, Exit, NoInput, Started
-from ngcdl.engines.kubernetes.asked import labels
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.kubernetes.limits import labels
 from ngcdl.engines.kubernetes.pod import CONTAINER
+from ngcdl.engines.kubernetes.pod_output import PodOutput
 from ngcdl.engines.kubernetes.podstate import Pod
 from ngcdl.engines.kubernetes.state import State
-from ngcdl.engines.kubernetes.told import Told
 from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
-from ngcdl.folder import told_exit
+from ngcdl.folder import recorded_exit
 
 TAIL_LINES = 40
 
@@ -91,7 +91,7 @@ class KubernetesJob(NoInput):
 
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
         """Yield a pod's output that was not yielded before: a cut connection is opened again."""
-        told = Told(self._folder, pod.name)
+        told = PodOutput(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as (process, pipe):
             while data := os.read(pipe.fileno(), 65536):
                 if new := self._new(told, pod, told.take(data)):
@@ -107,7 +107,7 @@ class KubernetesJob(NoInput):
         finished = pod.ended.finished if pod.ended and not pod.last_words else None
         return finished is not None and time.time() - finished < self.lost_seconds
 
-    def _new(self, told: Told, pod: Pod, shown: bytes) -> bytes:
+    def _new(self, told: PodOutput, pod: Pod, shown: bytes) -> bytes:
         """Return the part of `shown`, the newest output, that was not yielded: what follows that offset in the log."""
         given = self._given.get(pod.name, 0)
         self._given[pod.name] = max(given, told.place)
@@ -123,12 +123,12 @@ class KubernetesJob(NoInput):
                 time.sleep(self.poll_seconds)
             if pod.ended and pod.ended.code != 0 and shown:
                 tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
-                Told(self._folder, pod.name).take(tail)
+                PodOutput(self._folder, pod.name).take(tail)
                 yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
     def _bring(self, pod: Pod) -> bytes | None:
         """Return its output, None if that is not readable yet."""
-        told = Told(self._folder, pod.name, keep_log=pod.index == 0)
+        told = PodOutput(self._folder, pod.name, keep_log=pod.index == 0)
         with self._logs(pod.name, follow=False) as (process, pipe):
             shown = told.take(pipe.read() + pod.last_words) + told.end()
         return None if process.returncode and self._is_fresh(pod) else shown
@@ -165,7 +165,7 @@ class KubernetesJob(NoInput):
         ended = state.exit
         if ended is None or ended.code is not None:
             return ended
-        told = told_exit(self._folder)  # with the pod gone, the record still has it
+        told = recorded_exit(self._folder)  # with the pod gone, the record still has it
         return replace(ended, code=told.code, finished=told.finished) if told else ended
 
     def waiting(self) -> str | None:
@@ -185,7 +185,7 @@ class KubernetesJob(NoInput):
             follower.join(max(until - time.monotonic(), 0))
 
     def _keep(self, pod: Pod) -> None:
-        told = Told(self._folder, pod.name, keep_log=pod.index == 0)
+        told = PodOutput(self._folder, pod.name, keep_log=pod.index == 0)
         with self._logs(pod.name, follow=True) as (_, pipe):
             while data := os.read(pipe.fileno(), 65536):
                 told.take(data)

@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 from ngcdl.engines.base import Order
-from ngcdl.engines.kubernetes.asked import TRAINER, check, is_secret, labels, name, placed
 from ngcdl.engines.kubernetes.bundle import KEY, SCRIPT, packed, script
+from ngcdl.engines.kubernetes.limits import TRAINER, check, is_secret, labels, name, placement_of
 from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 
 
@@ -19,7 +19,7 @@ def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:
     """Return the objects to create, except the values of secrets. `runtime`: the RuntimeClass of its pods, if not the
     nodes' default. Raise BadOption."""
     check(order.spec)
-    services = [_service(order)] if placed(order.spec).nodes > 1 else []
+    services = [_service(order)] if placement_of(order.spec).nodes > 1 else []
     return [_config_map(order), *services, _job(order, runtime)]
 
 
@@ -47,7 +47,7 @@ def pull_secret(called: str, host: str, username: str, password: str) -> dict[st
 
 
 def _metadata(order: Order) -> dict[str, Any]:
-    place = placed(order.spec)
+    place = placement_of(order.spec)
     where = {"namespace": place.namespace} if place.namespace else {}
     return {"name": name(order.run_id, place.nodes), **where, "labels": labels(order.run_id)}
 
@@ -75,7 +75,7 @@ def _service(order: Order) -> dict[str, Any]:
 
 
 def _job(order: Order, runtime: str | None) -> dict[str, Any]:
-    nodes = placed(order.spec).nodes
+    nodes = placement_of(order.spec).nodes
     spec = {
         "completionMode": "Indexed",
         "completions": nodes,

@@ -50,7 +50,7 @@ def seen(kubectl: Kubectl) -> Seen:
     return Seen(nodes, RUNTIME in classes, None if nodes else trouble)
 
 
-def of(cluster: Seen, gpus: int) -> tuple[Node, ...]:
+def with_gpus(cluster: Seen, gpus: int) -> tuple[Node, ...]:
     """Return the nodes with at least `gpus` GPUs; with `gpus` 0, leave out their cards. Raise the cluster's trouble."""
     if cluster.trouble:
         raise cluster.trouble

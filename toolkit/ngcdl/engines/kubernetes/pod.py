@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.base import RUN_FOLDER, Order
-from ngcdl.engines.kubernetes.asked import INSIDE, RESUME, gpus, is_secret, labels, name, placed, workdir
 from ngcdl.engines.kubernetes.bundle import SCRIPT
+from ngcdl.engines.kubernetes.limits import INSIDE, RESUME, gpus, is_secret, labels, name, placement_of, workdir
 from ngcdl.spec import RunSpec
 
 GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin
@@ -20,7 +20,7 @@ RUNS = "ngcdl-runs"  # the folder of the claim that holds each run's own
 
 
 def pod(order: Order, runtime: str | None) -> dict[str, Any]:
-    spec, place = order.spec, placed(order.spec)
+    spec, place = order.spec, placement_of(order.spec)
     made: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -112,7 +112,7 @@ def _literal(text: str) -> str:
 
 
 def _environment(order: Order) -> list[dict[str, Any]]:
-    spec, nodes = order.spec, placed(order.spec).nodes
+    spec, nodes = order.spec, placement_of(order.spec).nodes
     called = name(order.run_id, nodes)
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": RUN_FOLDER}
@@ -133,7 +133,7 @@ def _environment(order: Order) -> list[dict[str, Any]]:
 def _volumes(order: Order) -> list[dict[str, Any]]:
     spec = order.spec
     found: list[dict[str, Any]] = [
-        {"name": "brought", "configMap": {"name": name(order.run_id, placed(spec).nodes)}},
+        {"name": "brought", "configMap": {"name": name(order.run_id, placement_of(spec).nodes)}},
         {"name": "scratch", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
     ]
@@ -149,7 +149,7 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
         {"name": "scratch", "mountPath": INSIDE},
         {"name": "shm", "mountPath": "/dev/shm"},
     ]
-    claims, kept = _claims(spec), placed(spec).data_pvc
+    claims, kept = _claims(spec), placement_of(spec).data_pvc
     if kept:
         found.append({"name": claims[kept], "mountPath": RUN_FOLDER, "subPath": f"{RUNS}/{order.run_id}"})
         if spec.workload and spec.workload.resume:
@@ -165,5 +165,5 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
 def _claims(spec: RunSpec) -> dict[str, str]:
     """Name the volume of each claim. Two volumes of one claim would keep a pod from starting, on some clusters forever:
     https://github.com/kubernetes/kubernetes/issues/82526"""
-    named = [placed(spec).data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
+    named = [placement_of(spec).data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
     return {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(filter(None, named)))}

@@ -86,7 +86,7 @@ class LocalEngine(OfKind, NoImages):
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
         """Return the program of `own`, or the Python that has TensorFlow; with `show`, install it if it is missing."""
         if own:
-            return program.found(own.command[0], own.workdir, dict(own.environment).get("PATH"))
+            return program.find(own.command[0], own.workdir, dict(own.environment).get("PATH"))
         planned = self.python(has_gpu) or self._environment(lock_name(has_gpu)) / "bin" / "python"
         return str(planned if show is None else self.prepare(has_gpu, show))
 
@@ -148,7 +148,7 @@ class LocalEngine(OfKind, NoImages):
             "cwd": spec.workdir,
             "environment": {
                 **_visible(spec),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices (telemetry/free.py)
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices
                 **dict([mark(order.folder, is_training=bool(spec.workload))]),
                 **dict(spec.environment),
             },

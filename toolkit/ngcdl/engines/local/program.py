@@ -33,7 +33,7 @@ class Command:
     environment: Mapping[str, str]
 
 
-def found(word: str, folder: str | None, path: str | None) -> str:
+def find(word: str, folder: str | None, path: str | None) -> str:
     """Return the path of the program that `word` names for a shell in `folder`, the current one if None. `path` is the
     PATH that the program gets, if not this process's. Raise CommandNotFound or CannotInvoke."""
     entries = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)

@@ -91,12 +91,12 @@ def _meant(reason: str) -> str | None:
     return known or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
 
 
-def never(state: State) -> NotPlaceable:
+def never_starts(state: State) -> NotPlaceable:
     """Return the error of a job that can never start: Slurm's words, what they mean, and what to ask for instead."""
     reason = state.reason or state.state
     meant, _, advice = (_meant(reason) or "").partition(": ")
     advice = advice.removeprefix("wait, or ").removeprefix("name ")
-    return NotPlaceable(f"{state.state} ({reason})", there(), meant, advice)
+    return NotPlaceable(f"{state.state} ({reason})", partitions(), meant, advice)
 
 
 def is_never(state: State) -> bool:
@@ -105,7 +105,7 @@ def is_never(state: State) -> bool:
     return state.waits and (reason in NEVER or bool(re.fullmatch(r"(Assoc|QOS)Max\w+PerJob(Limit)?", reason)))
 
 
-def said(*words: str, seconds: float = SECONDS) -> str:
+def output_of(*words: str, seconds: float = SECONDS) -> str:
     """Run a program and return what it prints. Raise SlurmAbsent, SlurmLost, or SlurmRefused with its own words."""
     return _run(words, seconds, os.environ)
 
@@ -135,7 +135,7 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
     Variables of `environment` that look like secrets travel with the job, besides our own as `variables` selects them;
     the rest is in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
     secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
-    given = variables.of(script.read_text(), os.environ) | secrets
+    given = variables.for_sbatch(script.read_text(), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)
     return text.splitlines()[-1].partition(";")[0]
@@ -143,7 +143,7 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
 
 def check(script: str) -> None:
     """Ask whether Slurm would accept a script, and submit nothing. Raise as `submit` does."""
-    _sbatch("--test-only", environment=variables.of(script, os.environ), given=script)
+    _sbatch("--test-only", environment=variables.for_sbatch(script, os.environ), given=script)
 
 
 def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str:
@@ -152,21 +152,21 @@ def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str
     except SlurmRefused as error:
         said = error.message.removeprefix("Slurm said: ")
         if re.search(r"nvalid partition|not permitted to use this partition", said):
-            raise UnknownPartition(said, there()) from error
+            raise UnknownPartition(said, partitions()) from error
         if re.search(r"[Ii]nvalid (account|qos)|accounting/QOS policy", said):
             raise UnknownAccount(said) from error
         if re.search(r"[Tt]ime limit", said):
-            hint = f"What each partition allows:\n{there()}\n    ngcdl run ... --time 1:00:00 --partition NAME"
+            hint = f"What each partition allows:\n{partitions()}\n    ngcdl run ... --time 1:00:00 --partition NAME"
             raise SlurmRefused(said, hint) from error
         if _NOWHERE.search(said):
-            raise NotPlaceable(said, there()) from error
+            raise NotPlaceable(said, partitions()) from error
         raise
 
 
-def there() -> str:
+def partitions() -> str:
     """Describe the partitions, a line each: nodes, processors, GPUs and time limit; if Slurm does not say, say so."""
     try:
-        lines = said("sinfo", "-h", "-o", "%P|%D|%c|%G|%l").splitlines()
+        lines = output_of("sinfo", "-h", "-o", "%P|%D|%c|%G|%l").splitlines()
     except (SlurmAbsent, SlurmLost, SlurmRefused):
         return "    (sinfo does not say)"
     rows = [line.split("|") for line in lines if line.count("|") == 4]
@@ -191,7 +191,7 @@ def _told(*words: str) -> str:
     """Return what a program says about a job, "" if the job is forgotten. Raise SlurmLost for every other error: a
     restarting munged, or another release, says nothing about the job."""
     try:
-        return said(*words)
+        return output_of(*words)
     except SlurmRefused as error:
         if _GONE.search(error.message):
             return ""
@@ -226,7 +226,7 @@ def _by_accounting(job: str) -> State | None:
 def _accounted(*words: str) -> str:
     """Query the accounting of the cluster that the other programs address: only sacct ignores SLURM_CLUSTERS."""
     cluster = os.environ.get("SLURM_CLUSTERS")
-    return said("sacct", "-X", "-n", "-P", *([f"--clusters={cluster}"] if cluster else []), *words)
+    return output_of("sacct", "-X", "-n", "-P", *([f"--clusters={cluster}"] if cluster else []), *words)
 
 
 def named(name: str) -> str | None:
@@ -242,18 +242,18 @@ def named(name: str) -> str | None:
 
 def cluster() -> str | None:
     """Return the cluster's name, as its controller reports it."""
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", said("scontrol", "show", "config"), re.MULTILINE)
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", output_of("scontrol", "show", "config"), re.MULTILINE)
     return found[1] if found else None
 
 
 def has_pyxis() -> bool:
-    return "--container-image" in said("srun", "--help")
+    return "--container-image" in output_of("srun", "--help")
 
 
 def cancel(job: str, signal: str | None = None) -> None:
     """Cancel a job, or send a signal to its tasks only. Do nothing if it has ended. Raise SlurmRefused."""
     try:
-        said("scancel", *([f"--signal={signal}"] if signal else []), job)
+        output_of("scancel", *([f"--signal={signal}"] if signal else []), job)
     except SlurmRefused as error:
         if not _GONE.search(error.message):
             raise

@@ -44,7 +44,7 @@ class SlurmEngine(OfKind, NoImages):
 
     @cached_property
     def version(self) -> str:
-        return commands.said("sbatch", "--version").removeprefix("slurm-wlm ").removeprefix("slurm ")
+        return commands.output_of("sbatch", "--version").removeprefix("slurm-wlm ").removeprefix("slurm ")
 
     @cached_property
     def identity(self) -> str | None:
@@ -52,7 +52,7 @@ class SlurmEngine(OfKind, NoImages):
 
     def gpu_way(self) -> GpuWay:
         try:
-            said = commands.said("sinfo", "-h", "-o", "%G")
+            said = commands.output_of("sinfo", "-h", "-o", "%G")
         except SlurmAbsent:
             return GpuWay("gres", "Slurm is not on this machine, so its nodes can't be queried")
         if commands.gpus_of(said.replace("\n", ",")):
@@ -75,7 +75,7 @@ class SlurmEngine(OfKind, NoImages):
         return replace(placed, container=placed.container or _runner(), cpus=cpus, images=images)
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
-        return nodes.of(placement, gpus)
+        return nodes.with_gpus(placement, gpus)
 
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
         return nodes.kept_off(placement, bad, good)
@@ -103,7 +103,7 @@ class SlurmEngine(OfKind, NoImages):
         try:
             commands.check(script(order))
         except NotPlaceable as error:
-            if len({node.name for node in nodes.of(place, order.spec.gpus.count or 0)}) < place.nodes:
+            if len({node.name for node in nodes.with_gpus(place, order.spec.gpus.count or 0)}) < place.nodes:
                 raise
             return f"{error.message} That many nodes exist, but not for this, or not now: a run may wait forever."
         return None
@@ -138,7 +138,7 @@ class SlurmEngine(OfKind, NoImages):
         while (state := commands.state(number)) and state.waits and time.monotonic() < until:
             if commands.is_never(state):
                 commands.cancel(number)
-                raise commands.never(state)
+                raise commands.never_starts(state)
             if state.reason:
                 return
             time.sleep(0.2)

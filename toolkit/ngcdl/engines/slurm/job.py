@@ -12,7 +12,7 @@ from ngcdl.engines.base import Chunk, Exit, NoInput, Started
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.script import UNSEEN
 from ngcdl.errors import SlurmLost
-from ngcdl.folder import EXIT, LOG, opened, told_exit
+from ngcdl.folder import EXIT, LOG, opened, recorded_exit
 
 SLURM = "slurm:"
 STOPPING = ".stopping"
@@ -54,7 +54,7 @@ class SlurmJob(NoInput):
         while True:
             ended = self._look()
             if self._never:
-                raise commands.never(self._never)
+                raise commands.never_starts(self._never)
             if self._waiting and self._waiting != told:
                 yield Chunk("stderr", f"Slurm job {self.number}: {self._waiting}\n".encode())
             told = self._waiting
@@ -117,7 +117,7 @@ class SlurmJob(NoInput):
             self._never = state if commands.is_never(state) and not self._has_begun() else None
             return None
         self._waiting = None
-        told = told_exit(self._folder)
+        told = recorded_exit(self._folder)
         if told is None and state is None:
             return Exit(None, None, "Slurm has forgotten the job, and the job left no record of its end")
         code = told.code if told else _code(state)
@@ -136,7 +136,7 @@ class SlurmJob(NoInput):
         try:
             return commands.state(self.number)
         except SlurmLost as error:
-            if error.doing != "sacct" or told_exit(self._folder) is None:
+            if error.doing != "sacct" or recorded_exit(self._folder) is None:
                 raise
             return None
 

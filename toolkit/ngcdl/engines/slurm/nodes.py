@@ -36,7 +36,7 @@ def check_cluster(placement: Placement) -> None:
         )
 
 
-def of(placement: Placement, gpus: int) -> tuple[Node, ...]:
+def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
     """Return the nodes with at least `gpus` GPUs in the placement's partitions, else in the default one.
 
     With `gpus` 0, leave out their cards. Raise EngineError, and BadOption for another cluster."""
@@ -69,7 +69,7 @@ def _cpus(line: str) -> int | None:
 def _lines(placement: Placement) -> list[str]:
     """Return a line for each node that the job may go to."""
     wanted = partitions(placement)
-    lines = commands.said("scontrol", "show", "node", "-o").splitlines()
+    lines = commands.output_of("scontrol", "show", "node", "-o").splitlines()
     return [line for line in lines if not wanted or wanted & set((_field(line, "Partitions") or "").split(","))]
 
 
@@ -93,7 +93,7 @@ def partitions(placement: Placement) -> set[str]:
     chosen = next((name for name in named if name), None)
     if chosen:
         return set(chosen.split(","))
-    return {name[:-1] for name in commands.said("sinfo", "-h", "-o", "%P").split() if name.endswith("*")}
+    return {name[:-1] for name in commands.output_of("sinfo", "-h", "-o", "%P").split() if name.endswith("*")}
 
 
 def _node(line: str, gpus: int) -> Iterator[Node]:

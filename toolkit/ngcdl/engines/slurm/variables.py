@@ -29,7 +29,7 @@ _NAMED = {
 }
 
 
-def of(script: str, environment: Mapping[str, str]) -> dict[str, str]:
+def for_sbatch(script: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Leave out NGC's keys, a surrounding job's variables, and those that would override the script's own options."""
     typed = set(_options(script))
     return {

@@ -21,7 +21,7 @@ from ngcdl.report.compared.arm import Figures
 from ngcdl.report.compared.pairs import Published, published
 from ngcdl.report.compared.questions import Answer, answers
 from ngcdl.report.compared.scaling import WEAK
-from ngcdl.report.compared.unlike import Entry, Measured, Refusal, refusals
+from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals
 from ngcdl.report.measured import lines, naming
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.measured.spread import Spread
@@ -45,7 +45,7 @@ class Arm:
     `device` is what it was meant to compute on, None if that was left open."""
 
     name: str
-    rounds: tuple[Measured | None, ...]
+    rounds: tuple[MeasuredRun | None, ...]
     device: str | None = None
 
 
@@ -234,7 +234,7 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) 
         runs=tuple(run.id for run in runs),
         counted=len(good),
         device=next((run.device for run in known if run.device), None),
-        on=next((there for run in known if (there := naming.hardware(naming.placed(run)))), None),
+        on=next((there for run in known if (there := naming.hardware(naming.with_assumed_device(run)))), None),
         examples_per_second=None if by_duration else Spread.of(_numbers(good, "examples_per_second")),
         seconds_per_batch=Spread.of(_numbers(good, "seconds_per_batch")),
         cpu_percent=_median(_numbers(good, "cpu_percent_mean")),

@@ -57,7 +57,7 @@ _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_dam
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """One run with what its trainer reported: `start` is its last start event, {} without one, `error` the kind of the
     error that ended it."""
 
@@ -66,7 +66,7 @@ class Measured:
     error: str | None = None
 
     @classmethod
-    def of(cls, run: Run, events: Iterable[lines.Line]) -> Measured:
+    def of(cls, run: Run, events: Iterable[lines.Line]) -> MeasuredRun:
         seldom = [event for event in events if event.get("event") in ("start", "error")]
         return cls(run, lines.last_start(seldom), lines.text(lines.last_error(seldom).get("kind")))
 
@@ -77,7 +77,7 @@ class Entry:
 
     arm: str
     round: int
-    measured: Measured
+    measured: MeasuredRun
     device: str | None = None
 
     @property
@@ -217,7 +217,7 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
     return [Refusal(name, shown, f"{UNEQUAL} {model.label}{same}", odd)]
 
 
-def _fields(measured: Measured) -> dict[str, Any]:
+def _fields(measured: MeasuredRun) -> dict[str, Any]:
     run, spec, start = measured.run, measured.run.spec or {}, measured.start
     asked = run.workload
     machine = run.machine

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
 from ngcdl.report.measured.case import computing
-from ngcdl.report.measured.lines import Line, known, mean, most, number, numbers, text, texts_in
+from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
 
@@ -30,9 +30,9 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
     summed = replace(
         so_far,
         gpus=gpus,
-        gpu_percent_mean=mean(known(gpu.gpu_percent_mean for gpu in gpus)),
-        gpu_memory_bytes_max=most(known(gpu.memory_bytes_max for gpu in gpus)),
-        sm_mhz_mean=mean(known(gpus[at].sm_mhz_mean for at in its)),
+        gpu_percent_mean=mean(known_values(gpu.gpu_percent_mean for gpu in gpus)),
+        gpu_memory_bytes_max=most(known_values(gpu.memory_bytes_max for gpu in gpus)),
+        sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)),
         throttled_share=_throttled_share([reasons[at] for at in its]),
         shared_gpu=_is_shared(cards),
     )

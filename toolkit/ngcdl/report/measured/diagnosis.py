@@ -39,7 +39,7 @@ def diagnosed(run: Run, log: Path, error: str = "") -> Run:
     return replace(run, diagnosis=known)
 
 
-def told(diagnosis: Diagnosis) -> str:
+def as_text(diagnosis: Diagnosis) -> str:
     """Write it out: the words and the cause, and below them the remedy, indented by two spaces."""
     doubt = " (from memory, not from a source)" if diagnosis.confidence == "recalled" else ""
     head = f'recognised "{diagnosis.text}"{doubt}: {diagnosis.cause}'

@@ -54,7 +54,7 @@ def last_error(events: Sequence[Line]) -> Line:
     return last if last.get("event") == "error" else {}
 
 
-def known(values: Iterable[float | None]) -> list[float]:
+def known_values(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

@@ -138,7 +138,7 @@ def given(run: Run) -> str | None:
     return {"none": "cpu", "auto": None}.get(str(asked), "gpu") if asked else None
 
 
-def placed(run: Run) -> Run:
+def with_assumed_device(run: Run) -> Run:
     """Return a command's run as if it had computed on what it was given; any other unchanged."""
     return replace(run, device=found) if (found := given(run)) else run
 

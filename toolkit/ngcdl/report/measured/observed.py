@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ngcdl.console import NOT_AVAILABLE, size
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.measured.case import can_judge
-from ngcdl.report.measured.lines import known
-from ngcdl.report.measured.words import told
+from ngcdl.report.measured.lines import known_values
+from ngcdl.report.measured.words import formatted
 
 # More cards are summed up: a line for each of eight is too much.
 _MOST_CARDS = 2
@@ -26,7 +26,7 @@ def observed(run: Run) -> list[str]:
 
 
 def _all(cards: Sequence[GpuSummary]) -> str:
-    percents = known(card.gpu_percent_mean for card in cards)
+    percents = known_values(card.gpu_percent_mean for card in cards)
     busy = f"{min(percents):.0f} to {max(percents):.0f} % busy" if percents else f"{NOT_AVAILABLE} busy"
     unknown = f", {NOT_AVAILABLE} for {len(cards) - len(percents)}" if 0 < len(percents) < len(cards) else ""
     return f"{len(cards)} GPUs: {busy}{unknown}"
@@ -35,6 +35,6 @@ def _all(cards: Sequence[GpuSummary]) -> str:
 def _told(card: GpuSummary, run: Run) -> str:
     index = NOT_AVAILABLE if card.index is None else card.index
     whole = next((gpu.memory_bytes for gpu in run.machine.gpus or () if gpu.uuid and gpu.uuid == card.uuid), None)
-    memory = "memory n/a" if card.memory_bytes_max is None else f"at most {told(card, 'memory_bytes_max')}"
+    memory = "memory n/a" if card.memory_bytes_max is None else f"at most {formatted(card, 'memory_bytes_max')}"
     memory += f" of {size(whole)}" if whole is not None and card.memory_bytes_max is not None else ""
-    return f"GPU {index}: {told(card, 'gpu_percent_mean', digits=0)} busy, {memory}"
+    return f"GPU {index}: {formatted(card, 'gpu_percent_mean', digits=0)} busy, {memory}"

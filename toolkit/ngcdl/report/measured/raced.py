@@ -10,7 +10,7 @@ from ngcdl.report.measured.spread import Spread, duration
 EVENTS = ("raced", "certified")
 
 
-def told(events: Sequence[Line]) -> str | None:
+def in_words(events: Sequence[Line]) -> str | None:
     """Report the median time, the mean accuracy and how certain that is; None if there were no such trainings."""
     raced = [event for event in events if event.get("event") == "raced"]
     seconds, right = Spread.of(numbers(raced, "seconds")), numbers(raced, "precision_at_1")

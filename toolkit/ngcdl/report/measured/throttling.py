@@ -16,7 +16,7 @@ IDLE = "gpu_idle"  # clocks are low because there is nothing to do, which is not
 
 
 @dataclass(frozen=True)
-class Reason:
+class ClockReason:
     """One reason. `is_damage`: the card is protecting itself, which is not normal operation."""
 
     name: str
@@ -39,20 +39,20 @@ _POWER = (
 
 # The most specific comes first: hw_slowdown accompanies the two that name the cause.
 REASONS = (
-    Reason("hw_thermal_slowdown", "the card is too hot", _COOLER, is_damage=True),
-    Reason("sw_thermal_slowdown", "the card or its memory is too hot", _COOLER, is_damage=True),
-    Reason("hw_power_brake_slowdown", "the power supply demanded less load", _SUPPLY, is_damage=True),
-    Reason("hw_slowdown", "the card protects itself from heat or too much power", _SUPPLY, is_damage=True),
-    Reason("board_limit", "a limit of the board", _POWER),
-    Reason("reliability", "the chip's voltage limit", _POWER),
-    Reason("sw_power_cap", "its power limit", _POWER),
-    Reason("applications_clocks_setting", "somebody set them", _SET),
-    Reason("display_clock_setting", "its display's clock setting", _SET),
-    Reason("sync_boost", "the slowest card of its sync boost group", "    nvidia-smi -q -d PERFORMANCE"),
+    ClockReason("hw_thermal_slowdown", "the card is too hot", _COOLER, is_damage=True),
+    ClockReason("sw_thermal_slowdown", "the card or its memory is too hot", _COOLER, is_damage=True),
+    ClockReason("hw_power_brake_slowdown", "the power supply demanded less load", _SUPPLY, is_damage=True),
+    ClockReason("hw_slowdown", "the card protects itself from heat or too much power", _SUPPLY, is_damage=True),
+    ClockReason("board_limit", "a limit of the board", _POWER),
+    ClockReason("reliability", "the chip's voltage limit", _POWER),
+    ClockReason("sw_power_cap", "its power limit", _POWER),
+    ClockReason("applications_clocks_setting", "somebody set them", _SET),
+    ClockReason("display_clock_setting", "its display's clock setting", _SET),
+    ClockReason("sync_boost", "the slowest card of its sync boost group", "    nvidia-smi -q -d PERFORMANCE"),
 )
 
 
-def strongest(share: Mapping[str, float], is_damage: bool) -> tuple[Reason, float] | None:
+def strongest(share: Mapping[str, float], is_damage: bool) -> tuple[ClockReason, float] | None:
     """Return the most specific reason of that kind that held clocks down often enough, and its share; None if none did.
 
     An unknown reason is reported, too, by its number."""
@@ -60,7 +60,7 @@ def strongest(share: Mapping[str, float], is_damage: bool) -> tuple[Reason, floa
     if not is_damage:
         strange = sorted(share.keys() - {one.name for one in REASONS})
         table += [
-            Reason(name, "a reason that this version of ngcdl does not know", "    nvidia-smi -q -d PERFORMANCE")
+            ClockReason(name, "a reason that this version of ngcdl does not know", "    nvidia-smi -q -d PERFORMANCE")
             for name in strange
         ]
     return next(((one, share[one.name]) for one in table if share.get(one.name, 0.0) >= SHARE), None)

@@ -27,7 +27,7 @@ def has_failed(start: Mapping[str, Any]) -> bool:
     return it.get("remembered") is False and any(bool(one.get("failed")) for one in _tries(it))
 
 
-def told(start: Mapping[str, Any]) -> str | None:
+def in_words(start: Mapping[str, Any]) -> str | None:
     """Say what was chosen, among what, and by what margin; None if there was nothing to choose."""
     it = _trial(start)
     if not it:

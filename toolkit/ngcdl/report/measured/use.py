@@ -9,7 +9,7 @@ from statistics import median
 from ngcdl.console import number
 from ngcdl.record import Run
 from ngcdl.report.measured.case import COMMAND_SAMPLES, COMMAND_SECONDS, IDLE_PERCENT, can_judge
-from ngcdl.report.measured.lines import known
+from ngcdl.report.measured.lines import known_values
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def use(runs: Sequence[Run]) -> Use:
         return Use(why=why)
     if not all(None not in one for one in cards):
         return Use(why="the driver gives no figure")
-    percents = [known(one) for one in cards]
+    percents = [known_values(one) for one in cards]
     used = median(sum(percent >= IDLE_PERCENT for percent in one) for one in percents)
     return Use(max(map(len, cards)), int(used), median(map(max, percents)))
 

@@ -61,7 +61,7 @@ def called(name: str) -> str:
     return _FIGURES[name][0]
 
 
-def told(of: Summary | GpuSummary, name: str, **digits: int) -> str:
+def formatted(of: Summary | GpuSummary, name: str, **digits: int) -> str:
     """Format the field `name` of a summary, or of a card's; n/a if unknown."""
     value = getattr(of, name)
     _, how = (_OF_A_CARD if isinstance(of, GpuSummary) else _FIGURES)[name]

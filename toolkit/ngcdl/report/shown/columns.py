@@ -19,7 +19,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
 from ngcdl.report.measured.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
 from ngcdl.report.shown.curves import NAN, Curve
-from ngcdl.report.shown.story import CardCurves, Measured, Story, Throttled, Training
+from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
 from ngcdl.spec import kind_of
 
 # Samples are a second apart: what two consecutive ones both report also held between them.
@@ -60,7 +60,7 @@ class InTwo:
     last: float | None
 
 
-def told(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Story:
+def read_story(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Story:
     """Read a run's lines into a Story, each line once."""
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
@@ -85,7 +85,7 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
     return _story(run, training, measured)
 
 
-def _story(run: Run, training: Training, measured: Measured) -> Story:
+def _story(run: Run, training: Training, measured: SampledCurves) -> Story:
     """Let the time of a run on a cluster begin with its first report: before that it waited for a node."""
     if kind_of(run.engine).is_cluster:
         cards = measured.cards.values()
@@ -195,8 +195,8 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
         it.training_accuracies.add(step, number(event.get("accuracy")))
 
 
-def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> Measured:
-    it, cores = Measured(), _Cores(*(span or (-inf, inf)))
+def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> SampledCurves:
+    it, cores = SampledCurves(), _Cores(*(span or (-inf, inf)))
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
         _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
@@ -216,7 +216,7 @@ class _Cores:
         self._sums: list[float] = []
         self._counts: list[int] = []
 
-    def add(self, it: Measured, xs: Sequence[float], rows: Sequence[list[Any]]) -> None:
+    def add(self, it: SampledCurves, xs: Sequence[float], rows: Sequence[list[Any]]) -> None:
         is_whole = all(rows) and are_numbers([*chain.from_iterable(rows)])
         known = rows if is_whole else [numbers_in(row) for row in rows]
         it.least.extend(xs, [*map(min, rows)] if is_whole else [min(row, default=NAN) for row in known])

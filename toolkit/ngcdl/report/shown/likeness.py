@@ -7,7 +7,7 @@ from typing import Any
 
 from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import Run
-from ngcdl.report.compared.unlike import UNEQUAL, Entry, Measured, Refusal, refusals
+from ngcdl.report.compared.unlike import UNEQUAL, Entry, MeasuredRun, Refusal, refusals
 from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.shown.story import Story
@@ -93,10 +93,10 @@ def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
 
 def refused(one: Story, other: Story) -> list[str]:
     """Return why these two can't be compared; [] if they can."""
-    return kept_apart({it.letter: Measured(it.run, it.training.start, it.training.error) for it in (one, other)})
+    return kept_apart({it.letter: MeasuredRun(it.run, it.training.start, it.training.error) for it in (one, other)})
 
 
-def kept_apart(two: Mapping[str, Measured]) -> list[str]:
+def kept_apart(two: Mapping[str, MeasuredRun]) -> list[str]:
     """Return the same for two runs by name."""
     entries = [Entry(name, 1, measured) for name, measured in two.items()]
     vary = "device" if len({entry.run.device for entry in entries}) > 1 else ""

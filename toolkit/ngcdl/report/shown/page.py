@@ -70,7 +70,7 @@ def _recognised(story: Story) -> Markup | None:
         return None
     # a run that did not fail may still have something worth knowing
     title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
-    return tag("section", tag("h2", title), tag("pre", diagnosis.told(known)))
+    return tag("section", tag("h2", title), tag("pre", diagnosis.as_text(known)))
 
 
 def _findings(stories: Sequence[Story]) -> Markup | None:

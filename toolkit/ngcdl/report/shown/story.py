@@ -47,7 +47,7 @@ class CardCurves:
 
 
 @dataclass
-class Measured:
+class SampledCurves:
     """What was sampled. `cores` are means of each logical processor while it trained, 0..100."""
 
     host: Curve = field(default_factory=Curve)
@@ -64,7 +64,7 @@ class Story:
 
     run: Run
     training: Training
-    measured: Measured
+    measured: SampledCurves
     letter: str = "A"
     arm: str | None = None
     colour: int | None = None

@@ -10,8 +10,8 @@ from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, raced, tuned
-from ngcdl.report.measured.lines import known
-from ngcdl.report.measured.words import HELD_DOWN, called, computed, outcome, told
+from ngcdl.report.measured.lines import known_values
+from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import rate
 from ngcdl.spec import kind_of
@@ -46,12 +46,12 @@ def _losses(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_first is None:
         return NOT_AVAILABLE
-    return f"{told(summary, 'loss_first')} → {told(summary, 'loss_last')}"
+    return f"{formatted(summary, 'loss_first')} → {formatted(summary, 'loss_last')}"
 
 
 def _watts(story: Story) -> str:
     gpus = story.run.summary.gpus
-    each = known(gpu.watts_mean for gpu in gpus)
+    each = known_values(gpu.watts_mean for gpu in gpus)
     return measured(sum(each) if each and len(each) == len(gpus) else None, 0, " W")
 
 
@@ -60,7 +60,7 @@ def _energy(story: Story) -> str:
     if summary.energy_joules is None:
         return NOT_AVAILABLE
     span = "" if summary.energy_seconds is None else f" in {measured(summary.energy_seconds, 0, ' s')}"
-    return f"{told(summary, 'energy_joules')}{span} ({summary.energy_from or 'source unknown'})"
+    return f"{formatted(summary, 'energy_joules')}{span} ({summary.energy_from or 'source unknown'})"
 
 
 def _held(story: Story) -> str:
@@ -77,7 +77,7 @@ Figure = tuple[str, Callable[[Story], str], Wanted]
 
 def _figure(name: str, wanted: Wanted = "where known", **digits: int) -> Figure:
     """Return the row for a field of the summary."""
-    return called(name), lambda it: told(it.run.summary, name, **digits), wanted
+    return called(name), lambda it: formatted(it.run.summary, name, **digits), wanted
 
 
 SPEED = called("examples_per_second")
@@ -94,7 +94,7 @@ _FIGURES: tuple[Figure, ...] = (
     _figure("latency_p95_seconds"),
     ("examples/s up to each stage", lambda it: naming.stages(it.training.stages) or NOT_AVAILABLE, "where known"),
     (called("flops_per_second"), lambda it: computed(it.run.summary), "where known"),
-    ("trained from scratch", lambda it: raced.told(it.training.raced) or NOT_AVAILABLE, "where known"),
+    ("trained from scratch", lambda it: raced.in_words(it.training.raced) or NOT_AVAILABLE, "where known"),
     ("loss, first → last", _losses, "where known"),
     _figure("precision_at_1"),
     _figure("cpu_percent_mean", "always", digits=0),
@@ -123,7 +123,7 @@ def _last_loss(story: Story) -> str:
     summary = story.run.summary
     if summary.loss_last is None:
         return NOT_AVAILABLE
-    return f"{told(summary, 'loss_last')} at the end" + (
+    return f"{formatted(summary, 'loss_last')} at the end" + (
         f", {summary.steps:,} steps" if summary.steps is not None else ""
     )
 
@@ -131,10 +131,10 @@ def _last_loss(story: Story) -> str:
 # The figures in others' tables that are measured here, too.
 COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "examples/s": lambda it: rate(it.run.summary.examples_per_second),
-    "s/batch": lambda it: told(it.run.summary, "seconds_per_batch"),
+    "s/batch": lambda it: formatted(it.run.summary, "seconds_per_batch"),
     "CPU, each core": _busy,
-    "GPU use": lambda it: told(it.run.summary, "gpu_percent_mean", digits=0),
-    "GPU memory": lambda it: told(it.run.summary, "gpu_memory_bytes_max"),
+    "GPU use": lambda it: formatted(it.run.summary, "gpu_percent_mean", digits=0),
+    "GPU memory": lambda it: formatted(it.run.summary, "gpu_memory_bytes_max"),
     "loss": _last_loss,
     "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
 }
@@ -177,7 +177,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("seed", training.get("seed") if training.get("seed") is not None else start.get("seed")),
         ("threads", start.get("threads") or "all"),
         ("compute settings", naming.way(run, start)),
-        *([("chosen by trial", text)] if (text := tuned.told(start)) else []),
+        *([("chosen by trial", text)] if (text := tuned.in_words(start)) else []),
         ("parameters", f"{value:,}" if isinstance(value := start.get("parameters"), int) else None),
         ("incomplete samples", _gaps(run)),
         ("recorded by ngcdl", run.ngcdl),

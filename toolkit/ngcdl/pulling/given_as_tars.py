@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from ngcdl.pulling.turn import tail
+from ngcdl.pulling.pull_lock import tail
 from ngcdl.registry.manifest import is_digest
 
 

@@ -19,7 +19,7 @@ class Room:
     free_bytes: int
 
 
-def of(folder: Path | None, *, as_root: bool) -> Room | None:
+def file_system_of(folder: Path | None, *, as_root: bool) -> Room | None:
     """Return the file system that `folder` is on, or will be; None if it is not visible from here.
 
     Space reserved for root is free for an engine, which runs as root, but not for us. What is closed to us is nearly
@@ -42,7 +42,7 @@ def of(folder: Path | None, *, as_root: bool) -> Room | None:
 _AS_TARS_TOO = 3
 
 
-class Verdict(enum.Enum):
+class LayerForm(enum.Enum):
     NOT_HERE = "this host has no room for the layers in transit"
     PACKED = "layers as the registry has them"
     UNPACKED = "layers that the engine gets as tars: for a while it has them twice, as tars and unpacked"
@@ -58,9 +58,9 @@ class Need:
     likely_bytes: int
 
 
-def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None]) -> Verdict:
+def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None]) -> LayerForm:
     """Judge the room in `engines`, an engine's image folder, and in `own`, for layers in transit. Raise DiskFull."""
-    there, here = of(engines, as_root=True), of(own, as_root=False)
+    there, here = file_system_of(engines, as_root=True), file_system_of(own, as_root=False)
     needs = f"{need.image} needs {gb(need.missing_bytes)} there at least, and about {gb(need.likely_bytes)} in the end"
     to_come_bytes = need.missing_bytes - need.here_bytes
     both_bytes = own_bytes = 0
@@ -73,10 +73,10 @@ def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None
         if here is not None and here.device == there.device:
             both_bytes, own_bytes = need.likely_bytes, to_come_bytes
     if here is not None and here.free_bytes < to_come_bytes + both_bytes:
-        return Verdict.NOT_HERE
+        return LayerForm.NOT_HERE
     if there is None or there.free_bytes <= own_bytes + _AS_TARS_TOO * need.likely_bytes:
-        return Verdict.PACKED
-    return Verdict.UNPACKED
+        return LayerForm.PACKED
+    return LayerForm.UNPACKED
 
 
 def gb(number_of_bytes: int) -> str:

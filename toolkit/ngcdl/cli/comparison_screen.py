@@ -13,7 +13,7 @@ _LONGEST = 4096  # bytes to keep of a line that has not ended
 _ENDS = re.compile(rb"[\r\n]+")  # a progress bar goes back to the beginning of its line
 
 
-class Hushed(Screen):
+class ComparisonScreen(Screen):
     """A Screen without the runs' output, which is in their log.txt and would bury the results here. What a cluster lets
     them wait for is still shown: nothing else comes on stderr from there."""
 

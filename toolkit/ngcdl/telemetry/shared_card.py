@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, computing, is_mig
-from ngcdl.telemetry.free import VARIABLE, readings
+from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, compute_devices, is_mig
+from ngcdl.telemetry.free_cards import VARIABLE, readings
 
 _ALONE = ", and its compute mode allows one program only"
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedCard:
     """A card's name, such as 0 or 0:1, and who uses the cards: GPU 0: by RUN; GPU 1: by another program. `users` is ""
     if the card is free by now. `uuid` is None if every card that is left to take allows one program only, and has it.
     """
@@ -22,13 +22,13 @@ class Shared:
     users: str
 
 
-def card(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None) -> Shared | None:
+def choose(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None) -> SharedCard | None:
     """Return the card, or MIG device, with the most memory left, of several the one that computes least; None if none
-    can be named. `unfit`, `held` and `shown` as in free.cards(). Raise NvmlUnavailable."""
+    can be named. `unfit`, `held` and `shown` as in free_cards.choose(). Raise NvmlUnavailable."""
     left: dict[str, GpuReading] = {}
     users, is_any_full = [], False
     for whole in readings():
-        for name, one in computing([whole]).items():
+        for name, one in compute_devices([whole]).items():
             why = _why_not(whole, one, unfit, shown)
             is_full = not why and _is_full(one, held)
             users.append(f"GPU {name}: {why or _user(one, held)}{_ALONE if is_full else ''}")
@@ -36,9 +36,9 @@ def card(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str]
             is_any_full |= is_full
     free = {name: one for name, one in left.items() if one.is_free and one.uuid not in held}
     if not left:
-        return Shared("", None, "; ".join(users)) if is_any_full else None
+        return SharedCard("", None, "; ".join(users)) if is_any_full else None
     name, one = min((free or left).items(), key=lambda item: _order(item[1]))
-    return Shared(name, one.uuid or "", "" if free else "; ".join(users))
+    return SharedCard(name, one.uuid or "", "" if free else "; ".join(users))
 
 
 def _is_full(one: GpuReading, held: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
-from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, computing, is_mig, is_prohibited
+from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, is_mig, is_prohibited
 from ngcdl.telemetry.gpu import open_nvml
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -14,7 +14,7 @@ _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to 
 _PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
 
-def cards(
+def choose(
     count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
 ) -> tuple[str, ...]:
     """Return the UUIDs of `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest
@@ -27,7 +27,7 @@ def cards(
     every = readings()
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
-    named = computing(fit)
+    named = compute_devices(fit)
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
     enough = max((one.memory_total_bytes or 0 for one in free.values()), default=0) / 2
     least = sorted(
@@ -47,11 +47,11 @@ def cards(
         }
         more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
         what = f"in use or out of order: {busy}{''.join(more)}"
-        raise NoGpu(str(count), f"{len(found)} of {len(computing(every))} GPUs are free ({what})")
+        raise NoGpu(str(count), f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})")
     return tuple(found[:count])
 
 
-def shown(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
+def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return what CUDA_VISIBLE_DEVICES makes visible to the caller's programs: UUIDs of cards, and MIG devices as named
     there; None if it is not set. As in CUDA, the list ends at the first entry that matches no card, or more than one.
 

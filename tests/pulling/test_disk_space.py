@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ngcdl.errors import DiskFull
-from ngcdl.pulling import room
-from ngcdl.pulling.room import Need, Room, Verdict
+from ngcdl.pulling import disk_space
+from ngcdl.pulling.disk_space import LayerForm, Need, Room
 
 ENGINES, OWN = Path("/engine"), Path("/own")
 NEED = Need("an image", missing_bytes=100, here_bytes=40, likely_bytes=250)
@@ -28,37 +28,37 @@ def test_a_folder_that_only_root_may_look_into_has_the_room_of_the_one_above(
 
     hidden.mkdir()
     monkeypatch.setattr(Path, "stat", forbid)
-    there = room.of(hidden / "daemon", as_root=True)
+    there = disk_space.file_system_of(hidden / "daemon", as_root=True)
     assert there is not None
     assert there.device == hidden.stat().st_dev
 
 
 @pytest.mark.parametrize(("engines", "own", "verdict"), [
-    (Room(1, 751), Room(2, 60), Verdict.UNPACKED),
-    (Room(1, 750), Room(2, 60), Verdict.PACKED),
-    (Room(1, 751), Room(2, 59), Verdict.NOT_HERE),
-    (Room(1, 811), Room(1, 811), Verdict.UNPACKED),
-    (Room(1, 810), Room(1, 810), Verdict.PACKED),
-    (Room(1, 310), Room(1, 310), Verdict.PACKED),
-    (Room(1, 309), Room(1, 309), Verdict.NOT_HERE),
-    (None, Room(2, 60), Verdict.PACKED),
-    (Room(1, 751), None, Verdict.UNPACKED),
+    (Room(1, 751), Room(2, 60), LayerForm.UNPACKED),
+    (Room(1, 750), Room(2, 60), LayerForm.PACKED),
+    (Room(1, 751), Room(2, 59), LayerForm.NOT_HERE),
+    (Room(1, 811), Room(1, 811), LayerForm.UNPACKED),
+    (Room(1, 810), Room(1, 810), LayerForm.PACKED),
+    (Room(1, 310), Room(1, 310), LayerForm.PACKED),
+    (Room(1, 309), Room(1, 309), LayerForm.NOT_HERE),
+    (None, Room(2, 60), LayerForm.PACKED),
+    (Room(1, 751), None, LayerForm.UNPACKED),
 ])  # fmt: skip
 def test_what_fits_is_judged_by_both_folders(
-    monkeypatch: pytest.MonkeyPatch, engines: Room | None, own: Room | None, verdict: Verdict
+    monkeypatch: pytest.MonkeyPatch, engines: Room | None, own: Room | None, verdict: LayerForm
 ) -> None:
-    monkeypatch.setattr(room, "of", lambda folder, **_: engines if folder == ENGINES else own)
+    monkeypatch.setattr(disk_space, "of", lambda folder, **_: engines if folder == ENGINES else own)
     said: list[str] = []
-    assert (room.judge(NEED, ENGINES, OWN, said.append), said) == (verdict, [])
+    assert (disk_space.judge(NEED, ENGINES, OWN, said.append), said) == (verdict, [])
 
 
 def test_what_may_not_fit_is_said_and_what_can_t_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     free = Room(1, 249)
-    monkeypatch.setattr(room, "of", lambda folder, **_: free if folder == ENGINES else None)
+    monkeypatch.setattr(disk_space, "of", lambda folder, **_: free if folder == ENGINES else None)
     said: list[str] = []
-    assert room.judge(NEED, ENGINES, OWN, said.append) is Verdict.PACKED
+    assert disk_space.judge(NEED, ENGINES, OWN, said.append) is LayerForm.PACKED
     (line,) = said
     assert line.startswith("This may not fit: an image needs ")
     free = Room(1, 99)
     with pytest.raises(DiskFull, match="No space left in /engine: an image needs"):
-        room.judge(NEED, ENGINES, OWN, said.append)
+        disk_space.judge(NEED, ENGINES, OWN, said.append)

@@ -10,21 +10,21 @@ from types import TracebackType
 from typing import Self
 
 from ngcdl.errors import GpuError
-from ngcdl.telemetry.card import computing
-from ngcdl.telemetry.free import VARIABLE
+from ngcdl.telemetry.card import compute_devices
+from ngcdl.telemetry.free_cards import VARIABLE
 from ngcdl.telemetry.gpu import Nvml, open_nvml
 
 FIRST_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 
 
-class Strays:
+class UnexpectedUse:
     """Looks now and then, within `with`. `uuids` are the cards on which it was seen, and `told` what was said then."""
 
     def __init__(self, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
         """`pids` returns those of the run's processes."""
         self._pids, self._say = pids, say
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="ngcdl-strays", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="ngcdl-unexpected-use", daemon=True)
         self.uuids: tuple[str, ...] = ()
         self.told: str | None = None
 
@@ -48,7 +48,7 @@ class Strays:
                 self._look(nvml)
 
     def _look(self, nvml: Nvml) -> None:
-        cards = computing(nvml.read(processes=True))
+        cards = compute_devices(nvml.read(processes=True))
         on_card = {name: {one.pid for one in card.processes or () if one.computes} for name, card in cards.items()}
         its = self._pids() if any(on_card.values()) else ()
         for name, card in cards.items():

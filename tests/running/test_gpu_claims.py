@@ -19,7 +19,7 @@ from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
 from ngcdl.record import Owner, Run
-from ngcdl.running import held
+from ngcdl.running import gpu_claims
 from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing.store import Store
@@ -34,7 +34,7 @@ from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from fakes import IMAGE, FakeShow
 from ngcdl import settings
-from ngcdl.running import held, prepare
+from ngcdl.running import gpu_claims, prepare
 from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -58,7 +58,7 @@ show = Show()
 try:
     asked = replace(asked, always_pull="IMAGE" in os.environ)
     run = prepare.prepare(asked, config, store, show).run
-    print(json.dumps({"gpus": run.gpus, "said": show.said, "held": held.cards(store), "id": run.id}))
+    print(json.dumps({"gpus": run.gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": run.id}))
 except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": store.ids()}))
 """
@@ -108,7 +108,7 @@ def test_a_training_and_a_command_with_certain_cards_hold_them(
     store: Store, gpus: str, workload: Workload | None
 ) -> None:
     run_id = recorded(store, gpus, workload)
-    assert held.cards(store) == {CARDS[0]: run_id}
+    assert gpu_claims.claimed(store) == {CARDS[0]: run_id}
 
 
 @pytest.mark.parametrize(("gpus", "workload"), [
@@ -118,7 +118,7 @@ def test_a_command_that_sees_every_card_and_a_training_on_the_cpu_hold_none(
     store: Store, gpus: str, workload: Workload | None
 ) -> None:
     recorded(store, gpus, workload)
-    assert held.cards(store) == {}
+    assert gpu_claims.claimed(store) == {}
 
 
 def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) -> None:
@@ -132,14 +132,14 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) ->
         recorded(store, "all", TRAINING, **more)
     broken = recorded(store, "all", TRAINING)
     (store.folder(broken) / "run.json").write_text("{")
-    assert held.cards(store) == {}
+    assert gpu_claims.claimed(store) == {}
 
 
 def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         gave_up = Owner(child.pid, 1, this_process().boot)
     run_id = recorded(store, "all", TRAINING, status="lost", owner=gave_up)
-    assert held.cards(store) == {CARDS[0]: run_id}
+    assert gpu_claims.claimed(store) == {CARDS[0]: run_id}
 
 
 def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:
@@ -168,11 +168,11 @@ def test_who_must_wait_for_another_s_choice_says_so(store: Store) -> None:
     said: list[str] = []
 
     def choose() -> None:
-        with held.turn(store, said.append):
+        with gpu_claims.choosing_lock(store, said.append):
             said.append("chosen")
 
     other = threading.Thread(target=choose)
-    with held.turn(store, said.append):
+    with gpu_claims.choosing_lock(store, said.append):
         other.start()
         until(lambda: said, "what it waits for")
         assert said == ["waiting for another ngcdl to choose its GPUs"]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ngcdl.telemetry.host import Cpu
-from ngcdl.telemetry.relay import Relay
 from ngcdl.telemetry.sampler import Gap, Sources
+from ngcdl.telemetry.watched_sampler import WatchedSampler
 
 
 class Cards:
@@ -36,8 +36,8 @@ class Cards:
 
 
 @contextmanager
-def relayed(path: Path, cards: Any, patience: float = 0.2) -> Iterator[Relay]:
-    relay = Relay(path, Sources(lambda: Cpu(1.0), gpus=cards), 0.1)
+def relayed(path: Path, cards: Any, patience: float = 0.2) -> Iterator[WatchedSampler]:
+    relay = WatchedSampler(path, Sources(lambda: Cpu(1.0), gpus=cards), 0.1)
     relay._patience = patience  # not OPENING_SECONDS
     running = threading.Thread(target=relay.run)
     running.start()

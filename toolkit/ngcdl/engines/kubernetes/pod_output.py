@@ -26,7 +26,7 @@ _KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[
 _SOUGHT_BYTES = 4096
 
 
-class Told:
+class PodOutput:
     """One pod's output as it arrives: `take` returns what is for people, and unpacks the record into the folder.
 
     `place` is the offset in the log where the output returned so far ends."""

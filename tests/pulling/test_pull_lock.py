@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ngcdl.pulling.turn import Turn, left_behind
+from ngcdl.pulling.pull_lock import PullLock, left_behind
 from ngcdl.spec import ImageRef
 
 IMAGE = f"sha256:{'a' * 64}"
@@ -13,30 +13,30 @@ NAME = ImageRef("127.0.0.1:40001", f"ngcdl-{'0' * 32}/nvidia/tensorflow", None, 
 
 
 def test_one_at_a_time_pulls_an_image_onto_an_engine(tmp_path: Path) -> None:
-    with Turn(tmp_path, IMAGE, "one") as first:
+    with PullLock(tmp_path, IMAGE, "one") as first:
         assert first.take()
         assert first.take()
         for digest, engine, is_free in ((IMAGE, "one", False), (OTHER, "one", True), (IMAGE, "two", True)):
-            with Turn(tmp_path, digest, engine) as second:
+            with PullLock(tmp_path, digest, engine) as second:
                 assert second.take() is is_free
-    with Turn(tmp_path, IMAGE, "one") as third:
+    with PullLock(tmp_path, IMAGE, "one") as third:
         assert third.take()
 
 
 def test_a_turn_that_was_forgotten_can_be_taken_again(tmp_path: Path) -> None:
-    with Turn(tmp_path, IMAGE, None) as first:
+    with PullLock(tmp_path, IMAGE, None) as first:
         assert first.take()
         first.forget()
-        with Turn(tmp_path, IMAGE, None) as second:
+        with PullLock(tmp_path, IMAGE, None) as second:
             assert second.take()
 
 
 def test_the_next_one_hears_the_names_of_one_that_died(tmp_path: Path) -> None:
-    with Turn(tmp_path, IMAGE, "one") as dead:
+    with PullLock(tmp_path, IMAGE, "one") as dead:
         assert dead.take()
         dead.note(NAME)
         assert list(left_behind(tmp_path, "one")) == [], "it lives"
-    with Turn(tmp_path, IMAGE, "one") as turn:
+    with PullLock(tmp_path, IMAGE, "one") as turn:
         assert turn.take()
         assert turn.names() == [NAME]
     assert list(left_behind(tmp_path, "two")) == []
@@ -45,7 +45,7 @@ def test_the_next_one_hears_the_names_of_one_that_died(tmp_path: Path) -> None:
 
 
 def test_nothing_but_a_relay_s_name_is_ever_given(tmp_path: Path) -> None:
-    with Turn(tmp_path, IMAGE, "one") as turn:
+    with PullLock(tmp_path, IMAGE, "one") as turn:
         assert turn.take()
         turn.note(ImageRef.parse("nvcr.io/nvidia/tensorflow:18.01-py2"))
         turn.note(ImageRef("127.0.0.1:5000", "nvidia/tensorflow", "1"))

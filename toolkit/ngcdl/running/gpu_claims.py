@@ -15,7 +15,7 @@ from ngcdl.storing.store import Store
 _NEWEST = 100  # how many runs are inspected; older ones have begun to compute by now
 
 
-def cards(store: Store) -> dict[str, str]:
+def claimed(store: Store) -> dict[str, str]:
     """Return the UUIDs of the held cards, each with the id of its run.
 
     Only runs count that a living process of this host watches, or that lost their engine since it was booted. Any other
@@ -45,7 +45,7 @@ def _holds(run: Run) -> bool:
 
 
 @contextlib.contextmanager
-def turn(store: Store, say: Callable[[str], None]) -> Iterator[None]:
+def choosing_lock(store: Store, say: Callable[[str], None]) -> Iterator[None]:
     """Keep other processes from recording a run on free cards meanwhile. Without file locks this does nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from ngcdl.telemetry.gpu import Nvml
 
 
 @dataclass(frozen=True)
-class Run:
+class RunProcesses:
     """`uuids` are its cards. Its processes are known by its container, or by `pid`, a local run's first process."""
 
     uuids: Sequence[str]
@@ -26,7 +26,7 @@ class Run:
 class Cards:
     """Reads the cards of a run, as a sampler's GpuSource."""
 
-    def __init__(self, nvml: Nvml, run: Run) -> None:
+    def __init__(self, nvml: Nvml, run: RunProcesses) -> None:
         self._nvml, self._run = nvml, run
         self._begun: set[str] = set()
         self._least: dict[str, int] = {}
@@ -52,7 +52,7 @@ class Cards:
         return self._least.get(uuid)
 
 
-def foreign(processes: Sequence[GpuProcess] | None, run: Run, before_percent: int | None) -> int | None:
+def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, before_percent: int | None) -> int | None:
     """Count the processes on a card that are not the run's. None: neither the driver nor /proc can tell.
 
     A desktop's, which draw, do not count if the card was as good as idle before the run, by `before_percent`. Else they
@@ -67,7 +67,7 @@ def foreign(processes: Sequence[GpuProcess] | None, run: Run, before_percent: in
     return verdicts.count(False) or (None if hidden else 0)
 
 
-def _is_ours(process: GpuProcess, run: Run) -> bool | None:
+def _is_ours(process: GpuProcess, run: RunProcesses) -> bool | None:
     if container.cgroup_text(process.pid) is None:
         return None
     if run.container and process.container_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ngcdl.telemetry import free
+from ngcdl.telemetry import free_cards
 from ngcdl.telemetry.card import Card
 
 from .stand_in import Host
@@ -12,10 +12,10 @@ from .stand_in import Host
 FREE = """
 import json, os, sys
 from ngcdl.errors import NoGpu
-from ngcdl.telemetry import free, gpu
+from ngcdl.telemetry import free_cards, gpu
 try:
-    shown = free.shown(gpu.probe().cards, os.environ)
-    print(json.dumps(free.cards(int(sys.argv[1]), (), dict(zip(sys.argv[2::2], sys.argv[3::2])), shown)))
+    shown = free_cards.visible_to_cuda(gpu.probe().cards, os.environ)
+    print(json.dumps(free_cards.choose(int(sys.argv[1]), (), dict(zip(sys.argv[2::2], sys.argv[3::2])), shown)))
 except NoGpu as error:
     print(json.dumps(error.message))
 """
@@ -23,7 +23,7 @@ CARDS = (Card(0, "GPU-5f1e"), Card(1, "GPU-6a2f"), Card(2, "GPU-6b00"), Card(3, 
 
 
 def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     first, second = (
         f"GPU-{tail}" for tail in ("5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
     )
@@ -42,7 +42,7 @@ def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.Mon
 def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
     card: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     weak, strong = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
     used = {"gpu0__utilization": 0, "gpu0__memory_used": 0, "gpu1__utilization": 3, "gpu1__memory_used": 700 << 20}
     card.set(**used)
@@ -56,7 +56,7 @@ def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
 
 
 def test_a_card_with_a_game_on_it_is_not_free(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     weak, strong = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
     card.set(gpu1__utilization=97, gpu1__graphics_processes="9:1")
     assert card.ask(FREE, "1") == [weak]
@@ -67,7 +67,7 @@ def test_a_card_with_a_game_on_it_is_not_free(card: Host, monkeypatch: pytest.Mo
 def test_a_prohibited_card_is_no_gpu_and_it_is_said_how_to_change_it(
     card: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     card.set(gpu0__compute_mode=3, gpu1__compute_mode=2)
     assert card.ask(FREE, "1") == ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"]
     assert card.ask(FREE, "2") == (
@@ -89,7 +89,7 @@ MIG = {
 def test_of_a_card_with_mig_on_its_mig_devices_are_free_and_after_whole_cards(
     card: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     card.set(**MIG)
     whole = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
     assert card.ask(FREE, "2") == [whole, "MIG-41b3"]
@@ -97,14 +97,14 @@ def test_of_a_card_with_mig_on_its_mig_devices_are_free_and_after_whole_cards(
     assert card.ask(FREE, "2", "MIG-41b3", "a-run") == (
         "--gpus 2: 1 of 3 GPUs are free (in use or out of order: 1:0 by a-run, 1:3)."
     )
-    monkeypatch.setenv(free.VARIABLE, f"{whole},MIG-41b3")
+    monkeypatch.setenv(free_cards.VARIABLE, f"{whole},MIG-41b3")
     assert card.ask(FREE, "2") == ["MIG-41b3", whole]
 
 
 def test_a_card_with_mig_on_and_no_mig_device_is_no_gpu_and_it_is_said_why(
     card: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(free.VARIABLE, raising=False)
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     card.set(gpu1__mig=1)
     assert card.ask(FREE, "2") == (
         "--gpus 2: 1 of 1 GPUs are free (in use or out of order: none; MIG is on, and nvidia-smi -L shows this user "
@@ -131,17 +131,17 @@ def test_a_card_with_mig_on_and_no_mig_device_is_no_gpu_and_it_is_said_why(
     ],
 )
 def test_the_caller_s_variable_is_read_as_cuda_reads_it(said: str | None, left: tuple[str, ...] | None) -> None:
-    assert free.shown(CARDS, {} if said is None else {free.VARIABLE: said}) == left
+    assert free_cards.visible_to_cuda(CARDS, {} if said is None else {free_cards.VARIABLE: said}) == left
 
 
 def test_only_what_the_caller_s_variable_leaves_is_chosen(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(free.VARIABLE, "0,1")
+    monkeypatch.setenv(free_cards.VARIABLE, "0,1")
     second, first = card.ask(FREE, "2")
-    monkeypatch.setenv(free.VARIABLE, "0")
+    monkeypatch.setenv(free_cards.VARIABLE, "0")
     assert card.ask(FREE, "1") == [first], "the other one is used less"
     assert card.ask(FREE, "2") == (
-        f"--gpus 2: 1 of 2 GPUs are free (in use or out of order: none; hidden by {free.VARIABLE}: 1)."
+        f"--gpus 2: 1 of 2 GPUs are free (in use or out of order: none; hidden by {free_cards.VARIABLE}: 1)."
     )
-    monkeypatch.setenv(free.VARIABLE, f"MIG-x,{second}")
+    monkeypatch.setenv(free_cards.VARIABLE, f"MIG-x,{second}")
     assert card.ask(FREE, "2") == ["MIG-x", second]
     assert card.ask(FREE, "1", "MIG-x", "a-run") == [second]

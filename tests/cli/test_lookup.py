@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.cli import kept
+from ngcdl.cli import lookup
 from ngcdl.record import Run
 from ngcdl.storing.store import Store
 
@@ -36,8 +36,8 @@ def written(path: Path, lines: Iterable[dict[str, Any]]) -> None:
 
 
 def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_said(store: Store) -> None:
-    found = kept.with_figures(store, made(store, "running", 120_000))
-    assert found.notes == (kept.RECENT,)
+    found = lookup.with_figures(store, made(store, "running", 120_000))
+    assert found.notes == (lookup.RECENT,)
     assert 40_000 < (found.summary.samples or 0) < 50_000
     assert found.summary.cpu_percent_mean == 50
     assert found.summary.examples_per_second == 200
@@ -47,10 +47,10 @@ def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_
 
 
 def test_a_run_that_has_not_run_for_long_is_read_as_a_whole(store: Store) -> None:
-    found = kept.with_figures(store, made(store, "running", 2000))
+    found = lookup.with_figures(store, made(store, "running", 2000))
     assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 2000, 30)
 
 
 def test_a_long_run_that_has_ended_is_read_as_a_whole(store: Store) -> None:
-    found = kept.with_figures(store, made(store, "finished", 120_000))
+    found = lookup.with_figures(store, made(store, "finished", 120_000))
     assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 120_000, 30)

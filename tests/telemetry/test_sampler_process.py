@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from ngcdl.telemetry import apart, cards, container
-from ngcdl.telemetry.apart import Apart
+from ngcdl.telemetry import card_samples, container, sampler_process
+from ngcdl.telemetry.sampler_process import SamplerProcess
 from ngcdl.telemetry.usage import ContainerMeter, ProcessMeter
 
 from .stand_in import Host
 
 FIRST = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
-RUN = cards.Run([FIRST])
+RUN = card_samples.RunProcesses([FIRST])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def gaps(row: dict[str, Any]) -> list[str]:
 def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     host.set(gpu0__clock_reasons=4, gpu0__energy_mj=2500)
-    with Apart(path, ProcessMeter(os.getpid()), RUN, 0.1) as sampler:
+    with SamplerProcess(path, ProcessMeter(os.getpid()), RUN, 0.1) as sampler:
         row = until(path, lambda row: row["gpus"] and row.get("container_cpu_percent") is not None and not gaps(row))
     (gpu,) = row["gpus"]
     assert (gpu["uuid"], gpu["index"], gpu["gpu_percent"], gpu["foreign_processes"]) == (FIRST, 0, 87, None)
@@ -67,7 +67,7 @@ def test_a_run_s_cards_its_host_and_its_usage_are_in_a_line(host: Host, tmp_path
 
 def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns(host: Host, tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    with Apart(path, None, RUN, 0.1) as sampler:
+    with SamplerProcess(path, None, RUN, 0.1) as sampler:
         well = until(path, lambda row: row["gpus"])
         first = rows(path).index(well)
         host.set(hang__DeviceGetPowerUsage=1, gpu0__utilization=13)
@@ -89,7 +89,7 @@ def test_a_hanging_call_leaves_the_other_readings_and_comes_back_when_it_returns
 def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_end(host: Host, tmp_path: Path) -> None:
     host.set(hang__Init=1)
     path = tmp_path / "s.jsonl"
-    sampler = Apart(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1)
+    sampler = SamplerProcess(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1)
     sampler.start()
     sampler.start()
     row = until(path, lambda row: row.get("host_cpu_percent") is not None)
@@ -102,7 +102,7 @@ def test_a_driver_that_hangs_at_its_start_holds_up_neither_the_samples_nor_the_e
 
 def test_a_driver_that_is_not_there_is_a_gap_with_its_words(host: Host, tmp_path: Path) -> None:
     host.state.unlink()
-    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+    with SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1):
         row = until(tmp_path / "s.jsonl", lambda row: "NVML gave no answer" not in row["gap"])
     assert gaps(row) == ["GPUs: The NVIDIA driver is installed but not loaded."]
 
@@ -111,7 +111,7 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
     host: Host, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.jsonl"
-    with Apart(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1) as sampler:
+    with SamplerProcess(path, ContainerMeter(container.folders(os.getpid())), RUN, 0.1) as sampler:
         until(path, lambda row: row["gpus"])
         assert sampler._process is not None
         os.kill(sampler._process.pid, signal.SIGSEGV)
@@ -124,7 +124,7 @@ def test_a_driver_that_crashes_takes_the_process_along_and_the_other_readings_go
 
 
 def test_a_process_that_fails_leaves_its_last_words_in_the_gap(tmp_path: Path) -> None:
-    with_words = Apart(tmp_path / "s.jsonl", None, RUN, 0.1)
+    with_words = SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1)
     with_words._argument = "no JSON"
     with with_words:
         row = until(tmp_path / "s.jsonl", gaps)
@@ -139,7 +139,7 @@ def test_a_process_that_writes_much_to_stderr_is_not_held_up_by_it(
     program.write_text("#!/bin/sh\nyes 'a line' | head -c 1000000 >&2\nprintf '\\nlast\\n\\n' >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(program))
-    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+    with SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1):
         row = until(tmp_path / "s.jsonl", gaps)
     assert gaps(row) == ["GPUs: the sampling process ended by itself (exit code 3: last)"]
 
@@ -147,9 +147,9 @@ def test_a_process_that_writes_much_to_stderr_is_not_held_up_by_it(
 def test_a_process_that_is_silent_is_ended_and_the_other_readings_go_on_here(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(sampler_process, "_LOOK_SECONDS", 0.1)
     path = tmp_path / "s.jsonl"
-    with Apart(path, None, RUN, 0.1) as sampler:
+    with SamplerProcess(path, None, RUN, 0.1) as sampler:
         until(path, lambda row: row["gpus"])
         assert sampler._process is not None
         os.kill(sampler._process.pid, signal.SIGSTOP)
@@ -160,7 +160,7 @@ def test_a_process_that_is_silent_is_ended_and_the_other_readings_go_on_here(
 
 
 def test_a_process_that_does_not_end_is_killed(host: Host, tmp_path: Path) -> None:
-    sampler = Apart(tmp_path / "s.jsonl", None, RUN, 0.1)
+    sampler = SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1)
     sampler.start()
     process = sampler._process
     assert process is not None
@@ -173,8 +173,8 @@ def test_a_child_ends_with_its_parent(host: Host, tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from pathlib import Path
-from ngcdl.telemetry import apart, cards, container
-sampler = apart.Apart(Path(sys.argv[1]), None, cards.Run([{FIRST!r}]), 60)
+from ngcdl.telemetry import card_samples, container, sampler_process
+sampler = sampler_process.SamplerProcess(Path(sys.argv[1]), None, card_samples.RunProcesses([{FIRST!r}]), 60)
 sampler.start()
 print(sampler._process.pid, flush=True)
 os._exit(1)
@@ -189,15 +189,15 @@ os._exit(1)
 
 def test_a_program_that_cannot_be_started_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    abandoned = list(apart._abandoned)
-    with Apart(tmp_path / "s.jsonl", None, RUN, 0.1):
+    abandoned = list(sampler_process._abandoned)
+    with SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1):
         row = until(tmp_path / "s.jsonl", lambda row: row["gap"])
     assert gaps(row)[0].startswith("GPUs: the sampling process can't be started: ")
-    assert apart._abandoned == abandoned
+    assert sampler_process._abandoned == abandoned
 
 
 def test_samples_that_cannot_be_written_are_one_problem(host: Host, tmp_path: Path) -> None:
-    with Apart(tmp_path / "no/s.jsonl", None, RUN, 0.1) as sampler:
+    with SamplerProcess(tmp_path / "no/s.jsonl", None, RUN, 0.1) as sampler:
         assert sampler._process is not None
         assert sampler._process.wait(60) == 0
     assert len(sampler.problems) == 1

@@ -9,9 +9,9 @@ from .stand_in import Host
 SHARED = """
 import json, sys
 from dataclasses import astuple
-from ngcdl.telemetry import shared
+from ngcdl.telemetry import shared_card
 unfit, held, shown = json.loads(sys.argv[1])
-one = shared.card(unfit, held, shown)
+one = shared_card.choose(unfit, held, shown)
 print(json.dumps(one and astuple(one)))
 """
 FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"

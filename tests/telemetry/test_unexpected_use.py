@@ -6,9 +6,9 @@ from .stand_in import Host
 
 LOOKS = """
 import json, pynvml, threading
-from ngcdl.telemetry import strays
+from ngcdl.telemetry import unexpected_use
 
-strays.FIRST_SECONDS = strays.PAUSE_SECONDS = 0.01
+unexpected_use.FIRST_SECONDS = unexpected_use.PAUSE_SECONDS = 0.01
 begun, looked = [], threading.Semaphore(0)
 begin = pynvml.nvmlInit
 pynvml.nvmlInit = lambda: (begin(), begun.append(1))
@@ -17,7 +17,7 @@ def pids():
     looked.release()
     return ()
 
-with strays.Strays(pids, print):
+with unexpected_use.UnexpectedUse(pids, print):
     for _ in range(3):
         assert looked.acquire(timeout=20)
 print(json.dumps(len(begun)))

@@ -30,7 +30,7 @@ def labels(run_id: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": "ngcdl", RUN_LABEL: name(run_id)}
 
 
-def placed(spec: RunSpec) -> Placement:
+def placement_of(spec: RunSpec) -> Placement:
     return spec.placement or Placement()
 
 
@@ -71,7 +71,7 @@ def check(spec: RunSpec) -> None:
                 f"-v {mount}: a pod sees no folder of this machine.",
                 f"Mount a claim, by its name:\n    -v CLAIM:{mount.container}",
             )
-        if mount.container == RESUME and not placed(spec).data_pvc:
+        if mount.container == RESUME and not placement_of(spec).data_pvc:
             raise BadOption(
                 "--resume: a pod sees no folder of this machine, and so not the checkpoint.",
                 "Name the claim that holds the earlier run:\n    --data-pvc CLAIM",

@@ -20,7 +20,7 @@ from ngcdl.pulling.relay import is_relays
 from ngcdl.spec import ImageRef
 
 
-class Turn:
+class PullLock:
     """The right to pull one image, by digest, onto one engine. Use it in a `with`, which releases it."""
 
     def __init__(self, folder: Path, digest: str, engine: str | None) -> None:

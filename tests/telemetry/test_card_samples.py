@@ -11,9 +11,9 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from ngcdl.telemetry import cards, container
+from ngcdl.telemetry import card_samples, container
 from ngcdl.telemetry.card import GpuProcess
-from ngcdl.telemetry.cards import Run
+from ngcdl.telemetry.card_samples import RunProcesses
 from ngcdl.telemetry.gpu import Nvml
 from ngcdl.telemetry.sample import MEASURED
 
@@ -24,14 +24,16 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
     ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
-    run = Run([], "a")
-    assert cards.foreign((ours, theirs, GpuProcess(os.getpid())), run, None) == 2
-    assert cards.foreign((), run, None) == 0
-    assert cards.foreign((ours, hidden), run, None) is None
-    assert cards.foreign(None, run, None) is None
-    assert cards.foreign((ours,), Run([]), None) is None
+    run = RunProcesses([], "a")
+    assert card_samples.foreign((ours, theirs, GpuProcess(os.getpid())), run, None) == 2
+    assert card_samples.foreign((), run, None) == 0
+    assert card_samples.foreign((ours, hidden), run, None) is None
+    assert card_samples.foreign(None, run, None) is None
+    assert card_samples.foreign((ours,), RunProcesses([]), None) is None
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
-        assert cards.foreign((GpuProcess(child.pid), GpuProcess(1)), Run([], pid=os.getpid()), None) == 1
+        assert (
+            card_samples.foreign((GpuProcess(child.pid), GpuProcess(1)), RunProcesses([], pid=os.getpid()), None) == 1
+        )
         child.kill()
 
 
@@ -40,19 +42,23 @@ def test_what_draws_is_a_desktop_if_the_card_was_idle_before_the_run_and_else_ma
 ) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
-    ours, screen, run = GpuProcess(1, container_id="a"), GpuProcess(3, draws=True, computes=False), Run([], "a")
+    ours, screen, run = (
+        GpuProcess(1, container_id="a"),
+        GpuProcess(3, draws=True, computes=False),
+        RunProcesses([], "a"),
+    )
     for before, known in (3, 0), (60, None), (None, None):
-        assert cards.foreign((ours, screen), run, before) == known
-    assert cards.foreign((ours, screen, GpuProcess(2, container_id="b")), run, 60) == 1
-    assert cards.foreign((ours,), run, 60) == 0
+        assert card_samples.foreign((ours, screen), run, before) == known
+    assert card_samples.foreign((ours, screen, GpuProcess(2, container_id="b")), run, 60) == 1
+    assert card_samples.foreign((ours,), run, 60) == 0
 
 
 def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     server = GpuProcess(1, name="nvidia-cuda-mps")
-    assert cards.foreign((server,), Run([], "a"), 0) is None
-    assert cards.foreign((server, GpuProcess(2, container_id="b")), Run([], "a"), 0) == 1
+    assert card_samples.foreign((server,), RunProcesses([], "a"), 0) is None
+    assert card_samples.foreign((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), 0) == 1
 
 
 class Played:
@@ -74,7 +80,7 @@ def test_a_card_was_idle_if_it_was_once_until_the_run_computed(
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     ours, screen = GpuProcess(1, container_id="a"), GpuProcess(3, container_id="x", draws=True, computes=False)
     readings = [((screen,), percent) for percent in before] + [((screen, ours), percent) for percent in (0, 99)]
-    reader = cards.Cards(cast(Nvml, Played(*readings)), Run(["GPU-1"], "a"))
+    reader = card_samples.Cards(cast(Nvml, Played(*readings)), RunProcesses(["GPU-1"], "a"))
     assert [reader.read()[0]["foreign_processes"] for _ in readings][-1] == foreign
 
 
@@ -82,7 +88,7 @@ def test_where_not_every_process_is_visible_nobody_can_tell(monkeypatch: pytest.
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: False)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     for processes in (), (GpuProcess(1, container_id="a"),), (GpuProcess(3, draws=True),):
-        assert cards.foreign(processes, Run([], "a"), 0) is None
+        assert card_samples.foreign(processes, RunProcesses([], "a"), 0) is None
 
 
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +100,8 @@ def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypat
         worker = GpuProcess(int(first.stdout.readline()))
         first.stdout.readline()  # its parent has ended
         assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
-        assert cards.foreign((worker,), Run([], pid=first.pid), None) == 0
-        assert cards.foreign((worker,), Run([], pid=os.getpid()), None) == 1
+        assert card_samples.foreign((worker,), RunProcesses([], pid=first.pid), None) == 0
+        assert card_samples.foreign((worker,), RunProcesses([], pid=os.getpid()), None) == 1
         os.kill(worker.pid, signal.SIGKILL)
         first.communicate()
 
@@ -108,18 +114,18 @@ def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(mo
     with subprocess.Popen(shim, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         inside = GpuProcess(int(process.stdout.readline()))
-        assert cards.foreign((inside,), Run([], "a1" * 32), None) == 0
-        assert cards.foreign((inside,), Run([], "b2" * 32), None) == 1
+        assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), None) == 0
+        assert card_samples.foreign((inside,), RunProcesses([], "b2" * 32), None) == 1
         process.communicate()
-    assert cards.foreign((inside,), Run([], "a1" * 32), None) is None, "it is gone"
+    assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), None) is None, "it is gone"
 
 
 READ = """
 import json
-from ngcdl.telemetry import cards, container, gpu
+from ngcdl.telemetry import card_samples, container, gpu
 container.cgroup_text = lambda pid: "0::/"
 uuids = ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"]
-reader = cards.Cards(gpu.connect(), cards.Run(uuids, "a"))
+reader = card_samples.Cards(gpu.connect(), card_samples.RunProcesses(uuids, "a"))
 print(json.dumps([reader.read(is_brief) for is_brief in (False, True, False)]))
 """
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from ngcdl.cli.hushed import Hushed
+from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.engines.base import Chunk
 
 
@@ -36,7 +36,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    screen = Hushed(is_cluster=False)
+    screen = ComparisonScreen(is_cluster=False)
     screen._clock = iter(range(100)).__next__
     screen.begins("round 1 of 3, cpu")
     assert terminal.said() == f"\r{'round 1 of 3, cpu: running':<43}"
@@ -58,7 +58,7 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
 
 def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    screen = Hushed(is_cluster=False)
+    screen = ComparisonScreen(is_cluster=False)
     screen._clock = lambda: 1.0
     screen.chunk(Chunk("stdout", b"one\n"))
     screen.chunk(Chunk("stdout", b"two\n"))
@@ -66,7 +66,7 @@ def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.Monk
 
 
 def test_elsewhere_nothing_is_drawn_but_what_a_cluster_says(capsys: pytest.CaptureFixture[str]) -> None:
-    screen = Hushed(is_cluster=True)
+    screen = ComparisonScreen(is_cluster=True)
     screen.begins("round 1 of 3, cpu")
     screen.chunk(Chunk("stdout", b"step 1\n"))
     screen.chunk(Chunk("stderr", b"waits for Resources\n"))

@@ -91,7 +91,7 @@ def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> f
     return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
 
 
-def in_words(silent_seconds: float | None) -> str:
+def silence_in_words(silent_seconds: float | None) -> str:
     """Put a `silence` into words, such as "no step for 12 min"; "" for None."""
     if silent_seconds is None:
         return ""
@@ -102,7 +102,7 @@ def in_words(silent_seconds: float | None) -> str:
 def say_silence(run: Run, silent_seconds: float) -> None:
     """Say how to find out whether a training hangs, or is in a long evaluation or compilation."""
     look = f"check with: ngcdl gpu or ngcdl logs {run.id}, stop it with: ngcdl stop {run.id}"
-    console.say(f"{run.id}: {in_words(silent_seconds)}; {look}")
+    console.say(f"{run.id}: {silence_in_words(silent_seconds)}; {look}")
 
 
 def say_how_to_go_on(store: Store, run: Run) -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
-from ngcdl.telemetry.cards import Run
+from ngcdl.telemetry.card_samples import RunProcesses
 from ngcdl.telemetry.sampler import Gap, Sampler, sources
 from ngcdl.telemetry.usage import Meter
 
@@ -39,10 +39,10 @@ class _Ended:
         raise Gap(self.why)
 
 
-class Apart:
+class SamplerProcess:
     """Samples the cards of `run`, its host and its `usage`, from start() to stop(), or within `with`."""
 
-    def __init__(self, path: Path, usage: Meter | None, run: Run, interval_seconds: float = 1.0) -> None:
+    def __init__(self, path: Path, usage: Meter | None, run: RunProcesses, interval_seconds: float = 1.0) -> None:
         started = time.monotonic()
         self._path = path
         self._gpus = _Ended()
@@ -88,7 +88,7 @@ class Apart:
         if process is not None:
             self._kill(process)
 
-    def __enter__(self) -> Apart:
+    def __enter__(self) -> SamplerProcess:
         self.start()
         return self
 
@@ -98,7 +98,7 @@ class Apart:
     def _begun(self) -> subprocess.Popen[bytes]:
         paths = [str(_TOOLKIT), os.environ.get("PYTHONPATH", "")]
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "ngcdl.telemetry.sampling", self._argument],
+            [sys.executable, "-P", "-m", "ngcdl.telemetry.sampler_main", self._argument],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

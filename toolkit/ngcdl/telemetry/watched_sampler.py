@@ -15,7 +15,7 @@ from ngcdl.telemetry.sampler import Sampler
 OPENING_SECONDS, PATIENCE_SECONDS = 1.0, 0.5  # the driver's first call is slow if persistence mode is off
 
 
-class Relay(Sampler):
+class WatchedSampler(Sampler):
     """run() watches until the clock's wait() signals the end. The other thread is left behind with the process."""
 
     def __init__(self, *arguments: Any) -> None:
