@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from ngcdl.storing.store import Store
 
-# Shells start background jobs with SIGINT ignored, which everything started by the tests would inherit.
+# Background jobs start with SIGINT ignored, under nohup with SIGHUP ignored: what the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Shared machines stutter: a slow example is not a failure. No database: an example that failed once becomes a test.
 hypothesis.settings.register_profile(
