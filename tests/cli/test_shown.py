@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from house import House
-from made_runs import STARTED, Made, filled, told
+from made_runs import STARTED, Made, filled, read_story
 
 from ngcdl.cli import shown
 from ngcdl.record import Finding, GpuSummary, Run, Summary
@@ -105,7 +105,7 @@ def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_ki
 @pytest.mark.parametrize("seconds", [3.26, 96.4, 4000.0])
 def test_show_and_the_report_say_the_same_of_how_it_ended(status: str, seconds: float) -> None:
     run = Run("x", status, STARTED, STARTED + seconds, 137, oom_killed=True)
-    assert dict(figures([told(run, [], [])]))["outcome"] == (shown.how_it_ended(run),)
+    assert dict(figures([read_story(run, [], [])]))["outcome"] == (shown.how_it_ended(run),)
 
 
 def test_the_memory_of_several_nodes_is_that_of_the_one_that_has_most(
