@@ -212,7 +212,8 @@ class Course:
                 self.run = self.run.noting(*self._store.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
-        closed = self._by_stopwatch(ending.closed(self.run, end, events, self._stopper))
+        signals = ending.Signals(self._stopper.signal, self._stopper.is_late)
+        closed = self._by_stopwatch(ending.closed(self.run, end, events, signals))
         self.run = filled(closed, events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
