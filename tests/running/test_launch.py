@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -171,6 +172,26 @@ def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(store:
     assert run.notes[-1].endswith("docker logs c0ffee")
     assert show.said == [run.notes[-1]]
     assert recorded(store) == run
+
+
+class OutlivingJob(FakeJob):
+    """Its engine was away, and came back."""
+
+    def say(self, text: str) -> None:
+        raise AssertionError("nobody was told")
+
+    def output(self) -> Iterator[Chunk]:
+        self.say("the engine is away")
+        yield from super().output()
+
+    def absences(self) -> str | None:
+        return "The engine did not answer for 3 s."
+
+
+def test_an_engine_that_was_away_for_a_while_is_said_and_noted(store: Store) -> None:
+    run, show = follow(store, OutlivingJob())
+    assert show.said == ["the engine is away"]
+    assert (run.status, run.notes) == ("finished", ("The engine did not answer for 3 s.",))
 
 
 def test_another_error_of_the_engine_kills_the_job(store: Store) -> None:
