@@ -18,7 +18,7 @@ from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import as_text, diagnosed
 from ngcdl.report.measured.filled import filled
-from ngcdl.running import ending, meanwhile
+from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
 from ngcdl.running.meanwhile import Show, Terminal
 from ngcdl.running.prepare import Ready
@@ -132,7 +132,8 @@ class Course:
         def look() -> None:
             self._herald.look(self.run, self._events())
 
-        self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
+        with silence.Teller(self._show.say, self.run, self._folder, job.waiting).looking():
+            self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
 
     def interrupted(self) -> None:
         """Clean up after a signal that came before there was a job to stop."""
