@@ -76,6 +76,8 @@ def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
 
 
 def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tuple[str, int | None, str | None]:
+    """Return its status, code and reason. The first that is known decides: a signal of ours, a stop by others, trouble
+    of ours, a training that says that it was interrupted; without a code the trainer's last event; the code."""
     code, why, trouble = end.exit.code, _why(end, events), end.trouble
     heard = {text(event.get("event")) for event in events}
     status, told = _told(events)
