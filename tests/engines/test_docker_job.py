@@ -128,6 +128,21 @@ def test_a_daemon_that_stays_away_is_given_up_once() -> None:
         job.wait()
 
 
+def test_an_engine_that_goes_away_is_told_at_once_and_once_and_so_is_its_return() -> None:
+    job, said = _job(None, None, RUNNING, RUNNING, None, _ended(5)), list[str]()
+    job.say, job.patience_seconds = said.append, 80.0
+    assert job.absences() is None
+    assert not job._inspect_or_none()
+    assert len(said) == 1, "before any pause"
+    assert said[0].startswith("No Docker engine answers at unix:///x: there is no socket. ngcdl waits up to 80 s")
+    assert "its output may pause it" in said[0]
+    assert job.absences() is None, "it is not over"
+    assert job.wait().code == 5
+    assert [text.split(",")[0] for text in said[1::2]] == ["the Docker engine answers again"] * 2
+    assert len(said) == 4
+    assert "did not answer 2 times, for " in (job.absences() or "")
+
+
 def test_a_container_that_ends_while_it_is_looked_into_lacks_no_gpu() -> None:
     assert _job(RUNNING, RUNNING, _ended(0)).gpus_inside() is None
     assert _job(RUNNING, _ended(0), smi=(137, b"")).gpus_inside() is None

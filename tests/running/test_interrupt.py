@@ -21,7 +21,7 @@ from house import until
 from ngcdl.engines.base import Started
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.errors import EngineHangs
-from ngcdl.running.interrupt import SIGNALS, STOPPING, TIME_IS_UP, Interrupted, Stopper, Unkillable
+from ngcdl.running.interrupt import SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -124,7 +124,7 @@ def test_a_job_whose_time_is_up_is_stopped_and_no_signal_came() -> None:
     stopper.stop_at(0.0)
     assert job.ending.wait(20)
     stopper.ended()
-    assert (job.asked, stopper.signal, stopper.exit_code, stopper.why) == (["stop 7"], None, None, TIME_IS_UP)
+    assert (job.asked, stopper.signal, stopper.is_late) == (["stop 7"], None, True)
     assert said == ["the time is up: stopping"]
 
 
@@ -134,7 +134,7 @@ def test_a_job_without_a_time_or_before_it_is_left_alone() -> None:
         stopper.job = job
         stopper.stop_at(moment)
         stopper.ended()
-        assert (job.asked, stopper.is_late, stopper.why) == ([], False, None)
+        assert (job.asked, stopper.is_late) == ([], False)
 
 
 def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer() -> None:
@@ -205,7 +205,7 @@ def test_a_job_whose_time_is_up_is_asked_until_it_could_be_and_each_failure_is_s
         3,
         2,
     )
-    assert stopper.why == TIME_IS_UP
+    assert stopper.is_late
 
 
 def test_a_signal_whose_stop_failed_is_obeyed_when_it_can_be() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Iterator
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -13,7 +15,7 @@ from house import until
 from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused
 from ngcdl.folder import EVENTS, SAMPLES, lines
-from ngcdl.running import launch
+from ngcdl.running import launch, silence
 from ngcdl.storing.store import Store
 
 
@@ -171,6 +173,41 @@ def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(store:
     assert run.notes[-1].endswith("docker logs c0ffee")
     assert show.said == [run.notes[-1]]
     assert recorded(store) == run
+
+
+class OutlivingJob(FakeJob):
+    """Its engine was away, and came back."""
+
+    def say(self, text: str) -> None:
+        raise AssertionError("nobody was told")
+
+    def output(self) -> Iterator[Chunk]:
+        self.say("the engine is away")
+        yield from super().output()
+
+    def absences(self) -> str | None:
+        return "The engine did not answer for 3 s."
+
+
+def test_an_engine_that_was_away_for_a_while_is_said_and_noted(store: Store) -> None:
+    run, show = follow(store, OutlivingJob())
+    assert show.said == ["the engine is away"]
+    assert (run.status, run.notes) == ("finished", ("The engine did not answer for 3 s.",))
+
+
+def test_a_training_that_falls_silent_is_said_to_whoever_follows_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes nothing that would make ngcdl look."""
+    monkeypatch.setattr(silence, "LOOK_SECONDS", 0.01)
+    job = FakeJob()
+    prepared, folder = ready(store, job)
+    (folder / EVENTS).write_text(json.dumps(STEP) + "\n")
+    os.utime(folder / EVENTS, (time.time() - 720,) * 2)
+    show = FakeShow()
+    job.chunks = (lambda: until(lambda: show.said),)
+    launch.follow(prepared, store, show)
+    assert f"no step for 12 min; check with: ngcdl gpu or ngcdl logs {prepared.run.id}" in show.said[0]
 
 
 def test_another_error_of_the_engine_kills_the_job(store: Store) -> None:

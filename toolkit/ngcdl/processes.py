@@ -24,6 +24,14 @@ class Process:
     catches_stop: bool
 
 
+def boot_id() -> str | None:
+    """Return what tells this boot of the host from others; None if that can't be read."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
 def look(pid: int) -> Process | None:
     """Return the process with that PID; None if there is none."""
     try:

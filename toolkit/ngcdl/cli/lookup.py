@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ngcdl import console, settings
 from ngcdl.cli import resumed
 from ngcdl.errors import NgcdlError
-from ngcdl.folder import EVENTS, has_checkpoint, last_lines, lines, size
+from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
 from ngcdl.running.reconcile import reconcile
 from ngcdl.spec import kind_of
@@ -31,8 +29,6 @@ RECENT = (
 )
 _FIRST_BYTES = 65_536
 _NO_STEP = re.compile(rb'"event": ?"(?!step")')
-SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
-SILENT_STEPS = 20  # times the interval between the last two reported steps
 
 
 def open_store() -> Store:
@@ -68,41 +64,6 @@ def _recent(events: Path) -> Iterator[dict[str, Any]]:
     yield from lines(events, (0, first))
     yield from lines(events, (first, recent), _NO_STEP)
     yield from lines(events, (recent, end))
-
-
-def silence(store: Store, run: Run, clock: Callable[[], float] = time.time) -> float | None:
-    """Return how many seconds a running training has reported nothing, if that is long for it, else None.
-
-    Also None if nobody can tell: a run in a cluster's queue has a reason, and a pod's events arrive last."""
-    if run.status != "running" or run.reason or not kind_of(run.engine).shares_files:
-        return None
-    path = store.folder(run.id) / EVENTS
-    try:
-        seconds = clock() - path.stat().st_mtime
-    except OSError:
-        return None
-    if seconds <= SILENT_SECONDS:
-        return None
-    from ngcdl.report.measured.lines import number
-
-    recent = last_lines(path, RECENT_BYTES)
-    steps = (number(event.get("t")) for event in recent if event.get("event") == "step")
-    last = deque((t for t in steps if t is not None), maxlen=2)
-    return seconds if seconds > SILENT_STEPS * (last[-1] - last[0] if last else 0.0) else None
-
-
-def silence_in_words(silent_seconds: float | None) -> str:
-    """Put a `silence` into words, such as "no step for 12 min"; "" for None."""
-    if silent_seconds is None:
-        return ""
-    minutes = silent_seconds / 60
-    return f"no step for {minutes:.0f} min" if minutes < 120 else f"no step for {minutes / 60:.0f} h"
-
-
-def say_silence(run: Run, silent_seconds: float) -> None:
-    """Say how to find out whether a training hangs, or is in a long evaluation or compilation."""
-    look = f"check with: ngcdl gpu or ngcdl logs {run.id}, stop it with: ngcdl stop {run.id}"
-    console.say(f"{run.id}: {silence_in_words(silent_seconds)}; {look}")
 
 
 def say_how_to_go_on(store: Store, run: Run) -> None:

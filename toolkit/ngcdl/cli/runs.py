@@ -16,7 +16,7 @@ from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordB
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
-from ngcdl.running import stopping
+from ngcdl.running import silence, stopping
 from ngcdl.running.reconcile import UNWATCHED, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
@@ -46,21 +46,22 @@ def runs(as_json: bool, everything: bool = False) -> None:
     if not found:
         console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
-    silent = {run.id: seconds for run in found if (seconds := lookup.silence(store, run))}
+    silent = {run.id: seconds for run in found if (seconds := silence.silent_seconds(run, store.folder(run.id)))}
     for line in _table(found, silent, console.columns(sys.stdout)):
         console.result(line)
     if any(lookup.RECENT in run.notes for run in found):
         console.say(f"* {lookup.RECENT}")
     for run in found:
         if run.id in silent:
-            lookup.say_silence(run, silent[run.id])
+            console.say(silence.with_advice(run, silent[run.id]))
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
 
 
 def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None) -> list[str]:
     """Return a line for each run; if `width` has no room for all columns, with those that matter most."""
-    whole = console.table([HEAD, *(_row(run, lookup.silence_in_words(silent.get(run.id)), _LONGEST) for run in found)])
+    words = {run_id: silence.in_words(seconds) for run_id, seconds in silent.items()}
+    whole = console.table([HEAD, *(_row(run, words.get(run.id, ""), _LONGEST) for run in found)])
     if width is None or max(map(len, whole)) <= width:
         return whole
     rows = [HEAD, *(_row(run, "silent" if run.id in silent else "", _SHORT) for run in found)]
@@ -73,12 +74,12 @@ def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None)
     return console.table([[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in rows], width)
 
 
-def _row(run: Run, silence: str, most: int) -> tuple[str, ...]:
+def _row(run: Run, silent: str, most: int) -> tuple[str, ...]:
     """Return its cells. Without an image that is the command, in at most `most` characters, or the engine."""
     command = naming.typed(run, most) if not run.image.reference else None
     figures = run.summary
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
-    status += f", {silence}" if silence else ""
+    status += f", {silent}" if silent else ""
     return (
         run.id,
         status,
@@ -112,8 +113,8 @@ def show(name: str, as_json: bool) -> None:
         console.result_json(lookup.with_figures(store, run).as_json())
         return
     show_summary(store, run)
-    if seconds := lookup.silence(store, run):
-        lookup.say_silence(run, seconds)
+    if seconds := silence.silent_seconds(run, store.folder(run.id)):
+        console.say(silence.with_advice(run, seconds))
     lookup.say_how_to_go_on(store, run)
 
 

@@ -21,7 +21,8 @@ from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import launch, prepare
-from ngcdl.running.interrupt import SIGNALS, TIME_IS_UP, Interrupted
+from ngcdl.running.ending import TIME_IS_UP
+from ngcdl.running.interrupt import SIGNALS, Interrupted
 from ngcdl.running.prepare import Ready, Settled
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons

@@ -153,6 +153,17 @@ class Unbound(Protocol):
         ...
 
 
+@runtime_checkable
+class OutlivesEngine(Protocol):
+    """A Job that may go on while its engine is away. `say` shows when the engine stops answering and answers again."""
+
+    say: Callable[[str], None]
+
+    def absences(self) -> str | None:
+        """Return a note on the engine's absences that are over; None if there was none."""
+        ...
+
+
 class NoInput:
     """The input half of a Job that takes no input."""
 

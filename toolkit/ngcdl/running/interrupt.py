@@ -11,10 +11,9 @@ from types import FrameType
 from typing import Any
 
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
-from ngcdl.errors import NgcdlError, signal_exit_code
+from ngcdl.errors import NgcdlError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TIME_IS_UP = "stopped when its time was up"
 STOPPING = "stopping; press Ctrl-C again to kill"
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
@@ -118,15 +117,6 @@ class Stopper:
             self._alarm.start()
         # In a thread: the stop waits for the job, which may save a checkpoint, while its output must be read.
         threading.Thread(target=self._stop_as_asked if first else self._kill, daemon=True).start()
-
-    @property
-    def why(self) -> str | None:
-        """Say what stopped the job; None if nothing did."""
-        return f"stopped by {self.name}" if self.signal else TIME_IS_UP if self.is_late else None
-
-    @property
-    def exit_code(self) -> int | None:
-        return signal_exit_code(self.signal) if self.signal else None
 
     def stop_at(self, until: float | None) -> None:
         """Stop the job, which exists by now, at `until` (s since the epoch)."""

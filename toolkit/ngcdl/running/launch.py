@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ngcdl import waiting
-from ngcdl.engines.base import Exit, Job, grace_seconds
+from ngcdl.engines.base import Exit, Job, OutlivesEngine, grace_seconds
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import as_text, diagnosed
 from ngcdl.report.measured.filled import filled
-from ngcdl.running import ending, meanwhile
+from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
 from ngcdl.running.meanwhile import Show, Terminal
 from ngcdl.running.prepare import Ready
@@ -100,6 +100,8 @@ class Course:
         whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else signals_deferred()
         with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
+        if isinstance(job, OutlivesEngine):
+            job.say = self._show.say
         for note in job.started.news:
             self._show.say(note)
         owner = None if self._is_cluster else self.run.owner  # a run on a cluster needs no watcher
@@ -122,7 +124,7 @@ class Course:
             if not job.detached:
                 self._ended = job.wait()
                 self._stopper.ended()  # a signal from now on did not end it
-        self.run = told(self.run).noting(*([DETACHED] if job.detached else []), *taken.problems)
+        self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
         if job.detached:
             self._save()
 
@@ -130,7 +132,8 @@ class Course:
         def look() -> None:
             self._herald.look(self.run, self._events())
 
-        self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
+        with silence.Teller(self._show.say, self.run, self._folder, job.waiting).looking():
+            self._unlogged = meanwhile.stream(job, self._folder, self._show, terminal, look)
 
     def interrupted(self) -> None:
         """Clean up after a signal that came before there was a job to stop."""
@@ -212,11 +215,12 @@ class Course:
                 self.run = self.run.noting(*self._store.load(self.run.id).notes)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
-        closed = self._by_stopwatch(ending.closed(self.run, end, events, self._stopper))
+        signals = ending.Signals(self._stopper.signal, self._stopper.is_late)
+        closed = self._by_stopwatch(ending.closed(self.run, end, events, signals))
         self.run = filled(closed, events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
-        self.run = self.run.noting(*self._herald.told, *(() if self._is_lost else self._lacking()))
+        self.run = self.run.noting(*self._herald.told, *self._absences(), *(() if self._is_lost else self._lacking()))
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
@@ -268,6 +272,10 @@ class Course:
         if not self.run.diagnosis:
             self._diagnose()
         return self._save("Its record is not up to date.")
+
+    def _absences(self) -> tuple[str, ...]:
+        note = self.job.absences() if isinstance(self.job, OutlivesEngine) else None
+        return (note,) if note else ()
 
     def _lacking(self) -> tuple[str, ...]:
         """Return a note that says what log.txt lacks and why, and where that is."""

@@ -30,10 +30,10 @@ from ngcdl.errors import (
 )
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
-from ngcdl.report.measured import figures
 from ngcdl.report.measured.diagnosis import diagnosed
 from ngcdl.report.measured.filled import filled
-from ngcdl.running.ending import STOPPED, stopped_by
+from ngcdl.report.measured.lines import Line
+from ngcdl.running import ending
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import samples
@@ -257,36 +257,21 @@ def _by_cluster(store: Store, run: Run) -> Run:
 
 
 def _with_exit(store: Store, run: Run, ended: Exit) -> Run:
-    stopped, reason = STOPPED in run.notes or ended.is_stopped, ended.reason
-    status = "finished" if ended.code == 0 else "interrupted" if ended.code is None or stopped else "failed"
-    if stopped and status == "interrupted":
-        reason = stopped_by(run, ended)
-    finished = ended.finished or time.time()
-    closed = replace(run, oom_killed=ended.oom_killed).closed(status, ended.code, reason, finished)
-    return _told_by_files(store, closed, list(lines(store.folder(run.id) / EVENTS)))
+    events = _events(store, run)
+    end = ending.End(ended, ending.gpu_not_met(events, ended))
+    return _told_by_files(store, ending.closed(run, end, events, ending.UNSEEN), events)
 
 
 def _by_events(store: Store, run: Run) -> Run:
-    """Close the run by what the trainer wrote: nothing else is left to ask."""
-    events = list(lines(store.folder(run.id) / EVENTS))
-    last = events[-1] if events else {}
-    when = figures.number(last.get("t"))
-    kind = last.get("event")
-    what = "ngcdl was killed" if run.owner else "it was killed"
-    if kind == "finish":
-        status, reason = "finished", f"{what}; the trainer reports that it finished"
-    elif kind == "error":
-        # A training that was stopped says so.
-        status = "interrupted" if last.get("kind") == "interrupted" else "failed"
-        reason = f"{last.get('kind')}: {last.get('message')}"
-    elif STOPPED in run.notes:
-        status, reason = "interrupted", stopped_by(run, NOTHING) or what
-    else:
-        status, reason = "lost", f"{what}, and nothing is left that could tell how the run ended"
-    return _told_by_files(store, run.closed(status, run.exit_code, reason, when), events)
+    events = _events(store, run)
+    return _told_by_files(store, ending.closed_by_events(run, events), events)
 
 
-def _told_by_files(store: Store, closed: Run, events: Sequence[figures.Line]) -> Run:
+def _events(store: Store, run: Run) -> list[Line]:
+    return list(lines(store.folder(run.id) / EVENTS))
+
+
+def _told_by_files(store: Store, closed: Run, events: Sequence[Line]) -> Run:
     """Return the closed run with what its folder shows: its figures, and why it failed."""
     folder = store.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)

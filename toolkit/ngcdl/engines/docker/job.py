@@ -7,10 +7,12 @@ queried, and an absent engine is waited for (with live-restore the container kee
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +21,8 @@ from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
+
+log = logging.getLogger(__name__)
 
 # How long a daemon may be absent before the run is given up: a package update restarts it within a few seconds. Without
 # live-restore it closes its API first, and then stops its containers, for as long as their StopTimeout.
@@ -29,6 +33,9 @@ ASK_SECONDS = 0.1  # between looks whether it has ended on Ctrl-C
 # The most time between a container's end, by its time stamp, and that of the stream that it closes.
 _APART_SECONDS = 0.5
 _READING = "read the run's output"
+# The program writes into a pipe that the engine empties; once that is full (64 KiB), the next write blocks:
+# https://docs.docker.com/engine/daemon/live-restore/#impact-of-live-restore-on-running-containers
+_MAY_PAUSE = "the run may go on, but its output may pause it until the engine reads that"
 # OOMKilled is false also if systemd-oomd or earlyoom killed it: they send a plain SIGKILL.
 _KILLED = (
     "killed (SIGKILL), not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom leave no trace there)"
@@ -59,12 +66,14 @@ class DockerJob:
         self._is_kept = False  # the engine has output that was not read
         self._is_deaf = False
         self._silent_since: float | None = None
+        self._absent_seconds: list[float] = []  # of each absence that is over
         self._way_out = keys.typed(keys.named()) if tty and attachment is not None else b""
         self._typed = b""
         self.detached = False
         self.patience_seconds = PATIENCE_SECONDS
         self.identity = identity
         self.started = started
+        self.say: Callable[[str], None] = log.info
 
     # -- output and input -------------------------------------------------------------------------------------------
 
@@ -170,12 +179,25 @@ class DockerJob:
                     state: dict[str, Any] = self._quick.inspect_container(self.identity)["State"]
                 except docker.errors.NotFound:
                     state = {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
-        except NgcdlError:
-            self._silent_since = self._silent_since or began
+        except NgcdlError as error:
+            if self._silent_since is None:
+                self._silent_since = began
+                self.say(f"{error.message} ngcdl waits up to {self.patience_seconds:.0f} s for it: {_MAY_PAUSE}")
             self._is_torn = True
             return None
-        self._silent_since = None
+        if self._silent_since is not None:
+            self._absent_seconds.append(time.monotonic() - self._silent_since)
+            self._silent_since = None
+            self.say(f"the Docker engine answers again, after {math.ceil(self._absent_seconds[-1])} s")
         return state
+
+    def absences(self) -> str | None:
+        """As in OutlivesEngine."""
+        if not self._absent_seconds:
+            return None
+        times, seconds = len(self._absent_seconds), math.ceil(sum(self._absent_seconds))
+        often = "" if times == 1 else f" {times} times,"
+        return f"The Docker engine did not answer{often} for {seconds} s; its output may have paused the run meanwhile."
 
     def _settled_state(self) -> dict[str, Any] | None:
         """Wait until it has ended, or still runs after 2 s or an absence of the engine; None if that is given up."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import settings
+from ngcdl import processes, settings
 from ngcdl.engines.base import Order
 
 
@@ -40,9 +40,8 @@ def note(pid: int) -> str:
 
 
 def _mark(info: Mapping[str, Any]) -> Path | None:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
+    boot = processes.boot_id()
+    if boot is None:
         return None
     engine = re.sub(r"[^0-9A-Za-z]+", "-", str(info.get("ID", "")))
     return settings.load().cache / f"memlock-forbidden-{engine}-{boot}"

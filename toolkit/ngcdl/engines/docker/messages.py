@@ -44,7 +44,7 @@ _SERVER_TROUBLE = (
 
 # In the order of their numbers, which are the same on amd64 and arm64:
 # https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h
-_LIMITS = (
+_LIMITS_BY_NUMBER = (
     *("cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock"),
     *("as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"),
 )
@@ -124,8 +124,8 @@ def _limit_refused(what: str, advice: str) -> EngineRefused:
     name = "NAME"
     if found and found[2]:
         name = found[2].lower()
-    elif found and int(found[1]) < len(_LIMITS):
-        name = _LIMITS[int(found[1])]
+    elif found and int(found[1]) < len(_LIMITS_BY_NUMBER):
+        name = _LIMITS_BY_NUMBER[int(found[1])]
     return EngineRefused(what, advice.replace("NAME", name))
 
 

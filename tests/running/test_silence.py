@@ -1,4 +1,4 @@
-"""A running training that has stopped writing: when that is reported, and where."""
+"""A running training that has stopped writing: when that is reported, where, and to whoever follows it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from house import House
+from unwatched import house as house
 
-from ngcdl.cli import lookup as kept_runs
 from ngcdl.record import Run
+from ngcdl.running import silence
 from ngcdl.running.owner import this_process
 
 STEPS = tuple({"event": "step", "t": float(t), "step": t} for t in (0, 100, 130))
@@ -30,11 +31,12 @@ def test_only_a_training_that_runs_and_was_silent_for_twenty_of_its_steps_is_tol
     house: House, events: tuple[dict[str, Any], ...] | None, more: dict[str, Any], seconds: float, is_long: bool
 ) -> None:
     run = replace(Run("x", "running", 1.0, engine="docker"), **more)
-    path = house.store.create(run) / "events.jsonl"
+    folder = house.store.create(run)
+    path = folder / "events.jsonl"
     if events is not None:
         path.write_text("".join(json.dumps(event) + "\n" for event in events))
         os.utime(path, (1000, 1000))
-    assert kept_runs.silence(house.store, run, lambda: 1000 + seconds) == (seconds if is_long else None)
+    assert silence.silent_seconds(run, folder, lambda: 1000 + seconds) == (seconds if is_long else None)
 
 
 def test_a_training_that_stands_still_is_told_in_the_table_and_when_it_is_shown(house: House) -> None:
@@ -51,3 +53,18 @@ def test_a_training_that_stands_still_is_told_in_the_table_and_when_it_is_shown(
             assert "ngcdl stop x" in done.stderr
     os.utime(path)
     assert "no step" not in house.run("runs").stdout
+
+
+def test_whoever_follows_a_training_hears_of_a_silence_once_and_again_only_after_a_further_report(house: House) -> None:
+    run, said, queued = Run("x", "running", 1.0, engine="slurm"), list[str](), ["it is back in the queue"]
+    path = house.store.create(run) / "events.jsonl"
+    path.write_text(json.dumps(STEPS[0]) + "\n")
+    teller = silence.Teller(said.append, run, path.parent, lambda: "".join(queued))
+    for minutes, count in ((12, 0), (12, 1), (7, 2), (1, 2)):
+        os.utime(path, (time.time() - 60 * minutes,) * 2)
+        teller.look()
+        teller.look()
+        assert len(said) == count
+        queued.clear()
+    assert [text.split(";")[0] for text in said] == ["x: no step for 12 min", "x: no step for 7 min"]
+    assert "ngcdl stop x" in said[0]

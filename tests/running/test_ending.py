@@ -1,0 +1,114 @@
+"""How a run ended is one rule, whether its ngcdl saw the end or a later command finds it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import FakeEngine, FakeJob, ready
+from followed import FINISH, START, STEP, follow
+from unwatched import DEAD, left
+
+from ngcdl.engines.base import Exit
+from ngcdl.errors import GpuNotInside
+from ngcdl.folder import EVENTS
+from ngcdl.record import Run
+from ngcdl.running import launch
+from ngcdl.running.ending import STOPPED
+from ngcdl.running.owner import this_process
+from ngcdl.spec import KINDS, Kind
+from ngcdl.storing.store import Store
+
+OOM = "out of memory: the kernel killed a process inside, although the command itself exited with 0"
+GONE = "its Job is gone from the cluster"
+CANCELLED = "Slurm: CANCELLED"
+DOCKER_STOP = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
+
+
+def error(kind: str, message: str) -> dict[str, Any]:
+    return {"event": "error", "t": 3.0, "kind": kind, "message": message, "step": 1}
+
+
+NAN, NO_GPU = error("nan", "loss is NaN"), error("no_gpu", "it sees none")
+SAVED = error("interrupted", "ended by signal 15")
+ENDS: dict[str, tuple[Exit, tuple[dict[str, Any], ...], tuple[str, int | None, str | None]]] = {
+    "well": (Exit(0, False), (STEP, FINISH), ("finished", 0, None)),
+    "its own code": (Exit(7, False), (STEP,), ("failed", 7, None)),
+    "out of memory inside": (Exit(0, True, OOM), (STEP,), ("failed", 0, OOM)),
+    "a helper out of memory": (Exit(0, True, OOM), (STEP, FINISH), ("finished", 0, OOM)),
+    "a trial out of memory": (Exit(0, True, OOM), ({"event": "oom"}, STEP, FINISH), ("finished", 0, None)),
+    "not a number": (Exit(1, False), (STEP, NAN), ("failed", 1, "nan: loss is NaN")),
+    "the engine knows why": (Exit(137, True, "killed"), (STEP, NAN), ("failed", 137, "killed")),
+    "cancelled": (Exit(None, None, CANCELLED, is_stopped=True), (STEP,), ("interrupted", None, CANCELLED)),
+    "gone": (Exit(None, None, GONE), (STEP,), ("interrupted", None, GONE)),
+    "gone when it had finished": (
+        Exit(None, None, GONE), (STEP, FINISH), ("finished", None, f"{GONE}; the trainer reports that it finished"),
+    ),
+    "gone when it had failed": (Exit(None, None, GONE), (STEP, NAN), ("failed", None, f"{GONE}; nan: loss is NaN")),
+    "stopped by others": (Exit(143, False, DOCKER_STOP), (STEP, SAVED), ("interrupted", 143, DOCKER_STOP)),
+    "stopped by others, deaf": (Exit(143, False, DOCKER_STOP), (STEP,), ("failed", 143, DOCKER_STOP)),
+    "killed by others": (Exit(137, False, "not by ngcdl"), (STEP,), ("failed", 137, "not by ngcdl")),
+    "begun again since it was stopped": (Exit(1, False), (STEP, SAVED, START, STEP), ("failed", 1, None)),
+    "a wrapper that hides the code": (
+        Exit(0, False), (STEP, SAVED), ("interrupted", 0, "interrupted: ended by signal 15"),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine(FakeJob(), name="apptainer")
+    monkeypatch.setitem(KINDS, "apptainer", Kind())
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    return engine
+
+
+def found(store: Store, engine: FakeEngine, ended: Exit, *events: dict[str, Any], notes: tuple[str, ...] = ()) -> Run:
+    """Return what a later command records of a run whose ngcdl was killed."""
+    engine.job = FakeJob(exit=ended)
+    watched = ready(Store(store.root / "spec"), engine.job)[0].run
+    gone = replace(DEAD, boot=this_process().boot)
+    run = replace(watched, engine="apptainer", engine_id=engine.identity, owner=gone, notes=notes)
+    return left(Store(store.root / "unwatched"), run, *events)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_an_end_is_recorded_alike_by_whoever_saw_it_and_whoever_finds_it(
+    store: Store, engine: FakeEngine, name: str
+) -> None:
+    ended, events, expected = ENDS[name]
+    live, _ = follow(Store(store.root / "live"), FakeJob(exit=ended), START, *events)
+    later = found(store, engine, ended, START, *events)
+    assert (live.status, live.exit_code, live.reason) == expected
+    assert (later.status, later.exit_code, later.reason) == expected
+
+
+def test_a_stop_that_was_typed_is_the_reason_alike(store: Store, engine: FakeEngine) -> None:
+    for ended in (Exit(143, False, DOCKER_STOP), Exit(None, None, GONE)):
+        run = found(Store(store.root / str(ended.code)), engine, ended, START, STEP, notes=(STOPPED,))
+        assert (run.status, run.exit_code, run.reason) == ("interrupted", ended.code, "stopped by ngcdl stop")
+
+
+def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: Store, engine: FakeEngine) -> None:
+    with pytest.raises(GpuNotInside) as caught:
+        follow(store, FakeJob(exit=Exit(1, False)), START, NO_GPU)
+    later = found(store, engine, Exit(1, False), START, NO_GPU)
+    live = store.load(later.id)
+    assert (live.status, live.exit_code, live.reason) == ("failed", 125, caught.value.message)
+    assert (later.status, later.exit_code, later.reason) == ("failed", 125, caught.value.message)
+
+
+def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> None:
+    """The trainer saves and exits with 143, of which a process on this host tells no more."""
+    run, _ = follow(store, FakeJob(exit=Exit(143, False)), START, STEP, SAVED)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped by SIGTERM from outside")
+
+
+def test_a_command_s_own_file_of_events_decides_nothing(store: Store) -> None:
+    prepared, folder = ready(store, FakeJob(exit=Exit(0, False)), train=False)
+    (folder / EVENTS).write_text(json.dumps(SAVED) + "\n")
+    assert launch.follow(prepared, store, SimpleNamespace(say=print, chunk=print)).status == "finished"

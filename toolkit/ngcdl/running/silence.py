@@ -1,0 +1,90 @@
+"""A training that has reported nothing for long: when and how that is said, and to whoever follows it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ngcdl.folder import EVENTS, last_lines
+from ngcdl.record import Run
+from ngcdl.report.measured.lines import number
+from ngcdl.spec import kind_of
+
+SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
+SILENT_STEPS = 20  # times the interval between the last two reported steps
+LOOK_SECONDS = 30.0
+_END_BYTES = 8 << 20  # of the events: the last two steps are in them
+
+
+def silent_seconds(run: Run, folder: Path, clock: Callable[[], float] = time.time) -> float | None:
+    """Return how many seconds a running training has reported nothing, if that is long for it, else None.
+
+    Also None if nobody can tell: a run in a cluster's queue has a reason, and a pod's events arrive last."""
+    if run.status != "running" or run.reason or not kind_of(run.engine).shares_files:
+        return None
+    last = _last_report(folder)
+    seconds = clock() - last if last is not None else 0.0
+    if seconds <= SILENT_SECONDS:
+        return None
+    recent = last_lines(folder / EVENTS, _END_BYTES)
+    steps = (number(event.get("t")) for event in recent if event.get("event") == "step")
+    two = deque((t for t in steps if t is not None), maxlen=2)
+    return seconds if seconds > SILENT_STEPS * (two[-1] - two[0] if two else 0.0) else None
+
+
+def in_words(seconds: float) -> str:
+    """Put `silent_seconds` into words, such as "no step for 12 min"."""
+    minutes = seconds / 60
+    return f"no step for {minutes:.0f} min" if minutes < 120 else f"no step for {minutes / 60:.0f} h"
+
+
+def with_advice(run: Run, seconds: float) -> str:
+    """Say how to find out whether a silent training hangs, or is in a long evaluation or compilation."""
+    look = f"check with: ngcdl gpu or ngcdl logs {run.id}, stop it with: ngcdl stop {run.id}"
+    return f"{run.id}: {in_words(seconds)}; {look}"
+
+
+class Teller:
+    """Says once that a run is silent, and again only after it has reported something more. What `waiting` returns is
+    why it does not run: its cluster has put its job back into the queue."""
+
+    def __init__(self, say: Callable[[str], None], run: Run, folder: Path, waiting: Callable[[], str | None]) -> None:
+        self._say, self._run, self._folder, self._waiting = say, run, folder, waiting
+        self._told: float | None = None  # the last report before the silence that was told
+
+    def look(self) -> None:
+        last = _last_report(self._folder)
+        if last == self._told:
+            return
+        seconds = silent_seconds(self._run, self._folder)
+        if seconds and not self._waiting():
+            self._say(with_advice(self._run, seconds))
+            self._told = last
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look every LOOK_SECONDS while the block lasts."""
+        over = threading.Event()
+
+        def look_on() -> None:
+            while not over.wait(LOOK_SECONDS):
+                self.look()
+
+        thread = threading.Thread(target=look_on, name="ngcdl-silence", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _last_report(folder: Path) -> float | None:
+    """Return when the run reported its last event, in s since the epoch; None if it reported none."""
+    with contextlib.suppress(OSError):
+        return (folder / EVENTS).stat().st_mtime
+    return None
