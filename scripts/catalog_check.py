@@ -1,4 +1,4 @@
-"""What must hold for the catalogue's tables. Each rule yields a message for everything that is wrong."""
+"""What must hold for the catalogue's tables. Each rule is a function that yields a message for each violation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(folder: Path, name: str) -> Table:
 
 
 def native(drivers: Table, cuda: str) -> str | None:
-    """Return what ngcdl.catalog.cuda.driver_for does, but from the table being checked."""
+    """Return what ngcdl.catalog.cuda.driver_for returns, but by the table that is being checked."""
     asked = comparable(cuda)
     near = [row for row in drivers if minor(row["cuda"]) == minor(cuda)]
     named = [row for row in near if cuda in row["also_called"].split()]
@@ -197,7 +197,7 @@ def drivers_agree(tables: dict[str, Table]) -> Iterator[str]:
 
 
 def ranges(tables: dict[str, Table]) -> Iterator[str]:
-    """Ranges do not overlap; no branches means they were read nowhere; no branch is both allowed and excluded."""
+    """Ranges do not overlap; a row without branches is recalled or inferred; no branch is both allowed and excluded."""
     table = tables["forward_compat"]
     for row in table:
         if comparable(row["first"]) > comparable(row["last"]):

@@ -33,7 +33,7 @@ def main(argv=None):
     signals.install()
     try:
         make_folder(asked.out)
-        held = lock(asked.out) if asked.node == 0 else None  # all nodes share the folder
+        held = lock(asked.out) if asked.node == 0 else None  # all nodes share the folder: one lock is enough
         events = Events(asked.out) if held else replicas.Unheard()
     except EnvironmentError as error:
         return told(stopped_by(error, asked.out))
@@ -57,7 +57,7 @@ def as_replica(own, asked):
     sys.stderr.flush()
     if not code and not own.is_spare:
         leash.stay()
-    os._exit(code)  # a normal exit sometimes looks like a crash to C++, because of gloo's remaining threads
+    os._exit(code)  # a normal exit sometimes ends as a crash in C++, because threads of gloo still run
 
 
 def sampled(asked, events, signals):
@@ -87,7 +87,8 @@ def recorded(asked, events, signals):
 
 
 def attempt(asked, events, voice, signals, own=None):
-    """Return the exit code and why it is not 0. Every ending short of the last step leaves an error event."""
+    """Train, and return (exit code, reason): (0, None) on success. A Stop or an exception is reported as an error
+    event."""
     try:
         if asked.largest and asked.resume:  # a restarted job keeps its arguments; its batch was found the first time
             asked.batch, asked.largest = checkpoint.good(asked.resume)[1]["batch"], False
@@ -193,8 +194,9 @@ def run(asked, events, voice, signals, own):
 
 
 def loading(asked, workload):
-    """Return a function that returns the data. Reading or making it overlaps with loading the framework, which takes as
-    long. A folder of images waits: decoding them may need the framework."""
+    """Return a function that returns the data. A thread reads or makes the data while the framework loads, which takes
+    about as long. A folder of images is opened only when the function is called, because decoding may need the
+    framework."""
     if hasattr(workload, "run") or (asked.data and getattr(workload, "DATA_FOLDER", None) == "pictures"):
         return lambda: workload.load(asked.data)
     return meanwhile(workload.load, asked.data)
@@ -208,7 +210,7 @@ def tell_libraries(asked):
     if asked.threads:
         os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # the frameworks' libraries obey it
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault(choices.ONEDNN, "1")  # off by default on some CPUs, which is 1.7 times slower
+    os.environ.setdefault(choices.ONEDNN, "1")  # some CPUs have oneDNN off by default, and are 1.7 times slower
     computing.prepare(asked.precision)
 
 
@@ -257,7 +259,8 @@ def framework(asked, able):
     for name in sorted(able, reverse=True) if asked == "auto" else [asked]:
         try:
             return name, importlib.import_module("trainer.frameworks." + name)
-        # not installed, not for this Python, or another version; an empty folder of its name imports but holds nothing
+        # the framework is missing, not for this Python or another version; AttributeError: a folder that only has its
+        # name was imported as an empty package
         except (ImportError, SyntaxError, AttributeError) as error:
             refusals.append("%s: %s" % (name, error))
     raise Stop("bad_argument", "no framework can be imported here (%s)" % "; ".join(refusals))

@@ -1,5 +1,5 @@
-"""Threads prepare what is needed next: batches, prefetched in order, and what needs no framework while one is loading.
-numpy releases the GIL."""
+"""Prefetches batches, in order, and runs other work in a thread while a framework loads. Threads are enough for this,
+because numpy releases the GIL."""
 from __future__ import absolute_import, division, print_function
 
 import itertools
@@ -33,16 +33,18 @@ def ahead(source, first, last, threads=None):
 
 
 def meanwhile(function, *arguments):
-    """Start function(*arguments) in a thread; return a function that waits for it and returns or raises what it did."""
+    """Start function(*arguments) in a thread; return a function that waits for the result and returns it, or raises
+    what function raised."""
     line = Line(lambda _: function(*arguments), 0, 1)
     worker = threading.Thread(target=line.work)
-    worker.daemon = True  # nobody waits for it if the training can't begin
+    worker.daemon = True  # if the training can't begin, nobody waits for the thread
     worker.start()
     return lambda: line.take(0)
 
 
 class Line(object):
-    """The items that the threads have claimed, made and handed out."""
+    """The queue between the threads, which claim steps and make their items, and the caller, who takes the items in
+    order."""
 
     def __init__(self, source, first, last):
         self.source, self.claimed, self.taken, self.last = source, first, first, last

@@ -1,4 +1,4 @@
-"""What was typed, and what it means: argv, with the workload's defaults where nothing was given."""
+"""Parses argv, and fills in the workload's defaults for options that were not given."""
 from __future__ import absolute_import, division, print_function
 
 import argparse
@@ -38,8 +38,9 @@ def arguments(argv):
     layout.add_argument("--channels-first", dest="channels_last", action="store_false")
     parser.add_argument("--autotune", action="store_true", help="choose the fastest settings by trial; see trial.py")
     parser.add_argument("--choices", metavar="DIR", help="where --autotune remembers what it chose")
-    parser.add_argument("--trial-seconds", type=above_zero(float), default=trial.BUDGET_SECONDS, help="for --autotune")
-    parser.add_argument("--times", type=above_zero(int), default=1, help="with TIMES: how often to train")
+    parser.add_argument("--trial-seconds", type=above_zero(float), default=trial.BUDGET_SECONDS,
+                        help="time limit of --autotune's trials together")
+    parser.add_argument("--times", type=above_zero(int), default=1, help="train N times (if the workload has TIMES)")
     parser.add_argument("--trace", type=above_zero(int), metavar="N", help="write trace.json of the first N steps")
     parser.add_argument("--log-frequency", type=above_zero(int), help="steps between lines of output")
     parser.add_argument("--queue-fraction", type=above_zero(float, 1), default=0.4)
@@ -48,7 +49,7 @@ def arguments(argv):
     parser.add_argument("--resume", metavar="DIR", help="continue from the newest good checkpoint there")
     parser.add_argument("--no-eval", action="store_true")
     parser.add_argument("--no-dropout", action="store_true", help="leave dropout out, to compare frameworks")
-    parser.add_argument("--teacher", choices=teacher.WAYS, help="of a TEACHER: where it computes, and when (ahead)")
+    parser.add_argument("--teacher", choices=teacher.WAYS, help="where and when the teacher computes (ahead)")
     parser.add_argument("--record", action="store_true", help="write run.json, samples.jsonl and log.txt")
     parser.add_argument("--samples", type=word, metavar="NAME", help="write samples-NAME.jsonl")
     parser.add_argument("--replicas", type=above_zero(int), default=1, help="how many train together; see replicas.py")
@@ -81,7 +82,7 @@ def fill(asked):
     asked.teacher = asked.teacher or ("ahead" if hasattr(workload, "TEACHER") else None)
     asked.gpu_memory_fraction = asked.gpu_memory_fraction or getattr(workload, "MEMORY_FRACTION", None)
     if asked.runs:
-        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, like all other runs there: names sort by time
+        made = time.strftime("%Y%m%d-%H%M%S", time.gmtime())  # UTC, as ngcdl names runs: names sort by time
         unique = binascii.hexlify(os.urandom(2)).decode("ascii")
         asked.out = os.path.join(asked.runs, "%s-%s-%s" % (made, asked.workload, unique))
 

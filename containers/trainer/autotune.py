@@ -1,6 +1,7 @@
 """--autotune: a trial before the training chooses the settings to compute with, unless an earlier choice is remembered.
 
-What was typed stays as typed. The choice is put into asked, as if it had been typed, and reported in the start event.
+Options that were typed are left alone. The choice is stored in `asked`, as if it had been typed, and reported in the
+start event.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,11 +27,11 @@ def check(asked, workload):
 
 
 def tune(asked, workload, voice, signals):
-    """Choose, and put the choice into asked; asked.tuned is what the start event reports of it."""
+    """Choose settings and store them in `asked`; `asked.tuned` becomes the field "autotune" of the start event."""
     here = machine()
     key = choices.key(asked, here)
     found = choices.recall(asked.choices, key, voice.say) if asked.choices else None
-    if found and "feed" in found["chosen"]:  # less memory may be free than there was then
+    if found and "feed" in found["chosen"]:  # less memory may be free now than at the time of the choice
         start = found["start"]
         has_room = trial.can_be_resident(asked, workload, start, free(start["device"], asked.replicas))
         found = found if has_room else None
@@ -99,7 +100,7 @@ def measured(short, batch, way, seconds):
 
 
 def left(asked, reading):
-    """Estimate how many seconds the training still takes with the default settings; None: only a signal ends it."""
+    """Estimate how many seconds the training still takes with the default settings; None if only a signal ends it."""
     steps = asked.steps
     if asked.epochs:
         steps = asked.epochs * math.ceil(reading.start["dataset_images"] / asked.batch)
@@ -115,8 +116,9 @@ def machine():
 
 
 def free(device, replicas=1):
-    """Return how many bytes are free on the device of each replica; None if unknown. Of a GPU that has the machine's
-    memory NVML gives none (https://docs.nvidia.com/dgx/dgx-spark/known-issues.html)."""
+    """Return how many bytes are free on the device of each replica; None if unknown. NVML reports no memory for a GPU
+    that shares the machine's (https://docs.nvidia.com/dgx/dgx-spark/known-issues.html): what the machine has free
+    counts there, as on a CPU."""
     if device == "gpu":
         known = feed.free_bytes(nvml.read(), replicas)
         if known is not None or not driver.is_integrated(0):

@@ -1,4 +1,4 @@
-"""How sure is it that the mean of several trainings exceeds a bound? Answered by a one-sided Student's t-test."""
+"""How certain it is that the mean of several trainings exceeds a bound, by a one-sided Student's t-test."""
 from __future__ import absolute_import, division, print_function
 
 import math
@@ -15,8 +15,8 @@ def spread(values):
 
 
 def chance_below(values, bound):
-    """Return the probability of a mean as high as theirs, or higher, if the true one were the bound; None for a single
-    value, or if all are equal."""
+    """Return the p-value: the probability that the mean of as many values is at least theirs if the true mean is the
+    bound. None for a single value, or if all values are equal."""
     mean, deviation = spread(values)
     if not deviation:
         return None

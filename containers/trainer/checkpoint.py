@@ -3,10 +3,11 @@
 A file holds every array of the training's state under its name in recipe.Model.kept(): each weight and batch norm's
 running mean and variance under their names in layers.py, a weight's optimiser state under "<slot>/<name>", its moving
 average under "average/<name>". It also holds "about", JSON in bytes: format 1, step (how many are done), workload,
-batch, seed, data (what the images are), queued, dropout and teacher (false where it was left out, else null or
-missing), the framework that wrote it, and sha256 over the arrays. It is written to a temporary file beside its place
-and renamed, so that an end at any moment leaves the previous ones; the sha256 detects what a disk corrupts later.
-The order of the images needs no saving: it is a function of the seed and the step (data.Order, epochs.Shuffled).
+batch, seed, data (which data set), queued, clip, dropout and teacher (false if it was switched off, else null or
+missing), framework (which one wrote the file), and sha256 of the arrays. A checkpoint is written to a temporary file in
+the same folder and then renamed, so that a process that ends at any moment leaves the previous checkpoints intact; the
+sha256 detects corruption on the disk. The order of the images is not saved: it is a function of the seed and the step
+(data.Order, epochs.Shuffled).
 """
 from __future__ import absolute_import, division, print_function
 
@@ -30,8 +31,8 @@ SAME = "workload", "batch", "seed", "data", "queued", "dropout", "teacher", "cli
 def save(folder, about, arrays):
     """Write DIR/checkpoints/step-<n>.npz, keep the last three, and return the path relative to DIR.
 
-    Raise Stop("disk_full") if the disk is full, and Stop("nan") if the last update made an array non-finite: the loss,
-    computed with the weights before it, was still finite. Both leave the earlier checkpoints as they were.
+    Raise Stop("disk_full") if the disk is full, and Stop("nan") if an array is not finite. The loss may still have been
+    finite then, because it is computed before the step's update. Both leave the earlier checkpoints as they were.
     """
     for name in sorted(arrays):
         if not np.isfinite(arrays[name]).all():
@@ -45,7 +46,7 @@ def save(folder, about, arrays):
     try:
         make_folder(place)
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
-            os.remove(os.path.join(place, rest))  # left by a trainer killed while it saved; the lock is ours now
+            os.remove(os.path.join(place, rest))  # left by a trainer that was killed while it saved: we hold its lock
         write_whole(path, content.getvalue())
         # by modification time: the folder may hold checkpoints of a longer training, or some dated by a fast clock
         others = [other for other in found(place) if other != path]
@@ -101,7 +102,8 @@ def reached(folder):
 
 
 def newest(folder, wanted, say):
-    """Return a folder's newest good checkpoint as read() does; raise Stop if there is none, or it does not match."""
+    """Return (about, arrays) of a folder's newest undamaged checkpoint. Raise Stop if there is none, or if it is of
+    another training than `wanted`."""
     path, about, arrays = good(folder, say)
     for key in SAME:
         if about.get(key) != wanted.get(key):
@@ -112,7 +114,7 @@ def newest(folder, wanted, say):
 
 
 def good(folder, say=str):
-    """Return the path of a folder's newest good checkpoint, whichever training's it is, and what read() returns."""
+    """Return (path, about, arrays) of a folder's newest undamaged checkpoint, whichever training wrote it."""
     place, paths = kept(folder)
     if not paths:
         raise Stop("checkpoint", "No checkpoint file found in %s" % place)

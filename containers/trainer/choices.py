@@ -1,4 +1,4 @@
-"""What was chosen by trial, remembered for the same machine, frameworks and training: one file per choice in a folder.
+"""The cache of what --autotune chose, for the same machine, frameworks and training: one file per choice in a folder.
 
 <16 hex digits of the key>.json: {"format": 1, "key": what the choice depends on, "measured": seconds since the epoch,
 "chosen": settings (trial.py), "seconds": how long the trials took, "tries": as in the start event}. A file that can't
@@ -18,7 +18,7 @@ from .files import write_whole
 
 FORMAT = 1
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
-VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # they set how to compute, where they are set
+VARIABLES = "OMP_NUM_THREADS", "MKL_NUM_THREADS", ONEDNN  # if set, they override how frameworks compute
 
 
 def key(asked, here):
@@ -48,8 +48,8 @@ def own():
 
 
 def installed(folders):
-    """Return what identifies the release of each framework, without importing it: what pip wrote beside it, and when it
-    was written."""
+    """Return what identifies the release of each installed framework, without importing it: the names of pip's metadata
+    folders beside it, and when its files were written."""
     found = []
     for module in "tensorflow", "torch":
         for folder in folders:
@@ -67,7 +67,7 @@ def path_of(folder, key):
 
 
 def recall(folder, key, say):
-    """Return what was kept, or None if there is nothing or nothing that can be read."""
+    """Return the remembered choice; None if there is none, or if its file can't be read, which is said."""
     path = path_of(folder, key)
     try:
         with open(path) as file:
@@ -84,7 +84,7 @@ def recall(folder, key, say):
 
 
 def keep(folder, key, found, say):
-    """Write the choice and return whether that succeeded; failing is no reason not to train."""
+    """Write the choice and return whether that succeeded. A failure is said, and the training goes on."""
     try:
         write_whole(path_of(folder, key), line(dict(found, format=FORMAT, key=key)))
         return True

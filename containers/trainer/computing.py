@@ -17,29 +17,30 @@ import os
 from .events import Stop
 
 TENSOR_FLOAT, TENSOR_CORES = (8, 0), (7, 0)  # the compute capabilities that introduced them
-OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0 overrides whatever programs set: the page above
+OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0 switches TF32 off, whatever programs set: see the page above
 PYTORCH = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"  # NVIDIA's PyTorch images set it to 1
 # What makes TensorFlow rewrite graphs: https://docs.nvidia.com/deeplearning/frameworks/tensorflow-user-guide/
 MIXED = "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_AUTO_MIXED_PRECISION_GRAPH_REWRITE"
 XLA, XLA_FLAG = "TF_XLA_FLAGS", "--tf_xla_auto_jit="
 
 # What was asked for: precision "auto", "float32", "tf32" or "amp"; compiled: True or False; channels_last: True, False,
-# None for the framework's fastest layout.
+# or None for the framework's fastest layout.
 Way = collections.namedtuple("Way", "precision compiled channels_last")
 PLAIN = Way("auto", False, None)
 
 
 def prepare(precision):
-    """Configure NVIDIA's libraries before they are loaded: TensorFlow 1, for one, has no switch for this."""
+    """Switch TF32 off for float32, in the environment, before NVIDIA's libraries are loaded: TensorFlow 1 has no other
+    switch."""
     for name in OVERRIDE, PYTORCH:
-        os.environ.pop(name, None)  # else the start event might report what is not so
+        os.environ.pop(name, None)  # set by an image or a user, it might make the start event report a wrong precision
     if precision == "float32":
         os.environ[OVERRIDE] = "0"
 
 
 def check_rewriting():
-    """Raise Stop if an environment variable makes TensorFlow compute in other numbers than it is told to, or compile:
-    the start event would report what is not so. None of NVIDIA's images is known to set one."""
+    """Raise Stop if an environment variable makes TensorFlow compute in another precision than it is told to, or
+    compile: the start event would be wrong. None of NVIDIA's images is known to set such a variable."""
     values = [(name, os.environ.get(name, ""), "--precision amp") for name in MIXED]
     flags = [word for word in os.environ.get(XLA, "").split() if word.startswith(XLA_FLAG)]
     values += [(XLA, flag[len(XLA_FLAG):], "--compile") for flag in flags[-1:]]  # the last one counts
@@ -76,8 +77,8 @@ def place(device, capability):
 
 
 def layout(asked, model, can_first, usual=True):
-    """Return whether images are in channels-last layout, None without images; can_first: None, or why channels-first is
-    impossible; usual: the layout if none was asked for."""
+    """Return whether images are in channels-last layout; None if the network takes no images. can_first: None, or why
+    channels-first is impossible; usual: what to return if no layout was asked for."""
     if len(model.shape) != 3:
         if asked is not None:
             raise Stop("bad_argument", "this network takes no images: leave --channels-%s out" % (
@@ -89,8 +90,8 @@ def layout(asked, model, can_first, usual=True):
 
 
 class Scale(object):
-    """The loss scale of float16: halved whenever gradients overflow, which loses the step, and doubled after 2,000 good
-    steps. It is in no checkpoint: a resumed training finds its own within a few steps."""
+    """The loss scale of float16: halved whenever gradients overflow, which skips the step, and doubled after 2,000 good
+    steps. Checkpoints don't have it: a resumed training finds its own within a few steps."""
 
     def __init__(self):
         self.value, self.good = 65536.0, 0

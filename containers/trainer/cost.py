@@ -5,7 +5,8 @@ from .layers import flat
 
 
 def macs(words, shape):
-    """Return one example's multiply-accumulates, forward; shape: the example's. ValueError if layers don't fit."""
+    """Return the multiply-accumulates of one example's forward pass; shape: the example's. Raise ValueError if layers
+    don't fit together."""
     return sum(count for _, count in layers(words, shape)[0])
 
 
@@ -13,7 +14,8 @@ def training_flops(words, shape):
     """Return the operations of one example's forward and backward pass: two per multiply-accumulate, and twice as many
     backward as forward.
 
-    The first layer needs only its weights' gradient, since nothing trains the input; unless it is an embedding.
+    In the first layer's backward pass only the gradient of its weights is counted, because the input needs none. After
+    an embedding, which is trained, the gradient of the input is counted too.
     """
     counted = layers(words, shape)[0]
     embedded = flat(words)[0]["op"] == "embedding"
@@ -68,7 +70,8 @@ def unchanged(word, shape):
 
 
 def slid(word, shape, size, paddings):
-    """Return height and width after windows of this size; paddings: (before, after) of the height and of the width."""
+    """Return the height and width that windows of this size produce; paddings: (before, after) of the height and of the
+    width."""
     reach = [side + sum(padding) - window for side, padding, window in zip(shape, paddings, size)]
     if min(reach) < 0 or any(before != after and left % word["stride"]
                              for (before, after), left in zip(paddings, reach)):

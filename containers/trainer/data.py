@@ -32,7 +32,7 @@ SYNTHETIC_NOTE = "generator seed %d, difficulty easy (amplitude %d, noise %d)" %
 class Dataset(object):
     """Images uint8 [n, 32, 32, 3], labels int32 [n], and their source; files: how many equal parts they come in.
 
-    For other workloads: examples [n, ...] and their labels; count is the number of examples if not that of the labels.
+    Other workloads have examples [n, ...] and their labels; count: how many examples, if not as many as labels.
     """
 
     def __init__(self, images, labels, name, files, sha256=None, note=None, count=None):
@@ -139,7 +139,7 @@ def synthetic(split):
     random = np.random.RandomState(SYNTHETIC_SEED + offset)
     labels = random.randint(0, 10, count)
     images = np.empty((count, 32, 32, 3), np.uint8)
-    for start in range(0, count, 2000):  # 49 MB of noise at a time; the stream equals that of one draw
+    for start in range(0, count, 2000):  # 49 MB of noise at a time; the numbers are those of a single draw
         part = slice(start, start + 2000)
         noisy = random.normal(size=images[part].shape)
         noisy *= NOISE
@@ -155,7 +155,7 @@ def generator(seed, step):
 class Order(object):
     """The order of the images: files shuffled each epoch, then images mixed in a shuffle buffer, as in the tutorial.
 
-    The tutorial's second queue holds distorted images and takes time to fill; this one holds their indices.
+    The tutorial's second queue holds distorted images and takes time to fill; this buffer holds only indices.
     """
 
     def __init__(self, images, files, buffered, batch, seed):
@@ -214,8 +214,8 @@ Drawn = collections.namedtuple("Drawn", "tops lefts flips brightness contrast") 
 def distorted(images, chosen, random, side, count=None, part=slice(None)):
     """Randomly crop, flip, brighten and contrast images, and standardize them: float32 [batch, side, side, 3].
 
-    With a count, apply only the first `count` of DISTORTIONS to the crops. A part of the batch comes out as it does in
-    the whole."""
+    With a count, apply only the first `count` of DISTORTIONS to the crops. With a part, compute only that slice of the
+    batch; its images are the same as in the whole batch."""
     view = windows(images, side)
     n = len(chosen)
     drawn = Drawn(random.randint(0, view.shape[1], n), random.randint(0, view.shape[2], n), random.rand(n) < 0.5,
@@ -239,7 +239,7 @@ def as_floats(cut, drawn):
 
 
 def brightened(values, drawn):
-    values += drawn.brightness[:, None, None]  # standardizing undoes it; the tutorial pays for it too
+    values += drawn.brightness[:, None, None]  # standardizing undoes this; it is here because the tutorial does it too
     return values
 
 
@@ -258,7 +258,8 @@ def central(images, side):
 
 
 def standardized(values):
-    """Scale each image to mean 0 and standard deviation 1, in place; divide a flat one by 1 / sqrt(size), not by 0."""
+    """Scale each image to mean 0 and standard deviation 1, in place. An image of one colour is divided by 1 /
+    sqrt(size), not by 0."""
     flat = values.reshape(len(values), -1)
     flat -= flat.mean(axis=1, dtype=np.float32)[:, None]
     deviation = np.sqrt(np.einsum("nv,nv->n", flat, flat) / np.float32(flat.shape[1]))

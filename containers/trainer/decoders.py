@@ -1,8 +1,9 @@
 """What turns the bytes of a JPEG or PNG into pixels: Pillow where it is installed, else the framework's decoder.
 
-NVIDIA's TensorFlow containers did not ship Pillow in every year, but TensorFlow has its own decoder; the PyTorch ones
-have Pillow, which torchvision needs. All return the same pixels for a PNG; for a JPEG, those of their own libjpeg, set
-to be accurate. A decoder takes bytes, returns uint8 [height, width, 3], is thread-safe, and raises Undecodable.
+NVIDIA's TensorFlow containers did not ship Pillow in every year, but TensorFlow has its own decoder; the PyTorch
+containers have Pillow, which torchvision needs. All decoders return the same pixels for a PNG; for a JPEG each returns
+those of its own libjpeg, set to be accurate. A decoder takes bytes, returns uint8 [height, width, 3], is thread-safe,
+and raises Undecodable.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -14,12 +15,12 @@ import numpy as np
 
 from .events import Stop
 
-TENSORFLOWS = re.compile(r"\{\{.*?\}\} ?| ?\[Op:\w*\]")  # the name of the operation, which it adds to each error
+TENSORFLOWS = re.compile(r"\{\{.*?\}\} ?| ?\[Op:\w*\]")  # the operation's name, which TensorFlow adds to each error
 JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 
 
 class Undecodable(Exception):
-    """These bytes are not an image, or a truncated one."""
+    """These bytes are not an image, or are a truncated image."""
 
 
 def decoder():
@@ -35,7 +36,7 @@ def decoder():
 
 
 def checked(decode):
-    """Return a decoder that refuses what is neither JPEG nor PNG, and takes any error for a sign of broken bytes."""
+    """Return a decoder that refuses what is neither JPEG nor PNG, and turns the library's errors into Undecodable."""
     def tried(content):
         if not content.startswith((JPEG, PNG)):
             raise Undecodable("it is empty" if not content else "neither JPEG nor PNG")
@@ -61,7 +62,8 @@ def pillow():
 
 
 def tensorflow():
-    """Decode on the CPU with the framework that trains; do not load one for this."""
+    """Return TensorFlow's decoder, on the CPU, if TensorFlow is the framework that trains: it is not loaded only to
+    decode."""
     tf = sys.modules.get("tensorflow")
     if tf is None:
         raise ImportError("TensorFlow is not what trains here")

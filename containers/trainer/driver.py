@@ -1,5 +1,6 @@
-"""What the CUDA driver says of a card: it counts cards as the frameworks do, by CUDA_VISIBLE_DEVICES, and knows the
-size of MIG's parts and of memory that is shared with the CPU, which NVML does not. Asking takes no memory there."""
+"""What the CUDA driver reports about a card. Like the frameworks it counts cards by CUDA_VISIBLE_DEVICES, and unlike
+NVML it knows the memory size of MIG devices and of cards that share the CPU's memory. These calls take no memory on the
+card."""
 from __future__ import absolute_import, division, print_function
 
 import ctypes
@@ -14,7 +15,7 @@ def total_bytes(card):
 
 
 def is_integrated(card):
-    """Is the machine's memory the card's? No, if the driver is missing or does not tell."""
+    """Return whether the card uses the machine's memory; False if the driver is missing or does not tell."""
     return bool(answer(card, ctypes.c_int(), lambda cuda, told, device: cuda.cuDeviceGetAttribute(
         told, INTEGRATED, device)))
 

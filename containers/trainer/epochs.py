@@ -1,4 +1,4 @@
-"""The order of examples if each epoch takes every one once: a function of only the seed and the epoch."""
+"""The order of examples where each epoch takes every example once: a function of only the seed and the epoch."""
 from __future__ import absolute_import, division, print_function
 
 import threading
@@ -37,13 +37,13 @@ class Shuffled(object):
         return min(self.batch, len(self.dataset.labels) - at)
 
     def of_part(self, part):
-        """Restrict this source to part(count) of each batch, a slice, and return it."""
+        """Restrict this source to the slice part(count) of each batch of `count` examples, and return the source."""
         self.part = part
         return self
 
     def order(self, epoch):
         with self.lock:
-            if epoch not in self.orders:  # threads that prefetch are in two epochs at most
+            if epoch not in self.orders:  # prefetching threads are in at most two epochs at a time
                 for old in [key for key in self.orders if key < epoch - 1]:
                     del self.orders[old]
                 self.orders[epoch] = np.random.RandomState([self.seed, epoch]).permutation(len(self.dataset.labels))
@@ -56,7 +56,8 @@ def shuffled(prepared):
 
 
 class InOrder(Shuffled):
-    """The same with the examples in stored order in every epoch, and none dropped: for what trains nothing."""
+    """Like Shuffled, but examples are in stored order in every epoch and none is dropped: for workloads that train
+    nothing."""
 
     def __init__(self, dataset, batch, seed, prepared):
         Shuffled.__init__(self, dataset, batch, seed, prepared)

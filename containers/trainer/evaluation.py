@@ -9,12 +9,12 @@ from . import feed
 from .events import Stop, clock
 
 TEST_BATCH, TEST_VALUES = 500, 4000000  # the most examples tested at once, and values in them
-FEW_VALUES = 100000  # dozens of CIFAR-10 images: that many may always be tested at once; one by one is slow
+FEW_VALUES = 100000  # dozens of CIFAR-10 images may always be tested at once, because one by one is slow
 
 
 def opened(asked, workload, group):
-    """Return a function that returns the test set, or None. The user's data is opened at once, so that its errors don't
-    come to light after hours of training. Synthetic data has none, and is made when it is needed."""
+    """Return a function that returns the test set, or None if there is no test. The user's data is opened at once, so
+    that errors in it show before hours of training; synthetic data is made only when it is needed."""
     if asked.feed in feed.WITHOUT_RESULT or asked.no_eval or not hasattr(workload, "load_test") or group.rank:
         return lambda: None
     if not asked.data:
@@ -24,8 +24,9 @@ def opened(asked, workload, group):
 
 
 def evaluate(workload, model, dataset, network, step, events, voice, signals, most):
-    """Test with the moving averages, if there are any. Each image counts once; the tutorial's 79 batches of 128 count
-    112 twice. Test at most `most` at once, the training batch: whether the memory would hold more is unknown."""
+    """Test the network, with its moving averages if it has any, and report the precision. Each image counts once, while
+    the tutorial's 79 batches of 128 count 112 images twice. most: the training batch, beyond which it is unknown
+    whether memory suffices."""
     started, right, values = clock(), 0, int(np.prod(model.shape))
     at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
     voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))

@@ -15,7 +15,7 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   otherwise refused
        --steps N --batch N        the step to reach, examples per step; default: the workload's own
        --batch largest            find the largest batch that fits (fits.py), then train with it; with --resume, use the
-                                  checkpoint's
+                                  batch of the checkpoint
        --epochs N                 instead of --steps: stop after the last step of epoch N; refused for workloads without
                                   epochs
        --seconds S                stop S seconds after the end of this attempt's first step, which includes start-up and
@@ -23,10 +23,10 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   the training
        --precision NAME           auto (tf32 if the card has it, else float32; the default), float32, tf32 (refused
                                   without a card that has it), amp (computing.py; not tf1)
-       --compile                  with torch.compile or XLA (not tf1). A batch that is smaller than the others is not
-                                  compiled: the figures include no compilation but the first step's
-       --channels-last, --channels-first    memory layout of images; first with pytorch only; default last, but first
-                                  with pytorch on a GPU in float32 (not tf32)
+       --compile                  with torch.compile or XLA (not tf1). An epoch's smaller last batch is not compiled, so
+                                  that only the first step includes a compilation
+       --channels-last, --channels-first    memory layout of images. Channels first needs pytorch, and is its default on
+                                  a GPU in float32 (not tf32); elsewhere the default is channels last
        --seed N                   of weights, order, distortions and dropout (0)
        --clip NORM                clip the gradients by their global norm; not for workloads that train nothing, nor for
                                   cifar10-94
@@ -58,15 +58,16 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
        --times N                  only for workloads with TIMES: train N times (1), each time from scratch, with the
                                   next seed; --steps and --epochs stretch the schedule of cifar10-94, which ends with
                                   the last step
-       --no-dropout               leave dropout out: each framework draws its own random numbers, so only without it do
-                                  the same weights give the same losses in two frameworks
+       --no-dropout               leave dropout out. Each framework draws its own random numbers, so two frameworks give
+                                  the same losses from the same weights only without dropout
        --record                   write run.json, samples.jsonl and log.txt (record.py)
        --samples NAME             write samples-NAME.jsonl (sampler.py), with or without the rest of --record
        --replicas N               N data-parallel replicas (1) train on this machine, each on its part of every batch:
                                   --batch is the global batch (replicas.py, group.py). Each takes one GPU, if there are
-                                  any; too few is "no_gpu". Without --threads each has its share of the processors.
-                                  Losses equal those of one process, except with batch norm, whose statistics cover each
-                                  replica's own part (the first's are kept), or dropout, which each draws by itself.
+                                  any; too few GPUs are the error "no_gpu". Without --threads each has its share of the
+                                  processors. Losses equal those of one process, except with batch norm, whose
+                                  statistics cover each replica's own part (replica 0's are kept), and with dropout,
+                                  which each replica draws by itself.
                                   TensorFlow 1 has towers in one process instead. Not for workloads that train nothing,
                                   nor with a teacher. A checkpoint can be resumed with any number of replicas
 
@@ -74,15 +75,16 @@ ENVIRONMENT
        NGCDL_NODES, NGCDL_NODE    how many machines, and which of them (from 0) this is; each has --replicas replicas
        MASTER_ADDR, MASTER_PORT   where the others find node 0. All share the run's folder, but only node 0 writes there
                                   (apart from --samples) and prints; not with TensorFlow 1
-       NGCDL_REPLICA              the trainer's own: its message to a replica
+       NGCDL_REPLICA              set by the trainer for the replicas that it starts (group.py)
 
-STDOUT one line each for the device and the data, then what the TensorFlow tutorial prints, each line flushed (only
-       cifar10 has the queue, and says SYNTHETIC if its images are; data that is noise is not tested):
+STDOUT one line each for the device and the data, then what the TensorFlow tutorial prints, each line flushed. The line
+       about the queue is only for workloads with the tutorial's pipeline, and says SYNTHETIC for CIFAR if the images
+       are synthetic; a workload whose data is noise is not tested.
        Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
-       If accuracy is counted, the means of each epoch, as Keras prints them:
+       If the workload counts accuracy, the means of each epoch, as Keras prints them:
        2018-02-16 18:25:30.123456: epoch 1, loss = 1.4528, accuracy = 0.4710 (226 s)
        For a workload that trains nothing (forward passes only; no checkpoint, no --resume):
        2018-02-16 18:21:30.123456: step 230 (592.6 examples/sec; 0.216 sec/batch)
@@ -125,20 +127,21 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
               trial), kept (for a later one), seconds (of the trials), skipped (null, or why nothing was decided),
               tries [{way, name, trials, failed (null|text), and if one was timed examples_per_second (the median),
               least, most}], the default first})
-              feed, epoch_copied_bytes (to the device while each example is trained on once, by arithmetic; 0 on a CPU;
-              for resident only an epoch's order, as the examples are copied once beforehand),
-              flops_per_example (operations of a step per example; null: nothing is computed), share_of_3x3 (of the
-              operations, the share in 3 x 3 convolutions: 0..1)
+              feed, epoch_copied_bytes (how much is copied to the device while each example is trained on once:
+              computed, not measured; 0 on a CPU; for resident only an epoch's order, as the examples are copied once
+              beforehand), flops_per_example (operations of a step per example; null: nothing is computed),
+              share_of_3x3 (the share of the operations in 3 x 3 convolutions with stride 1: 0..1)
   step        step, loss, examples_per_second, seconds_per_batch, learning_rate
-              (both rates are null in an attempt's first, which includes start-up; loss and learning_rate are null
-              if nothing is trained, and the line on stdout has no loss then); with a teacher,
-              teacher_seconds_per_batch, its own mean since the previous step event (null: it computed nothing, or ran
-              on a GPU, where nobody waits for it alone); if nothing is trained, latency_seconds: of each whole batch
-              since the previous step event, from the request for it until its results are in host memory. That
-              includes making and copying it, or waiting for it if it was prefetched. Not in the first, and not for a
-              smaller batch;
+              (examples_per_second and seconds_per_batch are null in an attempt's first step event, which includes
+              start-up; loss and learning_rate are null if nothing is trained, and the line on stdout has no loss then);
+              with a teacher, teacher_seconds_per_batch: the teacher's own mean since the previous step event (null: it
+              computed nothing, or ran on a GPU, where nothing waits for the teacher alone);
+              if nothing is trained, latency_seconds: one number for each full batch since the previous step event, from
+              the request for the batch until its results are in host memory. That includes making and copying the
+              batch, or waiting for it if it was prefetched. The first step event has no latency_seconds, and a batch
+              smaller than the others has no number;
               if something is trained, input_seconds_per_batch: the part of seconds_per_batch in which the training
-              waited for its batch, but not for the device to take it (null in the first)
+              waited for its batch, but not for the device to take it (null in the first step event)
   teacher     examples, seconds: for --teacher kept, before the first step
   epoch       step, epoch (from 1), examples, loss, accuracy (0..1), seconds: means over the epoch, computed during
               training; a resumed run's first covers the rest of an epoch; only if the workload counts accuracy
@@ -156,8 +159,8 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
               precision_at_1 (0..1), graphs (whether steps were CUDA graphs): for each training of cifar10-94, after its
               step and eval events; on a GPU all its steps have the mean rate, as it waits for none
   certified   times, seconds_mean, seconds_deviation, seconds_median, accuracy_mean, accuracy_deviation, bound, chance
-              (of a mean as high if the true one were the bound, by a one-sided t-test; null: all were equal): after
-              --times of more than one
+              (the p-value of a one-sided t-test against the bound; null: all accuracies were equal): after --times of
+              more than one
   stages      stages [{name, examples_per_second}]: after --feed input, how fast the first one, two, ... stages of the
               pipeline are on one thread
   oom         batch (the smallest that did not fit), fits (the largest that did; null: none yet): before start, while
@@ -169,7 +172,8 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
 EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no event)
        143 after SIGTERM, 130 after SIGINT: the step is finished, a checkpoint saved and the error "interrupted"
        written; a second signal ends at once
-       A folder in which another trainer works is refused on stderr only, exit 1: its events are not ours to write.
+       If another trainer works in the folder, this one says so on stderr and exits with 1, but writes no event:
+       events.jsonl belongs to the other trainer.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -201,7 +205,7 @@ class Events(object):
         self.path = os.path.join(folder, "events.jsonl")
         self.append(b"")
         if torn(self.path):
-            self.append(b"\n")  # the last attempt was killed mid-line; its half line must not swallow ours
+            self.append(b"\n")  # the last attempt was killed mid-line: its half line must not swallow the next event
 
     def write(self, event, **fields):
         """Append one event; raise Stop("disk_full") if the disk is full."""
@@ -220,10 +224,11 @@ class Appended(object):
     """A file to which lines are appended, each whole and at once, or not at all."""
 
     def __init__(self, path):
-        self.file = io.open(path, "ab", 0)  # io's: on Python 2.7, too, it returns how much was written
+        self.file = io.open(path, "ab", 0)  # unlike open(), its write() returns a count on Python 2.7, too
 
     def write(self, content):
-        """Write all of it, or raise and cut off the part that a nearly full disk took, first without an error."""
+        """Write all of it. If that fails, cut off what was written and raise: a nearly full disk takes a part without
+        an error, and fails at the next write."""
         size = self.file.seek(0, os.SEEK_END)
         try:
             while content:
@@ -250,7 +255,7 @@ def line(value):
 
 
 def finite(value):
-    """Return the same value with null for what JSON can't represent: NaN and the infinities. Python 2.7 has paths as
+    """Return the same value with null for what JSON can't represent: NaN and the infinities. On Python 2.7 paths are
     bytes, which JSON takes only as UTF-8: invalid bytes are replaced."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -269,7 +274,7 @@ def stopped_by(error, path, kind="crash"):
 
 
 class Voice(object):
-    """Prints lines to stdout, flushed, and to a log file if there is one. A closed stdout stops no training."""
+    """Prints lines to stdout, flushed, and to a log file if there is one. If stdout is closed, the training goes on."""
 
     def __init__(self, stdout, log=None):
         self.stdout, self.log = stdout, log
@@ -291,7 +296,7 @@ class Voice(object):
 
 
 def said(text, stream):
-    """Return what the stream can write: a path may not be text, or not in the stream's encoding."""
+    """Return the text in a form that the stream can write: a path may not be text, or not in the stream's encoding."""
     try:
         text.encode(getattr(stream, "encoding", None) or "ascii")
         return text

@@ -4,10 +4,10 @@
     plain     each batch is made, and copied, when it is needed
     resident  the data set is put on the device once, and batches are gathered there
     constant  one batch stays on the device and is trained on over and over: the speed of computing alone
-              (in these two, PyTorch makes each step a CUDA graph where it can: see its graphed.py)
+              (with resident and constant, PyTorch makes each step a CUDA graph where it can: see its graphed.py)
     input     batches are prefetched and dropped: the speed of making them alone
 
-How each framework does it is in its feeding.py. Networks that constant and input leave are not results.
+Each framework's feeding.py says how. With constant and input the network is not a result.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -27,12 +27,12 @@ WITHOUT_RESULT = {
     "input": "Batches are made and dropped, to see how fast that is: nothing is trained.",
 }
 
-# On the device: examples, to be divided there by divisor, or as they are trained on if it is None.
+# A data set for the device. divisor: what the examples must still be divided by there; None if they are ready.
 Held = collections.namedtuple("Held", "examples labels divisor")
 
 
 def check(asked):
-    """Raise Stop for what a feed without a result can't do."""
+    """Raise Stop if a feed that leaves no result is combined with --resume."""
     if asked.feed in WITHOUT_RESULT and asked.resume:
         raise Stop("bad_argument", "--feed %s leaves no result: leave --resume out" % asked.feed)
 
@@ -60,7 +60,7 @@ def held_bytes(source):
 
 
 def held(source):
-    """Return what is put on the device: bytes stay bytes if they are only scaled."""
+    """Return the data set as it is put on the device: images that are only scaled stay bytes, and are scaled there."""
     images, labels = source.dataset.images, source.dataset.labels
     if is_scaled(source):
         return Held(images, labels, 255.0)
@@ -68,7 +68,7 @@ def held(source):
 
 
 def chosen(source, first, last, put):
-    """Yield the examples of each step's batch, cut out of the epoch's order; put() copies that to the device."""
+    """Yield the indices of each step's examples, cut out of the epoch's order, which put() copies to the device."""
     order = None
     for step in upto(first, last):
         epoch, at = divmod(step, source.epoch_steps)
@@ -91,7 +91,7 @@ def epoch_copied_bytes(feed, network, model, examples):
 
 
 def free_bytes(readings, replicas=1):
-    """Return the free memory of the fullest GPU that the replicas compute on, which are the first; None if unknown.
+    """Return the free memory of the fullest GPU that replicas compute on (they take the first ones); None if unknown.
 
     readings: nvml.read(), before a framework takes its share."""
     taken = [(card["memory_total_bytes"], card["memory_used_bytes"]) for card in readings[:replicas]]
@@ -99,9 +99,10 @@ def free_bytes(readings, replicas=1):
 
 
 def stages(workload, dataset, source, batch, seed):
-    """Return [(name, function)] of a workload's pipeline: each does what those before it do, and one stage more.
+    """Return [(name, function)] of a workload's pipeline: each function runs the pipeline up to and including its
+    stage.
 
-    A function takes a step's number, each once and in order, and returns something as long as the batch.
+    A function is called with each step's number once and in order, and returns something as long as the batch.
     """
     if hasattr(workload, "stages"):
         return workload.stages(dataset, batch, seed)

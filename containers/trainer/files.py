@@ -10,7 +10,7 @@ from .events import Stop
 
 
 def write_whole(path, content):
-    """Write a file so that, whenever power or process fails, either the old or the new content is there, whole."""
+    """Write a file atomically: whenever power or the process fails, it has either the old content or the new, whole."""
     temporary = "%s.%d.tmp" % (path, os.getpid())
     try:
         with open(temporary, "wb") as file:
@@ -32,7 +32,7 @@ def write_whole(path, content):
 
 
 def make_folder(path):
-    """Make a folder and what it lies in. It may be there already, or another process may make it at this moment."""
+    """Make a folder and its parents. It may exist already, or another process may make it at the same moment."""
     try:
         os.makedirs(path)
     except EnvironmentError:
@@ -41,7 +41,8 @@ def make_folder(path):
 
 
 def lock(folder):
-    """Hold DIR/lock until the process ends; return the file, which is the lock. Raise Stop if another trainer does."""
+    """Lock DIR/lock until the process ends or closes the returned file. Raise Stop if another trainer holds the
+    lock."""
     file = open(os.path.join(folder, "lock"), "a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

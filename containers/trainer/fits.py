@@ -1,20 +1,20 @@
-"""Which is the largest batch whose steps fit into memory? Found by trying, each try in its own child process.
+"""Finds the largest batch whose steps fit into memory, by trying batches, each in its own child process.
 
 The batch is doubled from the workload's default (or halved, if that does not fit), then the interval is bisected until
 it is no more than a sixteenth of what fits. A try trains for two steps. The result is tried once more, for as many
-steps as fill the prefetch queue, and reduced by a sixteenth if that does not fit. No batch is larger than the data set.
+steps as fill the prefetch queue, and reduced by a sixteenth until it fits. No batch is larger than the data set.
 
-If memory refused a batch, an eighth of what fits is left free: the memory that trainings with one batch need varies
-(cifar10 in PyTorch on a CPU, a batch of 219, six times 8 steps: 561 to 588 MiB at most; with 206, 532 to 561), and one
-that runs for days must not fail by a hair.
+If some batch did not fit, the batch to train with is an eighth below the largest that did. The memory that a batch
+needs varies from training to training (cifar10 in PyTorch on a CPU with a batch of 219, six trainings of 8 steps: 561
+to 588 MiB at most; with 206, 532 to 561 MiB), and a training that runs for days must not fail for lack of a little.
 
-Under WSL 2 a full card is no error: its driver goes on in the machine's memory, until Windows itself may stop
-(https://github.com/microsoft/WSL/issues/11050, https://github.com/microsoft/WSL/issues/40732). There each try may only
-take most of what is free on its card, and its framework refuses more.
+Under WSL 2 a full card is no error: the driver goes on in the machine's memory, until Windows itself may stop
+(https://github.com/microsoft/WSL/issues/11050, https://github.com/microsoft/WSL/issues/40732). Each try is therefore
+limited there to most of what is free on its card; the framework refuses to allocate more.
 
-A try ran out of memory if it says so (an error of the framework's or Python's), if the kernel killed it, or if it was
-killed before the kernel had to choose a victim (short.py). Once a batch has fitted, a try also counts as out of memory
-if a GPU's libraries find no way to compute it. Every other failure ends the search.
+A try ran out of memory if it reports that (as an error of the framework or of Python), if the kernel killed it, or if
+it was killed here before the kernel had to choose a victim (short.py). Once a batch has fitted, a try also counts as
+out of memory if a GPU's libraries find no way to compute it. Every other failure ends the search.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,8 +26,8 @@ from .events import Stop
 from .short import Short
 
 STEPS, SURE_STEPS = 2, DEPTH + 4
-PART = 16  # the answer may be off by this part of what fits
-FREE = 8   # this part of what fits is left free
+PART = 16  # the search ends when the interval is a sixteenth of what fits
+FREE = 8   # an eighth of what fits is left free
 WSL, WSL_SHARE = "/dev/dxg", 0.85  # of the card's free memory, because CUDA itself takes some beside the framework
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
          "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "_ALLOCATION_FAILED", "DefaultCPUAllocator",
@@ -43,7 +43,7 @@ UNSURE_TEXTS = ("unable to find an engine to execute this computation",
 
 
 def limits(asked):
-    """Return the words that limit a try's memory, [] if none do."""
+    """Return the arguments that limit a try's memory; [] where no limit is needed, or free memory is unknown."""
     if asked.gpu_memory_fraction or asked.device == "cpu" or not os.path.exists(WSL):
         return []
     cards = nvml.read()
@@ -59,8 +59,8 @@ def is_out_of_memory(text):
 
 
 def largest(start, least, tries, events, voice):
-    """Return the largest batch that fits with some memory left free. Raise Stop("out_of_memory") if none does. Each
-    answer is printed, and written as an event."""
+    """Return the largest batch that fits with some memory left free. Raise Stop("out_of_memory") if none does. Each try
+    is printed and, once a batch did not fit, reported as an event "oom"."""
     good, bad, refused, batch = None, None, None, start
     while batch is not None:
         is_good = tries.fits(batch, STEPS)
@@ -93,8 +93,8 @@ def say(batch, is_good, good, refused, events, voice):
 
 
 def following(least, most, good, bad):
-    """Return the batch to try next; None: it is found, or there is none. most None: no limit; good fits and bad does
-    not, None: not yet known."""
+    """Return the batch to try next; None if the search is over. most: the largest allowed, None without a limit; good:
+    the largest that fits, bad: the smallest that does not, each None as long as it is unknown."""
     if good is None:
         return max(bad // 2, least) if bad > least else None
     if bad is None:
@@ -105,7 +105,7 @@ def following(least, most, good, bad):
 class Tries(Short):
     """Trainings of a few steps, each with another batch.
 
-    most: the number of examples; None without a limit, or until a try has reported the size of the data set.
+    most: how many examples the data set has; None until a try has reported it, or if batches may be larger.
     """
 
     most, fitted = None, None
@@ -125,7 +125,7 @@ class Tries(Short):
             self.fitted = max(batch, self.fitted or 0)
             return True
         kind, message = why(outcome)
-        killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # it, or one of its replicas
+        killed = outcome.code in (None, -9, 137) or "killed by signal 9" in message  # the try, or one of its replicas
         if killed or kind == "out_of_memory" or is_out_of_memory(message):
             return False
         if self.fitted and any(sign in message for sign in UNSURE_TEXTS):

@@ -2,9 +2,9 @@
 
 Replicas are data-parallel processes that compute the same network, each on its slice of every batch. Their gradients
 are all-reduced, each weighted by its share of the batch, so that the step equals that of one process with the whole
-batch. The slices are as equal as possible. If a batch has too few examples for all replicas, the surplus ones compute
-its first examples, with a share of 0. Replicas do not share batch norm's statistics, which are of each one's own slice
-(replica 0's are kept), nor dropout, which each draws by itself.
+batch. The slices are as equal as possible. If a batch has too few examples for all replicas, the surplus replicas
+compute its first examples, with a share of 0. Batch norm's statistics are not shared: each replica computes those of
+its own slice, and replica 0's are kept. Each replica draws its own dropout.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -24,7 +24,7 @@ ROUNDING = 1e-6             # relative to the weights' sum: cards of two kinds m
 
 
 class Lost(Stop):
-    """Another replica is gone: it, or whatever started it, reports why."""
+    """Another replica is gone; that replica, or the process that started it, reports why."""
 
     def __init__(self, error):
         Stop.__init__(self, "crash", "the other replicas can't be reached: %s" % str(error)[:1000])
@@ -40,16 +40,16 @@ class Differ(Stop):
 
 
 class Group(object):
-    """rank 0..size-1; local: the index among the `here` replicas of this machine, and of its card; workers: where each
-    replica may listen, "host:port" by rank; is_spare: replica 0 turned out to compute for this one too; least: the
-    fewest examples that a replica can compute."""
+    """The place of a replica: rank, 0..size-1; local, its index, and that of its card, among the `here` replicas of
+    this machine; workers, where each replica may listen, "host:port" by rank; is_spare, whether replica 0 computes for
+    this one too; least, the fewest examples that a replica can compute."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
         self.nodes, self.workers, self.is_spare, self.least = nodes, list(workers), False, 1
 
     def part(self, count):
-        """Return which of a batch's examples are this replica's, as a slice."""
+        """Return which examples of a batch of `count` are this replica's, as a slice."""
         needed = self.needed(count)
         if self.rank >= needed:
             return slice(0, min(self.least, count))
@@ -60,14 +60,14 @@ class Group(object):
         return min(self.size, max(count // self.least, 1))
 
     def share(self, count):
-        """Return the weight of this replica's mean in the batch's."""
+        """Return the weight of this replica's mean in the mean of the whole batch."""
         part = self.part(count)
         return (part.stop - part.start) / count if self.rank < self.needed(count) else 0.0
 
     def card(self, framework, count, device):
         """Return the index of this replica's card, None for the CPU; count: how many the framework sees.
 
-        Never fall back to the CPU for lack of cards: all replicas would then wait for the one that computes there."""
+        Raise Stop if there are too few, rather than use the CPU: all other replicas would then wait for this one."""
         if device == "cpu" or not (count or device == "gpu"):
             return None
         if count < self.here:
@@ -79,7 +79,8 @@ class Group(object):
 
 
 def left_out(framework):
-    """Return how to learn why TensorFlow takes none of the cards that the driver shows; "" if it shows none."""
+    """Return how to learn why TensorFlow uses none of the cards that the driver shows; "" if that is not what
+    happened."""
     names = sorted(set(card["name"] or "a card" for card in nvml.read()))
     if not names or not framework.startswith("TensorFlow") or os.environ.get(QUIET) == "0":
         return ""
@@ -98,7 +99,7 @@ def own():
 
 
 def sliced(source, group):
-    """Return the source of this replica's parts, cut before they are prepared if the source can do that."""
+    """Return a source of this replica's part of each batch. A source that can (of_part) prepares only that part."""
     if group.size == 1:
         return source
     if hasattr(source, "of_part"):
@@ -123,9 +124,9 @@ def agreed(network, group, number):
 
 
 def parted(network, group):
-    """Wait until all replicas are here, after which none is needed any more. One that is lost now either was here, and
-    left before its last message did, on another machine (on this one they wait for each other), or died, which its own
-    parent reports."""
+    """Wait until all replicas have come here, after which none needs another. If one is lost now, that is no error:
+    either it had come here on another machine, and ended before its last message was sent (replicas of one machine wait
+    for each other), or it died, which its own parent reports."""
     try:
         agreed(network, group, 0)
     except Lost:
@@ -133,9 +134,8 @@ def parted(network, group):
 
 
 def same(network, weights, step):
-    """Return how alike the replicas' weights are, {name: array}, as fields of the event "replicas"; all must call this.
-
-    Raise Differ if they differ by more than rounding."""
+    """Compare the replicas' weights, {name: array}; return the fields of the event "replicas". All replicas must call
+    this. Raise Differ if weights differ by more than rounding explains."""
     first, last = span(network, int(digest(weights)[:12], 16))  # 48 bits: a float64 holds them
     total = sum(float(np.abs(array).sum(dtype=np.float64)) for array in weights.values())
     least, most = span(network, float("inf") if np.isnan(total) else total)

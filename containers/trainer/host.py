@@ -16,12 +16,12 @@ def processor():
 
 
 def is_intel():
-    """Is the CPU Intel's?"""
+    """Return whether the CPU is one of Intel's."""
     return cpuinfo("vendor_id") == "GenuineIntel"
 
 
 def cpuinfo(name):
-    """Return what /proc/cpuinfo says of the first processor under this name; None if it has no such line."""
+    """Return the value of this name for the first processor in /proc/cpuinfo; None if there is no such line."""
     for line in (text("/proc/cpuinfo") or "").splitlines():
         if line.startswith(name):
             return line.split(":", 1)[1].strip()
@@ -52,15 +52,15 @@ def machine():
 
 
 def jiffies():
-    """Return [(busy, all)] since the machine started, for all cores together, then for each of the first 512, and how
-    many other threads are running or runnable; [] and None if /proc does not report it."""
+    """Return [(busy, all)] in jiffies since the machine started, for all cores together, then for each of the first
+    512; and how many other threads are running or runnable. [] and None if /proc does not report them."""
     found, running = [], None
     for line in (text("/proc/stat") or "").splitlines():
         if line.startswith("cpu") and len(found) <= MOST_CORES:
-            values = [int(value) for value in line.split()[1:9]]  # the first two include the guests' two, which follow
+            values = [int(value) for value in line.split()[1:9]]  # not the guests' columns, which user and nice include
             found.append((sum(values) - values[3] - values[4], sum(values)))
         elif line.startswith("procs_running "):
-            running = max(int(line.split()[1]) - 1, 0)  # without this one
+            running = max(int(line.split()[1]) - 1, 0)  # without this thread
     return found, running
 
 
@@ -80,7 +80,7 @@ def memory_used():
 class Container(object):
     """The control group that this process runs in: version 1 or 2, or none that can be read.
 
-    A machine's root group is not a container, and its figures would be the machine's: it counts as none.
+    The machine's root group counts as none, because its figures are the machine's.
     """
 
     def __init__(self, root=CGROUP, membership="/proc/self/cgroup"):
@@ -108,8 +108,8 @@ class Container(object):
         return int(quota) / int(period) if quota.strip().isdigit() and period.strip().isdigit() else None
 
     def memory_bytes(self):
-        """Return the memory in use, without the file cache, which the kernel takes back when it needs it; shared memory
-        and tmpfs are in use."""
+        """Return the bytes in use, shared memory and tmpfs included, but not the file cache, which the kernel takes
+        back when it needs memory."""
         used, of_all = self.read("", "memory.current"), ""
         stat = self.read("", "memory.stat")
         if not used:
@@ -133,7 +133,7 @@ class Container(object):
         return None
 
     def memory_oom_kills(self):
-        """Count the container's processes that the kernel has killed for memory."""
+        """Return how many of the container's processes the kernel has killed because memory ran out."""
         events = self.read("", "memory.events") or self.read("memory", "memory.oom_control")
         return fields(events).get("oom_kill")
 
@@ -156,7 +156,7 @@ class Container(object):
 
 
 def fields(content):
-    """Read lines of "name number"."""
+    """Parse lines of "name number" into a dict."""
     lines = [line.split() for line in (content or "").splitlines()]
     return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
 

@@ -5,8 +5,8 @@ defaults differ. Weights are named "<layer>/<which>"; a convolution's are [heigh
 layer's [inputs, outputs], and images are [n, height, width, channels]: every framework converts from and to that, so
 that weights written by one can be read by another.
 
-A word's "arrays" are trained. Its "running" ones are updated during training and are not parameters. Each is (which,
-shape, start), and a start is one of those below.
+A word's "arrays" are trained; its "running" arrays are updated during training, but are not parameters. Each array is
+(which, shape, start), where start is what one of the functions below returns, such as constant() or normal().
 """
 from __future__ import absolute_import, division, print_function
 
@@ -60,8 +60,8 @@ def pair(size):
 
 
 def dense(name, inputs, outputs, weights, biases, decay=0.0):
-    """Multiply by a matrix and add biases. An image is first flattened in the order height, width, channels; of a
-    sequence every step is multiplied, and [n, steps, inputs] becomes [n * steps, outputs]."""
+    """Multiply by a matrix and add biases. An image is first flattened in the order height, width, channels. In a
+    sequence each step is multiplied, and [n, steps, inputs] becomes [n * steps, outputs]."""
     shape = inputs, outputs
     return {"op": "dense", "name": name, "shape": shape, "decay": decay, "arrays": weighted(shape, weights, biases)}
 
@@ -167,7 +167,7 @@ BATCH = "batch"  # represents the batch size in a shape
 
 
 def flat(words):
-    """Return all words in sequence, with those of branches in place of their residual or concat."""
+    """Return all words in sequence; the words of the branches take the place of their residual or concat."""
     found = []
     for word in words:
         found += [one for branch in word["branches"] for one in flat(branch)] if "branches" in word else [word]
@@ -187,7 +187,7 @@ def branches(word, x, at, built):
 
 
 def keeps_size(word):
-    """Does a convolution's padding equal TensorFlow's SAME: stride 1, and as much after as before?"""
+    """Return whether a convolution's padding equals TensorFlow's SAME: stride 1, and as much after as before."""
     return word["stride"] == 1 and all(2 * edge == size - 1 for edge, size in zip(word["padding"], word["shape"]))
 
 
@@ -205,8 +205,8 @@ def without(words, op):
 
 
 def pooled_first(words):
-    """Return the network with each max pool before the relu that it followed: the two commute bit for bit, as do their
-    gradients, and the relu then sees a quarter of the values or fewer."""
+    """Return the network with each max pool moved before the relu that it followed. Results and gradients stay the same
+    to the bit, and the relu then computes a quarter of the values or fewer."""
     found = []
     for word in words:
         if "branches" in word:
@@ -222,7 +222,8 @@ def ops(words):
 
 
 def shapes(words, kind="arrays"):
-    """Return [(name, shape)] of all weights, in the network's order; with "running", of what no gradient updates."""
+    """Return [(name, shape)] of all weights, in the network's order; with kind "running", of the arrays that no
+    gradient updates."""
     return [(word["name"] + "/" + which, tuple(shape))
             for word in flat(words) for which, shape, _ in word.get(kind, ())]
 

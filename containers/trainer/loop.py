@@ -45,7 +45,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     def save(step):
         started = clock()
         try:
-            values = network.values()  # of all replicas
+            values = network.values()  # all replicas must call this
             if group.size > 1:
                 weights = {name: values[name] for name in model.weights}
                 events.write("replicas", step=step, **same(network, weights, step))
@@ -55,7 +55,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
             raise
         if path:
             events.write("checkpoint", step=step, path=path, seconds=clock() - started)
-        agreed(network, group, 0)  # none may end while replica 0 writes: the parent would not wait long for it
+        agreed(network, group, 0)  # while replica 0 writes, no other may end: the parent would soon kill replica 0
 
     if queued is not None:
         voice.say("Filling queue with %d %s images before starting to train. This will take a few minutes." % (
@@ -91,8 +91,8 @@ def start(asked, workload, network, framework, events, **fields):
 
 
 def of_a_step(asked, source, unit, voice):
-    """Return how many examples a step has: no more than an epoch, where there are epochs. What is reported, compiled
-    and saved follows from it."""
+    """Return how many examples a step really has: the whole data set, if that is smaller than the batch requested. What
+    is reported, compiled and saved follows from this number."""
     count = whole(asked, source, 0)
     if count < asked.batch:
         voice.say("A batch of %d is more than the data set has: each step takes all %d %s" % (
@@ -129,7 +129,8 @@ def prepare(asked, workload, model, network, about, voice):
 def steps(asked, model, network, source, first, log, save, signals, group=ALONE):
     """Train on the batches first..asked.steps-1, as long as --seconds allows; return how many steps are done.
 
-    When told to end, save first, but never weights whose loss is not finite. save: None if the result is not kept.
+    When a signal arrives, save a checkpoint before ending, but never one of weights whose loss is not finite. save:
+    None if the result is not kept.
     """
     if group.size > 1:
         least, most = span(network, first)
@@ -148,7 +149,8 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
             turn = model.turn(done - 1, asked.seed, group.share(examples))
             found = network.train(batch, turn)
             is_due = not group.rank and clock() - saved >= asked.checkpoint_seconds
-            # before the loss is read: on cards that waits for all replicas' gradients, forever if a replica is gone
+            # agreed before the loss is read: on GPUs reading waits for the gradients of all replicas, forever if a
+            # replica is gone
             wish = agreed(network, group, signals.received or is_due)
             log.add(done - 1, examples, *found)
             if save and wish:
@@ -165,7 +167,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
 
 
 def fed(asked, network, source, first, group=ALONE):
-    """Return the batches from the first on as --feed says, traced if that was asked for."""
+    """Return the batches from `first` on, by the feed that --feed names; --trace traces the first ones."""
     last = UNENDING if asked.steps is None else asked.steps
     if not asked.trace or group.rank:
         return network.batches(source, first, last, asked.feed)
@@ -177,8 +179,8 @@ def fed(asked, network, source, first, group=ALONE):
 
 
 def within(seconds, batches, log, now=clock, agree=bool):
-    """Yield the batches; with seconds, until that many have passed since the end of the first step, which
-    includes start-up and compilation."""
+    """Yield the batches; with `seconds`, until that many have passed since the end of the first step, which includes
+    start-up and compilation."""
     until = None
     for batch in batches:
         yield batch
@@ -191,7 +193,7 @@ def within(seconds, batches, log, now=clock, agree=bool):
 
 
 def forward(asked, network, source, log, signals):
-    """Run forward passes on the batches as steps() trains on them, copy the results to the host, and discard them.
+    """Run forward passes on the batches in the order of steps(), copy each result to the host, and discard it.
 
     With --feed input, only make the batches."""
     done, batches = 0, fed(asked, network, source, 0)
@@ -199,7 +201,7 @@ def forward(asked, network, source, log, signals):
     try:
         for done, batch in enumerate(within(asked.seconds, batches, log), 1):
             if asked.feed != "input":
-                found = network.infer(batch)  # in host memory: it has waited for the device
+                found = network.infer(batch)  # in host memory, so the device has finished
                 log.waited(len(batch[-1]), clock() - wanted)
                 if not np.isfinite(found).all():
                     raise Stop("nan", "The network's output on batch %d is not finite" % (done - 1), done - 1)
@@ -223,8 +225,8 @@ class Log(object):
         self.pending, self.since, self.first = [], clock(), True
         self.latest, self.loss = first - 1, None  # the step added last, the loss read last
         self.sizes = []  # of the batches since the previous line: an epoch's last is smaller
-        self.latencies = []  # of the whole batches among them, if they only run forward
-        self.batches, self.input_seconds = None, 0.0  # the training's, and how much of their wait was reported
+        self.latencies = []  # of the full batches among them, if nothing is trained
+        self.batches, self.input_seconds = None, 0.0  # a Waited, and how many of its seconds have been reported
         self.written = first - 1
         # a resumed training's first epoch is the rest of an epoch
         self.epoch, self.epoch_steps = Epoch(), epoch_steps
@@ -241,12 +243,13 @@ class Log(object):
             self.write_epoch(step + 1)
 
     def waited(self, examples, seconds):
-        """Keep how long the results of a batch were waited for."""
+        """Record the latency of a full batch: the time until its results arrived."""
         if examples == self.asked.batch:
             self.latencies.append(seconds)
 
     def end(self):
-        """Write the last step too, if it was not known beforehand to be the last: a slow device may have no other."""
+        """Write the last step, if it has no line yet: --seconds ends a training at a step that nobody knows beforehand,
+        and on a slow device that step may be the only one with a line."""
         if self.latest > self.written:
             self.write(self.latest, self.settle())
 

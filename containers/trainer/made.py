@@ -1,7 +1,7 @@
-"""What is synthesized if no data set is at hand: noise, digits, tokens, cats and dogs, a film, protein chains.
+"""Synthetic data, used where no real data is given: noise, digits, tokens, cats and dogs, a film, protein chains.
 
-RandomState's stream is frozen: the same bytes on every Python and numpy. Speed does not depend on what the pixels show;
-that a network learns them only shows that the training works.
+RandomState's stream is frozen: the same bytes on every Python and numpy. Speed does not depend on what the pixels show.
+If a network learns this data, that only shows that the training works.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -15,7 +15,8 @@ PERIOD = 16  # of the stripes, in pixels
 
 
 def noise(count, shape, stddev, classes, label=None):
-    """Normal numbers [count, ...] with random labels, or all with the same: a network can only memorise them."""
+    """Return normal numbers [count, ...] with random labels, or all with this label: a network can only memorise
+    them."""
     random = np.random.RandomState(SYNTHETIC_SEED)
     labels = random.randint(0, classes, count) if label is None else np.full(count, label)
     examples = np.empty((count,) + tuple(shape), np.float32)
@@ -27,7 +28,7 @@ def noise(count, shape, stddev, classes, label=None):
 
 
 def digits(split):
-    """The size of MNIST: ten patterns of 28 x 28, one per label, under noise; uint8 [n, 784]."""
+    """Return as many examples as MNIST has: ten patterns of 28 x 28, one per label, under noise; uint8 [n, 784]."""
     count = {"train": 60000, "test": 10000}[split]
     patterns = np.random.RandomState(SYNTHETIC_SEED).normal(size=(10, 7, 7))
     patterns = (128 + AMPLITUDE * patterns.repeat(4, axis=1).repeat(4, axis=2)).reshape(10, 784)
@@ -41,8 +42,8 @@ def digits(split):
 
 
 def pictures(split):
-    """Like the cats and dogs: horizontal (0) or vertical (1) stripes at a random phase, under noise; uint8
-    [n, 256, 256, 3]. Fewer than the original's 20,000 and 5,000, which would be 5 GB."""
+    """Return a stand-in for cats and dogs: horizontal (0) or vertical (1) stripes at a random phase, under noise; uint8
+    [n, 256, 256, 3]. There are fewer than the original's 20,000 and 5,000, which would be 5 GB."""
     count, side = {"train": 1000, "test": 250}[split], 256
     random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
     labels = random.randint(0, 2, count).astype(np.int32)
@@ -55,7 +56,7 @@ def pictures(split):
 
 
 def film(count, shape):
-    """Frames of noise, uint8 [count, height, width, 3]: only their number matters."""
+    """Return frames of noise, uint8 [count, height, width, 3]: only their number matters."""
     random = np.random.RandomState(SYNTHETIC_SEED)
     frames = np.frombuffer(random.bytes(count * int(np.prod(shape))), np.uint8).reshape((count,) + tuple(shape))
     note = "generator seed %d, %d frames of noise" % (SYNTHETIC_SEED, count)
@@ -67,8 +68,9 @@ NEAR = slice(22, 28)  # the residues that decide a window's class
 
 
 def chains(split):
-    """Windows of protein chains, float32 [n, 50, 1, 21], one-hot residues. Only the six in the middle matter: each
-    pulls towards the three classes as much as a common table says, and noise hides a part of that."""
+    """Return windows of protein chains, float32 [n, 50, 1, 21], one-hot residues. Only the six residues in the middle
+    decide the class: each adds its row of one table to the scores of the three classes, and noise is added to the
+    scores."""
     count = {"train": 50000, "test": 25000}[split]
     draw = np.random.RandomState(SYNTHETIC_SEED).normal(size=(RESIDUES, CLASSES))
     random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
@@ -91,7 +93,8 @@ TOKENS = 929589  # in the training part of the Penn Treebank, from memory
 
 
 def tokens(vocabulary, steps):
-    """The size of the Penn Treebank: a text whose words are all equally likely, in sequences of this many steps."""
+    """Return a text of the Penn Treebank's size, whose words are all equally likely, in sequences of this many
+    steps."""
     text = np.random.RandomState(SYNTHETIC_SEED).randint(0, vocabulary, TOKENS).astype(np.int32)
     note = "generator seed %d, %d tokens of %d, uniform" % (SYNTHETIC_SEED, TOKENS, vocabulary)
     return Dataset(text, text, "synthetic", 1, note=note, count=(TOKENS - 1) // steps)

@@ -1,7 +1,8 @@
-"""How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells each who is there.
+"""How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells the others who is there.
 
 Every other node sends a line {"node", "ports"}, one free port per replica, and gets {"workers": ["host:port", ...]}:
-all replicas by rank. The host is the address that a node connected from; node 0's is MASTER_ADDR, where all found it.
+all replicas by rank. A node's host is the address that it connected from; node 0's is MASTER_ADDR, to which the others
+connected.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,9 +27,10 @@ NCCL_FILE = "/etc/nccl.conf"
 
 
 def meet(nodes, node, ports, signals):
-    """Return where all replicas of all nodes listen, by rank; ports: of this node's own, in order."""
+    """Return where the replicas of all nodes listen, "host:port" by rank; ports: those of this node's replicas, in
+    order."""
     if nodes == 1:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # a container's own name need not resolve
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo looks up the hostname, which may not resolve
         return ["127.0.0.1:%d" % port for port in ports]
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
     if not address or not port.isdigit():
@@ -68,7 +70,7 @@ def received(nodes, address, port, ports, signals, until):
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
-                if came in lines:  # it died after it had connected, and connected again
+                if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
                 lines[came] = line
                 go_by(line.getsockname()[0])
@@ -79,7 +81,7 @@ def received(nodes, address, port, ports, signals, until):
             for line in lines.values():
                 try:
                     line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
-                except EnvironmentError:  # it died meanwhile, and will be missed where they all begin
+                except EnvironmentError:  # the node died meanwhile: the replicas will fail when they connect
                     continue
         finally:
             for line in lines.values():
@@ -88,7 +90,8 @@ def received(nodes, address, port, ports, signals, until):
 
 
 def is_closed(line):
-    """Has the other side gone? It sends nothing more, so all that can be read is the end."""
+    """Return whether the other side has closed the connection: as it sends only one line, nothing but the end can be
+    read."""
     return bool(select.select([line], [], [], 0)[0])
 
 
@@ -97,7 +100,7 @@ def reported(node, address, port, ports, signals, until):
         signals.check(None)
         try:
             with contextlib.closing(socket.create_connection((address, port), ANSWER_SECONDS)) as line:
-                if line.getsockname() == line.getpeername():  # TCP lets a port that nobody listens at connect to itself
+                if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
                 line.sendall((json.dumps({"node": node, "ports": ports}) + "\n").encode("ascii"))
@@ -115,10 +118,13 @@ def reported(node, address, port, ports, signals, until):
 
 
 def go_by(address):
-    """Make gloo and NCCL use the interface that reaches node 0. By itself gloo takes what the machine's name resolves
-    to, which on many is a loopback address. NCCL takes whichever is not loopback or docker*, such as a bridge of docker
-    compose, whose address the other machine has too, and waits forever. What was chosen for NCCL stays; "=" stands for
-    the whole name: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"""
+    """Make gloo and NCCL use the network interface that has this address, by which node 0 and this node reach each
+    other.
+
+    By default gloo uses the address that the hostname resolves to, on many machines a loopback address. NCCL uses any
+    interface but loopback and docker*, such as a bridge of docker compose. The other machine may have a bridge with the
+    same address, and NCCL then waits forever. The user's own setting for NCCL is kept. "=" makes NCCL match the whole
+    name: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"""
     for _, name in getattr(socket, "if_nameindex", list)():
         with contextlib.closing(socket.socket()) as asking:
             try:
@@ -132,16 +138,16 @@ def go_by(address):
 
 
 def nccl_lines():
-    """Return the lines of NCCL's own settings: https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""
+    """Return the lines of NCCL's configuration files: https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""
     own = os.environ.get("NCCL_CONF_FILE") or os.path.expanduser("~/.nccl.conf")
     return [line for path in (own, NCCL_FILE) for line in (text(path) or "").splitlines()]
 
 
 class Ports(object):
-    """Free ports of this machine, held until closed: a replica needs seconds before it listens at its own, and in that
-    time the system might give it to another process, or to a connection.
+    """Free ports of this machine, reserved until close(): a replica listens at its port only seconds later, and
+    meanwhile the kernel might give the port to another process, or to a connection.
 
-    A held port is bound and not listened at, so that a replica may bind it too: Linux allows this where both sockets
+    A reserved port is bound but not listened at, so that a replica may bind it too: Linux allows this if both sockets
     set SO_REUSEADDR, as gRPC's and PyTorch's do (https://man7.org/linux/man-pages/man7/socket.7.html)."""
 
     def __init__(self, count):

@@ -1,10 +1,10 @@
-"""What the GPUs are and do, read from the driver's own library through ctypes, because images have no binding to it.
+"""What the GPUs are and do, read from the driver's own library through ctypes: images have no Python binding for it.
 
 A value that the card or the driver does not report is None. With MIG on, power and energy are None, because the driver
 gives the whole card's (https://github.com/NVIDIA/dcgm-exporter/issues/257), and the memory is that of the program's MIG
-device; the rest is the card's. If a call failed, "error" keeps which one, with which code
+device; the rest is the card's. "error" names each call that failed, with its return code
 (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 15 is "GPU is lost").
-Without a driver there are no GPUs: an empty list.
+Without a driver the list of GPUs is empty.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -26,9 +26,9 @@ REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdo
            "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
            "board_limit", "reliability")
 
-# Which cards CUDA shows this program, of those that the driver shows it. Read now, because the trainer later hides the
-# cards from a framework that it keeps on the CPU. CUDA numbers cards as NVML does only in the order of the bus, which
-# is also Slurm's: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+# Which of the driver's cards CUDA shows this program. The variable is read at import, because the trainer changes it
+# later to keep a framework on the CPU. CUDA numbers cards as NVML does only in the order of the PCI bus, which Slurm
+# uses too: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
 VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
 HAS_NUMBERS = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or "SLURM_JOB_ID" in os.environ
 MOST_PARTS = 7  # MIG devices of a card
@@ -43,7 +43,8 @@ class Memory(ctypes.Structure):
 
 
 class MemoryToday(ctypes.Structure):
-    """Since driver 510: "used" without what the driver reserves, as in nvidia-smi and on the host."""
+    """The structure since driver 510: "used" excludes what the driver reserves, as in nvidia-smi and in ngcdl on the
+    host."""
     _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
                 ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
@@ -82,14 +83,14 @@ class Library(object):
             handle = ctypes.c_void_p()
             code = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
             found.append((index, handle, code))
-        if self.shown is None:  # asked once: a card that is lost later has no name
+        if self.shown is None:  # asked only once: the UUID of a card that is lost later can't be read
             self.shown = self.visible(found)
         return [card for card in found if card[0] in self.shown]
 
     def visible(self, cards):
-        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if that is not set, or if one
-        of its names is not that of exactly one, such as a number of the host's in a container. As in CUDA, the list
-        ends at anything else: "", -1 and void hide all."""
+        """Return the indices of the cards that CUDA_VISIBLE_DEVICES names; of all cards if the variable is not set, or
+        if an entry does not name exactly one card here (in a container, the index may be the host's). As in CUDA, the
+        list ends at the first entry that is neither an index nor a UUID: "", -1 and void hide all cards."""
         if VISIBLE is None:
             return set(index for index, _, _ in cards)
         names = {index: [] if code else self.names(handle) for index, handle, code in cards}
@@ -122,7 +123,7 @@ class Library(object):
         return handles
 
     def only_part(self, handle):
-        """Return the handle of the MIG device that this program computes on; None if that is not known."""
+        """Return the handle of the one MIG device that this program computes on; None if that is not known."""
         parts = self.parts(handle)
         if len(parts) > 1:
             words = [word.strip() for word in (VISIBLE or "").split(",")]
@@ -152,7 +153,7 @@ class Reading(object):
         self.lost = bool(code)
 
     def succeeds(self, function, *arguments):
-        """Call function(handle, *arguments) and remember the code of a failure."""
+        """Call function(handle, *arguments), keep the code of a failure, and return whether the call succeeded."""
         if self.lost:
             return False
         code = self.library.call(function, self.handle, *arguments)
@@ -190,7 +191,7 @@ class Reading(object):
         return self.ask("nvmlDeviceGetMemoryInfo", Memory())  # under WSL, version 2 may fail although it exists
 
     def reasons(self):
-        """Return why the clocks are reduced; [] if they are not. The second function is that of older drivers."""
+        """Return why the clocks are reduced; [] if they are not. Older drivers have only the second function."""
         mask = self.large("nvmlDeviceGetCurrentClocksEventReasons")
         mask = self.large("nvmlDeviceGetCurrentClocksThrottleReasons") if mask is None else mask
         if mask is None or mask >> 32:
@@ -236,7 +237,7 @@ def decoded(buffer):
 
 @contextlib.contextmanager
 def opened():
-    """Make the context that has the library, or None."""
+    """Yield the library, or None, and close it at the end of the context."""
     library = Library.open()
     try:
         yield library
@@ -252,7 +253,7 @@ def read():
 
 
 def compute_capability():
-    """Return the first card's, such as (8, 0); None if there is no card or nothing reports it."""
+    """Return the first card's compute capability, such as (8, 0); None if there is no card or nothing reports it."""
     with opened() as library:
         cards = library.cards() if library else []
     told = cards[0]["compute_capability"] if cards else None

@@ -4,9 +4,9 @@
                                                DIR/test, DIR/validation or DIR/val, and may be missing
 
 JPEG and PNG. A label is the index of its folder's name in the sorted training folders; the test set has the same names,
-in any case. Each image is resized by taking the nearest pixel, as Keras' load_img does by default. 20,000 of 256 x 256
-are 3.9 GB: only their names are kept. A few broken images are reported and left out; more mean that this is not the
-data.
+in any case. Each image is resized by taking the nearest pixel, as Keras' load_img does by default. Only the names of
+the files are kept in memory: 20,000 images of 256 x 256 would be 3.9 GB. A few broken images are reported and left out;
+more are an error.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -108,7 +108,7 @@ class Pictures(object):
         return pixels
 
     def whole(self, number):
-        """Return an image, or for a broken one the next of its class, so that batch and labels stay what they are."""
+        """Return an image; for a broken one, the next of its class, so that batches and labels stay the same."""
         same = np.flatnonzero(self.labels == self.labels[number])
         at = int(np.searchsorted(same, number))
         for candidate in np.roll(same, -at):

@@ -1,7 +1,7 @@
-"""cifar10-94: its schedule. What each step is given, how large its images are, and what it costs.
+"""The schedule of cifar10-94: the rates of each step, the size of its images, and what it costs.
 
-All that is tuned is in KNOBS. Tune on examples held back from the training set (split()): what was chosen on the test
-set can't be tested by it.
+All that is tuned is in KNOBS. Tune on examples held back from the training set (split()): knobs chosen on the test set
+could not be tested on it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -11,18 +11,18 @@ import numpy as np
 
 Knobs = collections.namedtuple("Knobs", [
     "sides",              # ((side, share of all steps after which the next begins), ...): small images first
-    "bias_share",         # of all steps, in which the whitening's biases are trained
-    "filter_rate",        # of Muon, decaying linearly to 0 as all rates do
+    "bias_share",         # the share of all steps in which the whitening's biases are trained
+    "filter_rate",        # Muon's; like all rates it decays linearly to 0
     "filter_momentum",
     "polynomials",        # (a, b, c) of each Newton-Schulz step: x -> a x + b (x x') x + c (x x') (x x') x
-    "offset_rate",        # of batch norm's offsets and the whitening's biases; for the mean loss, like the next
+    "offset_rate",        # of batch norm's offsets and the whitening's biases; for the mean loss, as head_rate is
     "head_rate",
     "momentum",           # Nesterov's, of all that Muon does not update
-    "decay",              # weight decay of the same: the share of the weight that a first step subtracts
+    "decay",              # weight decay of all that Muon does not update: the share of a weight that step 0 subtracts
     "smoothing",          # label smoothing: the share of the target that is spread over all classes
     "shift",              # the most pixels that images are shifted by; the edges are reflected
     "running",            # the share of batch norm's running statistics that a step replaces
-    "tail", "tail_keep",  # how many last steps have moving averages of the weights, and the share that they keep
+    "tail", "tail_keep",  # how many last steps average the weights, and the share that a moving average keeps
     "unsure",             # predictions with a probability below this get more views; fixed beforehand
     "whitening_images", "whitening_epsilon",
 ])
@@ -39,7 +39,7 @@ HELD_BACK = 5000
 
 # first <= step < last, the images' side, and whether the whitening's biases are trained
 Phase = collections.namedtuple("Phase", "first last side whitens")
-FILTER_RATE, WHITENING, PACE, KEEP = range(4)  # a row of table()
+FILTER_RATE, WHITENING, PACE, KEEP = range(4)  # the columns of table()
 
 
 def phases(knobs, steps):
@@ -92,7 +92,7 @@ def step_flops(side, whitens):
 
 
 def flops_per_example(knobs, steps):
-    """Return the mean over all steps of a training."""
+    """Return the operations of a training step per image, as the mean over all steps."""
     return sum((one.last - one.first) * step_flops(one.side, one.whitens) for one in phases(knobs, steps)) / steps
 
 

@@ -1,7 +1,7 @@
 """How a network is trained: loss, optimiser, learning rate; and which arrays make up a training's state.
 
-No number is left to a framework's default here either. For the optimisers, g is the gradient of the loss, weight decay
-included, and rate the learning rate:
+As in layers.py, no number is left to a framework's default. For the optimisers, g is the gradient of the loss, weight
+decay included, and rate the learning rate:
 
     sgd       weight -= rate * g
     momentum  velocity = share * velocity + g; weight -= rate * velocity
@@ -27,9 +27,9 @@ TEMPERATURE, SHARE = 4.0, 0.5
 
 SLOTS = {"none": (), "sgd": (), "momentum": ("velocity",), "adam": ("first", "second")}
 
-# What one step is given: its index and the seed, for its random draws; the learning rate, including an optimiser's
-# correction; the share of each moving average that stays, None if there are none; the weight of this replica's mean in
-# that of the whole batch (group.py).
+# What one step is given: step (its index) and seed, for its random draws; rate, the learning rate with the optimiser's
+# correction; keep, the share of each moving average that stays, None without averages; share, the weight of this
+# replica's mean in the mean of the whole batch (group.py).
 Turn = collections.namedtuple("Turn", "step seed rate keep share")
 
 
@@ -83,7 +83,8 @@ class Model(object):
         self.tokens = bool(words) and words[0]["op"] == "embedding"  # the inputs are integers, not floats
         self.decays, self.weights = layers.decays(words), [name for name, _ in layers.shapes(words)]
         self.slots = SLOTS[self.optimiser["op"]]
-        self.states = [name for name, shape in layers.shapes(words, "running") if layers.BATCH in shape]  # a row each
+        # arrays with a row for each example of the batch
+        self.states = [name for name, shape in layers.shapes(words, "running") if layers.BATCH in shape]
 
     def kept(self):
         """Return {name: shape} of every array of a training's state: the weights; the running ones; the optimiser's

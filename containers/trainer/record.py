@@ -10,7 +10,7 @@ run.json, written whole at the start and at the end:
     batch, seed, data, device, evaluate, threads, feed, seconds, epochs, precision, compile, channels_last, times,
     clip, trace}}, overridden by NGCDL_SPEC, a JSON object; notes [text]
 log.txt is what the trainer printed on stdout; sampler.py specifies samples.jsonl, events.py events.jsonl.
-A run.json that says "running" without a process is a run that was killed.
+If run.json says "running" but no trainer is running, the run was killed.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 class Record(object):
-    """Kept from its creation to close()."""
+    """The record of a run, kept up to date from its creation to close()."""
 
     def __init__(self, asked):
         self.folder = asked.out
@@ -43,7 +43,7 @@ class Record(object):
         write_whole(os.path.join(self.folder, "run.json"), line(self.values))
 
     def close(self, exit_code, reason):
-        """Write how it ended and return the exit code: 1 instead of 0 if that can't be written."""
+        """Write how the run ended, and return the exit code: 1 instead of 0 if that can't be written."""
         self.sampler.stop()
         self.log.close()
         status = {0: "finished", 130: "interrupted", 143: "interrupted"}.get(exit_code, "failed")

@@ -1,12 +1,12 @@
 """The process that starts a machine's replicas: it holds record, lock and signals, and loads no framework.
 
-A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to: once
-that closes, all are done or this process is gone, and the replica exits at once. On stdout a replica prints its lines,
-of which only replica 0's become the training's, and, after MARK, why it stops, or {} when it is done. If one dies, all
-end.
+A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to. The
+pipe closes when all replicas are done or this process is gone; the replica then exits at once. On stdout a replica
+prints its lines, of which only replica 0's are passed on, and, after MARK, why it stops, or {} when it is done. If one
+replica dies, all end.
 
 With several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
-environment say how they find each other (meeting.py). Only node 0's writes events and prints lines.
+environment say how they find each other (meeting.py). Only node 0's process writes events and prints lines.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -25,7 +25,7 @@ from .meeting import Ports, meet
 from .signals import Signals
 
 MARK = "\x1e"
-GRACE_SECONDS = 10.0  # for the others to end by themselves once one has failed
+GRACE_SECONDS = 10.0  # once a replica has failed, for the others to end by themselves
 POLL_SECONDS = 0.05
 
 
@@ -70,12 +70,13 @@ def conduct(asked, workers, voice, signals):
     reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
     if reasons:
         if not any(replica.told or replica.broken for replica in started):
-            signals.check(None)  # it came before they could handle it, and killed them
+            signals.check(None)  # a signal came before the replicas could handle it, and killed them
         raise reasons[0][-1]
 
 
 def watch(started, signals):
-    """Wait until all have ended; pass a signal on, and when one has failed give the others some time."""
+    """Wait until all replicas have ended. Forward the first signal to them; once one has failed, give the others
+    GRACE_SECONDS."""
     passed, until = None, None
     while any(replica.is_running() for replica in started):
         if signals.received and not passed:
@@ -138,11 +139,11 @@ class Replica(object):
             self.process.send_signal(number)
 
     def dismiss(self):
-        """Let it end, once it has reported that it is done. Harmless twice."""
+        """Let the replica exit, after it has reported that it is done. Harmless twice."""
         self.process.stdin.close()
 
     def end(self):
-        """Kill it if it runs, and wait for its last output. Harmless twice."""
+        """Kill the replica if it runs, and wait for its last output. Harmless twice."""
         if self.is_running():
             self.is_killed = True
             self.process.kill()
@@ -151,7 +152,8 @@ class Replica(object):
         self.process.stdin.close()
 
     def reason(self):
-        """Return (whether it only lost another replica, when, the Stop): the smallest is the one to report."""
+        """Return (whether it only lost another replica, when it ended, the Stop). Of all replicas' reasons, the
+        smallest is reported."""
         if self.broken:
             return False, self.ended, self.broken
         if self.told:
@@ -166,15 +168,15 @@ class Replica(object):
 
 
 class Patient(Signals):
-    """A second signal does not end a replica: a terminal, or Slurm, sends the first one to all processes, and the
-    parent passes it on again."""
+    """Signals of a replica, which a second signal does not end: a terminal, or Slurm, sends the first signal to all
+    processes, and the parent sends it to the replicas again."""
 
     def receive(self, number, frame):
         self.received = self.received or number
 
 
 class Telling(object):
-    """The events of a replica: those of replica 0 are the training's; an error goes to the parent, which writes one for
+    """Events of a replica. Only replica 0 writes them; an error goes to the parent, which writes one error event for
     all."""
 
     def __init__(self, rank, folder):
@@ -185,7 +187,7 @@ class Telling(object):
             self.events.write(event, **fields)
 
     def tell(self, stop):
-        """Report why it stops, and return the exit code."""
+        """Tell the parent why this replica stops, and return the exit code."""
         said = {"kind": stop.kind, "message": stop.message, "step": stop.step, "exit_code": stop.exit_code,
                 "lost": isinstance(stop, Lost)}
         sys.stdout.write("%s%s\n" % (MARK, json.dumps(said)))
@@ -194,14 +196,15 @@ class Telling(object):
 
 
 class Unheard(object):
-    """The events of a parent other than node 0's, which are dropped."""
+    """Events that are dropped: those of the parents on all nodes but node 0."""
 
     def write(self, event, **fields):
         pass
 
 
 class Leash(object):
-    """stdin, whose other end the parent holds: when that is gone, for whatever reason, this process ends at once."""
+    """Ends this process at once when its stdin closes: the parent holds the other end, which closes however the parent
+    ends."""
 
     def __init__(self):
         self.code = 1
@@ -215,8 +218,9 @@ class Leash(object):
         os._exit(self.code)
 
     def stay(self):
-        """Report that this replica is done, and wait until all of this machine are: its last message to the others may
-        still be in transit (TensorFlow's threads send it), and would be lost. Does not return."""
+        """Report that this replica is done, and wait until all replicas of this machine are. Its last message to the
+        others may still be in transit (TensorFlow's threads send it), and would be lost if it ended now. Does not
+        return."""
         self.code = 0
         sys.stdout.write("%s{}\n" % MARK)
         sys.stdout.flush()

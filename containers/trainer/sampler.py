@@ -25,7 +25,7 @@ SECONDS = 1.0
 
 
 class Sampler(object):
-    """A thread between start() and stop(). A full disk costs the rest of the samples, never the training."""
+    """A thread that samples between start() and stop(). If the disk is full, sampling stops; the training goes on."""
 
     def __init__(self, path, seconds=SECONDS):
         self.path, self.seconds = path, seconds

@@ -1,9 +1,9 @@
 """A short training in its own child process and in a temporary folder: the building block of every trial.
 
-It trains as its parent will, except for how far, where to, and what is tried. The child volunteers to be killed first
-when memory runs out (oom_score_adj), and the parent loads no framework, so that it survives; where a container is
-killed as a whole for one process (Kubernetes with memory.oom.group) it does not. A child that leaves less than a
-thirty-second of the machine's memory to all others is killed before the kernel has to choose a victim.
+It trains with its parent's arguments, except for the length, the folder and what is tried. If memory runs out, the
+kernel kills the child first (oom_score_adj), and the parent, which has loaded no framework, survives; except where the
+kernel kills a container as a whole for one process (Kubernetes with memory.oom.group). If less than a thirty-second of
+the machine's memory is left, the child is killed here, before the kernel has to choose a victim.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -19,21 +19,22 @@ import time
 from . import host
 from .events import clock, stopped_by
 
-RESERVE = 1 / 32  # of the machine's memory, which no child may take
+RESERVE = 1 / 32  # the share of the machine's memory that no child may take
 POLL_SECONDS = 0.1
 PRESSED, LATE = "it took memory that others need", "it took too long"  # why a child was killed here
-# what a child is not given: how far, where to, and what becomes of the result
+# arguments that a child does not get: the length, the folders, and what becomes of the result
 OWN = ("--batch", "--steps", "--epochs", "--seconds", "--out", "--runs", "--resume", "--checkpoint-seconds",
        "--log-frequency", "--trace", "--choices", "--trial-seconds")
 OWN_FLAGS = "--record", "--no-eval", "--autotune"
 EXPENDABLE = ["sh", "-c", 'echo 1000 2>/dev/null >/proc/self/oom_score_adj; exec "$@"', "sh"]
 
-# How it ended: exit code (None if it was killed here: PRESSED or LATE in ended), its events, and its output.
+# How a child ended: its exit code (None if it was killed here, for the reason in `ended`: PRESSED or LATE), its events,
+# and the end of its output.
 Outcome = collections.namedtuple("Outcome", "code ended events said")
 
 
 def again(argv):
-    """Return a training's arguments without those that say how far, where to, and with which batch."""
+    """Return a training's arguments without those that a child does not get."""
     own = argparse.ArgumentParser(add_help=False)
     for name in OWN:
         own.add_argument(name)
@@ -43,7 +44,7 @@ def again(argv):
 
 
 class Short(object):
-    """Trainings like that of argv, one after the other."""
+    """Short trainings with the arguments of argv, one after the other."""
 
     def __init__(self, argv, folder, signals, command=None):
         self.argv, self.folder, self.signals = again(argv), folder, signals
@@ -64,7 +65,7 @@ class Short(object):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def ended(self, words, variables, seconds):
-        """Return the child's exit code, None if it was killed here, and why it was."""
+        """Return (exit code, None); if the child was killed here, (None, the reason)."""
         until, why = None if seconds is None else clock() + seconds, None
         with open(os.devnull) as nothing, open(os.path.join(self.folder, "said"), "wb") as said:
             child = subprocess.Popen(EXPENDABLE + words, stdin=nothing, stdout=said, stderr=said,
@@ -105,7 +106,7 @@ def lines(path):
 
 
 def pressed():
-    """Is hardly any of the machine's memory left? No, if nothing reports how much there is."""
+    """Return whether hardly any of the machine's memory is left; False if nothing reports how much there is."""
     known = host.memory()
     # kernels before 3.14 have no MemAvailable
     return "MemAvailable" in known and known["MemAvailable"] < RESERVE * known["MemTotal"]

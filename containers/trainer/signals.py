@@ -27,21 +27,23 @@ class Signals(object):
 
     @contextlib.contextmanager
     def fatal(self):
-        """Let a signal end the process at once, as by default, where a framework waits for the other replicas: no
-        handler in Python runs meanwhile, and there is nothing to save yet. The parent tells why (replicas.lead)."""
+        """Let a signal end the process at once, as by default, while a framework waits for the other replicas: Python
+        runs no handler meanwhile, and there is nothing to save yet. The parent reports why the replica ended
+        (replicas.lead)."""
         for number in self.EXIT:
             signal.signal(number, signal.SIG_DFL)
         try:
-            self.check(None)  # one that came before
+            self.check(None)  # a signal that came before
             yield
         finally:
-            self.install()  # TensorFlow 2's strategy, too, has taken SIGTERM for itself
+            self.install()  # also needed because TensorFlow 2's strategy installs a handler of its own for SIGTERM
 
     def check(self, step):
         """Raise Stop if the process has been told to end."""
         self.obey(self.received, step)
 
     def obey(self, number, step):
-        """Raise Stop if this is a signal's number: replicas act on what they agreed on, after the same step."""
+        """Raise Stop if `number` is that of a signal. Replicas pass the number that they agreed on, so that all stop
+        after the same step."""
         if number in self.EXIT:
             raise Stop("interrupted", "ended by signal %d" % number, step, self.EXIT[number])

@@ -13,8 +13,8 @@ import collections
 
 import numpy as np
 
-# How many times fewer multiplications it must need, and how many bytes the kernels' spectra may take: products of many
-# small matrices run at a lower rate than a convolution, and spectra that exceed the cache are waited for.
+# Spectra must need at least PAYS times fewer multiplications, because products of many small matrices run at a lower
+# rate than a convolution. The kernels' spectra may take MOST_BYTES, because larger ones do not fit into the cache.
 # docs/performance.md, "Training on the CPU", has the measurements.
 PAYS, MOST_BYTES = 2.2, 2**25
 
@@ -25,7 +25,7 @@ Tables = collections.namedtuple("Tables", "count into taps out")
 
 
 def pays(word, examples, height, width):
-    """Do spectra save enough for a convolution of this many examples of this size?"""
+    """Return whether spectra save enough for a convolution of this many examples of this size."""
     if word["stride"] != 1:
         return False
     (rows, columns, inputs, outputs), after = word["shape"], sides_after(word, (height, width))
@@ -41,7 +41,7 @@ def tables(word, height, width):
     """Return the Tables of a convolution with stride 1 for images of this size."""
     across, size = period(word, (height, width)), word["shape"][:2]
     found = frequencies(across)
-    # of two frequencies that mirror each other one is the complex conjugate: it counts, but is not computed
+    # one of two mirrored frequencies is the other's complex conjugate: only one is computed, and counts twice
     shares = np.array([1 if mirrored(one, across) == one else 2 for one in found])[:, None] / (across[0] * across[1])
     out = waves(found, across, sides_after(word, (height, width)), word["padding"]) * shares
     return Tables(len(found), parts(waves(found, across, (height, width))), parts(waves(found, across, size)),
@@ -53,19 +53,20 @@ def sides_after(word, sides):
 
 
 def period(word, sides):
-    """Return the period with which a discrete spectrum repeats the image: long enough that a kernel that extends beyond
-    one end meets only the zeros between it and the next."""
+    """Return the period with which a discrete spectrum repeats the image: so long that a kernel that extends beyond an
+    edge meets only zeros, not the next repetition."""
     return tuple(side + edge for side, edge in zip(sides, word["padding"]))
 
 
 def frequencies(across):
-    """Return one of each pair of frequencies that mirror each other: of real input both say the same."""
+    """Return one of each pair of frequencies that mirror each other: for real input the other is its complex
+    conjugate."""
     every = [(down, right) for down in range(across[0]) for right in range(across[1])]
     return [one for one in every if one <= mirrored(one, across)]
 
 
 def counted(across):
-    """Return how many those are: half of all pairs, and all that are their own mirror image."""
+    """Return how many frequencies() returns: half of those in pairs, and all that are their own mirror image."""
     return (across[0] * across[1] + (2 - across[0] % 2) * (2 - across[1] % 2)) // 2
 
 

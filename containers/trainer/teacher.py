@@ -1,4 +1,5 @@
-"""Who computes the targets of the student's loss: a frozen network beside it, in one of five modes with equal outputs.
+"""The teacher: a frozen network that computes the targets of the student's loss. Five modes, the first four of which
+have equal outputs, say where and when it computes.
 
     together    on the student's device, before each of its steps
     before      on the CPU, before each step; the student's device waits
@@ -6,8 +7,8 @@
     kept        once for every example, on the student's device, before the first step
     none        no teacher: the loss is of the labels alone
 
-The teacher's weights come from the seed, and it is never trained: only the speed matters. It sees the examples as the
-student sees them, and computes as for a test, in float32; on a GPU in TF32 if the student does.
+The teacher's weights come from the seed, and it is never trained: only the speed matters. It sees the same examples as
+the student, and computes as for a test, in float32; on a GPU in TF32 if the student does.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -32,7 +33,7 @@ def check(way, feed):
 
 
 def beside(maker, workload, imported, asked):
-    """Return the teacher's network, or None; imported(name): the workload that the student's names."""
+    """Return the teacher's network, None if there is none; imported(name): returns the workload of that name."""
     if asked.teacher in (None, "none"):
         return None
     other = imported(workload.TEACHER)
@@ -67,7 +68,8 @@ class Student(object):
         return self.loss, right
 
     def teacher_seconds_per_batch(self):
-        """Return the mean since the previous call; None if nothing was computed, or nobody waited for it."""
+        """Return the teacher's mean since the previous call; None if it computed nothing, or its time alone is not
+        known."""
         seconds, self.seconds = self.seconds, []
         return sum(seconds) / len(seconds) if seconds else None
 
@@ -82,9 +84,9 @@ def timed(answer, examples):
 
 
 class Together(object):
-    """A mode: watching() returns the source that the student takes its batches from; answers() the teacher's logits for
-    a step's examples, and their seconds; loss is the student's of the previous step. On a GPU nobody waits for the
-    teacher alone: there its seconds are unknown."""
+    """A mode: watching() returns the source that the student takes its batches from; answers() returns the teacher's
+    logits for a step's examples and the seconds that they took; loss: the student's, of the previous step. On a GPU the
+    seconds are None, because nothing waits for the teacher alone."""
 
     def __init__(self, network):
         self.network = network
@@ -145,7 +147,7 @@ class Ahead(object):
         try:
             return None if examples is None else timed(self.network.logits, examples)
         except BaseException:
-            self.end()  # whoever waits for the answer ends the thread, which must not wait for examples meanwhile
+            self.end()  # who gets this error then joins the thread, which must not be waiting for more examples
             raise
 
     def answers(self, step, examples, loss):

@@ -28,7 +28,7 @@ class Slice(object):
         self.kept, self.began = _kept, clock() if _kept is not None else None
 
     def __exit__(self, *error):
-        if self.kept is not None:  # several threads may append to a list
+        if self.kept is not None:  # no lock: list.append is atomic
             self.kept.append((self.name, self.step, threading.current_thread().ident, self.began, clock()))
 
 
@@ -74,7 +74,7 @@ def first(batches, steps, path, about, begin=0):
 def end(path, began, about):
     """Write the trace, once."""
     global _kept
-    kept, _kept = _kept and list(_kept), None  # a snapshot: of a batch in the making nothing or all
+    kept, _kept = _kept and list(_kept), None  # a copy: other threads may still append to the list
     if kept is not None:
         try:
             write_whole(path, line(told(kept, began, about)))

@@ -1,10 +1,10 @@
-"""Which settings compute fastest here: they are tried in turn, and win only by more than the trials differ.
+"""Finds the settings that compute fastest here: they are tried in turn, and win only by more than the trials differ.
 
 A way is a set of settings that change the speed but not the training: {} for the default, or some of
 
     threads          to compute with on a CPU: as many as a control group allows, as there are cores, one less than
                      allowed, a single one for a small step
-    channels_last    the images' memory layout, the other one (PyTorch)
+    channels_last    the memory layout of images that is not the default (PyTorch)
     onednn           False: TensorFlow 2 on a CPU without oneDNN
     feed             "resident": the same batches in the same order as with "ahead"
 
@@ -27,11 +27,11 @@ WINDOW_SECONDS = 2.0   # of training in each trial, from the end of its first st
 PATIENCE = 3           # a way is given up after this many times the default's duration
 LEAST_TRIALS, MOST_TRIALS = 2, 4
 LEAST_GAIN = 0.03      # a smaller gain is not worth choosing
-HOPELESS = 0.9         # of the default's rate: not tried again
+HOPELESS = 0.9         # a way below this share of the default's rate is not tried again
 SMALL_STEP_FLOPS = 10 ** 9
-SHARE_OF_FREE = 1 / 4  # of the device's free memory, which data may take there without having been asked to
+SHARE_OF_FREE = 1 / 4  # how much of the device's free memory data may take if nobody typed --feed resident
 
-# Of one short training: its rate (None if it failed), the seconds of a batch, its start event, why it failed.
+# The result of a short training: its rate (None if it failed), the seconds of a batch, its start event, why it failed.
 Reading = collections.namedtuple("Reading", "rate seconds_per_batch start failed")
 # Processors that may be used, how many of them at once, and the cores that they are threads of (None: unknown).
 Here = collections.namedtuple("Here", "usable allowed physical")
@@ -46,7 +46,7 @@ class Tried(object):
     def add(self, reading):
         if reading.rate is not None:
             self.rates.append(reading.rate)
-        elif not (self.rates and reading.failed == LATE):  # it has finished in time before
+        elif not (self.rates and reading.failed == LATE):  # unless it finished in time before
             self.failed = reading.failed
 
     @property
@@ -65,7 +65,7 @@ class Tried(object):
 
 
 def winner(tried):
-    """Return the one to train with; the first is the default."""
+    """Return the way to train with; tried[0] is the default."""
     default = tried[0]
     sure = [one for one in tried if not one.failed and len(one.rates) >= LEAST_TRIALS]
     clear = [one for one in sure if default in sure and
@@ -74,7 +74,8 @@ def winner(tried):
 
 
 def finalists(tried):
-    """Return which singles are tried again: the best two, or the best and all that beat the default combined."""
+    """Return what is tried again: the best two, or, if several settings beat the default, the best one and their
+    combination."""
     default = tried[0].rates[0]
     good = sorted((one for one in tried[1:] if one.rates and not one.failed and one.rates[0] > HOPELESS * default),
                   key=lambda one: -one.rates[0])
@@ -130,7 +131,8 @@ def search(measure, ways, left, budget=BUDGET_SECONDS, now=clock):
 
 
 def is_settled(one, default):
-    """Is it known not to win? One that is slower need not be tried twice."""
+    """Return whether a way needs no more trials: it failed, was tried often enough, or is not faster than the
+    default."""
     return bool(one.failed or len(one.rates) >= LEAST_TRIALS or (one.rates and one.median <= default.median))
 
 
@@ -151,8 +153,8 @@ def ways(asked, workload, start, here, free):
 
 
 def thread_counts(here, is_small, replicas=1):
-    """Return how many threads are worth trying, without the frameworks' own choice if that is known: all processors, if
-    no two of them are threads of one core."""
+    """Return the numbers of threads worth trying. The frameworks' own default is left out where it is known: all
+    processors, if no two of them are threads of one core."""
     allowed = max(here.allowed // replicas, 1)
     counts = {allowed, min(here.physical or here.allowed, here.allowed) // replicas, allowed - 1, int(is_small)}
     is_known = here.physical in (None, here.usable)
@@ -161,7 +163,7 @@ def thread_counts(here, is_small, replicas=1):
 
 
 def can_be_resident(asked, workload, start, free):
-    """Can prefetched data be on the device instead, by a wide margin? Counted as floats, which it may be there."""
+    """Return whether data that is prefetched would fit on the device by a wide margin, counted as floats."""
     images = start["dataset_images"]
     if not asked.is_feed_free or asked.teacher not in (None, "none") or not getattr(workload, "EPOCHS", True):
         return False
@@ -180,7 +182,7 @@ def worded(way):
 
 
 def is_choice(way, tries):
-    """Is it a valid way, and are its trials and the default's among these?"""
+    """Return whether the way is valid, and `tries` has trials of it and of the default."""
     timed = [one["way"] for one in tries if one["trials"] and 0 < one["least"] <= one["examples_per_second"]]
     return is_way(way) and way in timed and {} in timed and all("name" in one and "failed" in one for one in tries)
 

@@ -28,8 +28,8 @@ def named() -> str:
 
 
 def fresh() -> None:
-    """Forget what earlier benchmarks and networks left in this process: that code was compiled for other sizes, after
-    which torch.compile compiles it for any; cuDNN's search for the fastest kernels; the largest memory."""
+    """Undo what earlier benchmarks and networks left in this process: code compiled for other sizes, after which
+    torch.compile compiles for any size; cuDNN's search for the fastest kernels; the peak of memory."""
     import torch
 
     torch.compiler.reset()

@@ -102,13 +102,13 @@ class Figure:
 
 
 def is_comparable(kept: Figure, new: Figure) -> bool:
-    """Can the two be compared? Across machines only ratios to a peer measured in the same run can."""
+    """Return whether two figures can be compared: on different machines only ratios to a peer of the same run can."""
     is_here = new.compared == "ratio" or kept.conditions.get("machine") == new.conditions.get("machine")
     return is_here and new.is_sure
 
 
 def fell(kept: Figure, new: Figure) -> str | None:
-    """Return how a figure is worse than the committed one, if by more than the spread of both; else None."""
+    """Return how a figure is worse than the committed one; None if it is not worse by more than the spread of both."""
     of = new.compared
     before, now = kept.spread(of), new.spread(of)
     if new.goal and new.goal.at_least:

@@ -28,15 +28,15 @@ from turns import in_turn
 
 BUDGET_SECONDS = 480.0  # after this no further training is started
 OURS = "graphs", "eager", "compiled"
-CERTIFIED = 200  # trainings, if the time allows
+CERTIFIED = 200  # trainings of the fastest way, if the time allows
 BOUND = 0.94
 IMAGES = 50_000  # in CIFAR-10's training set
 
 
 @dataclass
 class Trained:
-    """A way to train; calling it returns the seconds. Keeps those and the accuracies of all trainings. graphs: of ours,
-    whether the steps really are CUDA graphs, in words."""
+    """A way to train: calling it trains once and returns the seconds. It keeps the seconds and accuracies of all
+    trainings. graphs: for ours, words that say whether the steps are CUDA graphs."""
 
     name: str
     once: Callable[[int], tuple[float, float]]
@@ -60,7 +60,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
     ways = raced(folder)
     rates = card.products_per_second(torch.float16), card.bytes_per_second()
     try:
-        # half of the time, as one way's compiler may have taken long: the rest is for certifying the fastest
+        # half of the time, because a compiler may have taken long: the rest is for more trainings of the fastest way
         taken = in_turn({one.name: one for one in ways}, rounds or 12, 0, began + BUDGET_SECONDS / 2)
         yield from beside(taken, {one.name: one.graphs for one in ways}, here, bool(folder))
         tell(ways, bool(folder), *rates)  # what follows may be cut off
@@ -72,7 +72,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
 
 
 def raced(folder: str | None) -> list[Trained]:
-    """Return ours with CUDA graphs, eager, and compiled with graphs; then the peers."""
+    """Return our three ways (CUDA graphs, eager, compiled with graphs), then the peers."""
     import gpu_peers
 
     from trainer.frameworks.pytorch import numbers
@@ -135,12 +135,12 @@ def ours(name: str, train: Any, test: Any, is_compiled: bool = False, is_recorde
 
 
 def fastest(taken: dict[str, tuple[float, ...]]) -> str:
-    """Return which of ours is compared with the peers."""
+    """Return the name of our way that is compared with the peers: the one with the least median."""
     return min((name for name in taken if name in OURS), key=lambda name: statistics.median(taken[name]))
 
 
 def beside(taken: dict[str, tuple[float, ...]], graphs: dict[str, str], here: str, is_real: bool) -> Iterator[Figure]:
-    """Yield the fastest of ours against all others. graphs: of each way, as in Trained."""
+    """Yield figures of our fastest way against all others. graphs: of each way, as in Trained."""
     what = "cifar10-94, from images on the device to guesses of all test images"
     what += "" if is_real else " (made-up images)"  # another figure: it must not replace that of real images
     best = fastest(taken)

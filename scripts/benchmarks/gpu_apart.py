@@ -3,10 +3,10 @@
 
     PYTHON scripts/benchmarks/gpu_apart.py [NAME...]
 
-Prints the largest difference of a loss, and for reference the one on the CPU with slightly perturbed initial weights:
-some networks amplify rounding errors. A difference above MOST fails before the first step; later it fails only if it
-also exceeds TIMES the reference. A network whose steps were not CUDA graphs fails too. All steps use one batch, without
-dropout, as each device draws its own.
+Prints the largest difference of a loss, and as a reference the largest difference that slightly perturbed initial
+weights make on the CPU: some networks amplify rounding errors. Before the first step a difference above MOST fails;
+later it fails only if it also exceeds TIMES the reference. A network whose steps were not CUDA graphs fails too. All
+steps use one batch, without dropout, because each device draws its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainer.__main__ import imported, names
 STEPS, BATCH = 8, 8
 MOST = 0.01  # sums are added in another order, and later steps amplify the difference
 MOVED = 1e-6  # relative change of each weight: a few roundings
-TIMES = 10  # resnet-50 turns roundings, however few, into 0.05: by statistics over eight examples, and by kinks
+TIMES = 10  # resnet-50 amplifies any roundings to 0.05: its statistics are of eight examples, its loss has kinks
 
 
 def main() -> int | str:
@@ -41,7 +41,7 @@ def main() -> int | str:
 
 
 def trained() -> list[str]:
-    """Return one training per network that PyTorch has, except those of two networks or with their own steps."""
+    """Return one training for each network that PyTorch has, but none that has two networks or steps of its own."""
     found = {}
     for name in names(workloads):
         one = imported(name)
@@ -75,7 +75,7 @@ def losses(name: str, device: str, moved: float = 0.0) -> tuple[list[float], boo
     from trainer.recipe import Model
 
     if device == "gpu":
-        torch.cuda.reset_peak_memory_stats()  # by which it is decided whether two steps fit
+        torch.cuda.reset_peak_memory_stats()  # the peak decides whether two steps fit, and so whether to capture one
     workload = imported(name)
     model = Model(layers.without(workload.NETWORK, "dropout"), workload.RECIPE, workload.INPUT, BATCH)
     network = Network(model, device, way=Way("float32", False, None))

@@ -87,7 +87,7 @@ def rate(step: Step, batch: int, seconds: float) -> float:
 
 
 def ours(workload: Any, images: Any, feed: str, on: str = "gpu") -> tuple[Step, Any]:
-    """Return a step of the trainer's own loop, and its Network; the 20,000 synthetic images are 625 whole batches of
+    """Return a step of the trainer's own loop, and its Network. The 20,000 synthetic images are 625 full batches of
     32."""
     from trainer.frameworks.pytorch import Network
     from trainer.recipe import Model
@@ -167,7 +167,8 @@ def layers(workload: Any) -> list[Any]:
 
 
 def made(word: dict[str, Any]) -> list[Any]:
-    """Return the torch.nn layers for a word, with a Flatten before every dense one: it matters only for the first."""
+    """Return the torch.nn layers for a word, with a Flatten before every dense layer: it matters only for the first
+    one."""
     from torch import nn
 
     op = word["op"]

@@ -1,6 +1,7 @@
 """How long a user waits for `cifar10-94` on a GPU, from the start of the process to the tested network.
 
-NGCDL_CIFAR10: a folder with the images, as for gpu.py; making up others takes another time, so then there is no goal.
+NGCDL_CIFAR10: a folder with the images, as for gpu.py. Without it images are made up, which takes another time, so that
+there is no goal.
 """
 
 from __future__ import annotations

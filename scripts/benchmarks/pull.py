@@ -77,7 +77,8 @@ class Stage:
         return sum(line["bytes"] for line in lines if "/blobs/" in line["path"])
 
     def arrived(self, seen: dict[Path, int]) -> int:
-        """Return how many bytes of layers have been downloaded, to ngcdl's cache or else the engine's folder for them.
+        """Return how many bytes of layers have been downloaded, to ngcdl's cache or, if there are none, to the engine's
+        folder.
 
         `seen` keeps the largest size of each file, which may be removed meanwhile."""
         for path in (*self.home.glob(".cache/ngcdl/blobs/sha*"), *self.data.glob("tmp/GetImageBlob*")):

@@ -35,7 +35,7 @@ NODE_BYTES_PER_SECOND = 120e9
 # From public runs of nccl-tests on 2, 4 and 8 nodes of 8 V100: 163, 318 and 632 us for 8 bytes.
 # https://gist.github.com/jacobkahn/a92f4425abf831ac0799fabe9079263d and its neighbours
 LATENCY_SECONDS = 632e-6 / 64  # per replica, in a ring
-TREE_SECONDS = 30e-6  # assumed: per level, where NCCL uses trees, which it does for small buckets and many replicas
+TREE_SECONDS = 30e-6  # assumed: per level of a tree, which NCCL uses for small buckets and many replicas
 CALLS = 4  # assumed: the number of buckets that the gradients are split into
 
 
@@ -71,7 +71,8 @@ def exchange_seconds(parameters: int, replicas: int, network: Network) -> float:
 # -- the step ---------------------------------------------------------------------------------------------------------
 @cache
 def slowest(replicas: int) -> float:
-    """Return how many standard deviations the slowest of N replicas is expected to be behind the mean in a step."""
+    """Return by how many standard deviations the slowest of N replicas is expected to exceed the mean time of a
+    step."""
     normal, step = NormalDist(), 0.02
     grid = [-8 + step * number for number in range(int(16 / step))]
     densities = (replicas * normal.cdf(x) ** (replicas - 1) * normal.pdf(x) * x for x in grid)

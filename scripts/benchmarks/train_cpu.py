@@ -24,7 +24,7 @@ from figures import Figure, Goal, Missing
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).with_name("training_peers.py")
 FRAMEWORKS = ROOT / ".venv-frameworks/bin/python"  # scripts/test makes it
-WARM, EVERY, STEPS = 100, 25, 300
+WARM, EVERY, STEPS = 100, 25, 300  # steps: of warm-up, between two readings, in all
 # By default fit uses oneDNN on some processors and not on others, so both settings are separate peers.
 ON, OFF = {"TF_ENABLE_ONEDNN_OPTS": "1"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}
 GOALS = {"cifar10-keras": 1.5, "cifar10": 1.8}  # inside an epoch, times the peer's rate
@@ -55,7 +55,7 @@ def measured(python: str, workload: str, peers: dict[str, Peer], rounds: int | N
 
 
 def _round(python: str, workload: str, peers: dict[str, Peer], is_back: bool) -> dict[str, Any]:
-    """Return the Rate of each way, for `cifar10` that of "input" (batches alone), and "gemm" in FLOP/s."""
+    """Return each way's Rate; for `cifar10` also that of "input" (batches alone); and under "gemm" a rate in FLOP/s."""
     ways: dict[str, Trainer | Peer] = {
         f"ours, {name}": _trainer(python, workload, framework) for name, framework in OURS.items()
     }

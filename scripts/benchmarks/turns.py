@@ -14,8 +14,8 @@ from figures import SURE_ROUNDS
 def in_turn(
     ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1, until: float = inf
 ) -> dict[str, tuple[float, ...]]:
-    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded. Once
-    the monotonic clock is past `until`, no round begins beyond the fewest that give a verdict."""
+    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded. When
+    the monotonic clock is past `until`, only the rounds that a verdict needs (SURE_ROUNDS) still begin."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(-warm_ups, rounds):
         if turn >= SURE_ROUNDS and time.monotonic() > until:

@@ -12,7 +12,7 @@ from lab_parts import packages
 from lab_parts.where import Lab, LabError, recipe_key, step
 
 SUITE, PACKAGE = "bookworm", "chromium-headless-shell"
-# The machine's own libc must stay in use, as the loader belongs to it; the rest is for displays, and there is none.
+# The program must use the machine's own libc6, to which the loader belongs. The rest is for displays: there is none.
 LEFT_OUT = {"libc6", "libgl1-mesa-dri", "libllvm15", "libz3-4", "x11-utils", "xdg-utils", "libx11-data", "xkb-data"}
 START = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
@@ -36,7 +36,7 @@ def browser(lab: Lab) -> Path:
 
 def _unpack(lab: Lab, folder: Path) -> None:
     draft = folder.with_name("browser.draft")
-    # An empty list of installed packages: apt then lists all dependencies, whatever this machine has.
+    # With an empty list of installed packages apt lists all dependencies, whatever this machine has.
     options = [*packages.apt_of(lab, SUITE), "-o", "Dir::State::status=/dev/null"]
     asked = packages.run(["apt-get", *options, "--no-install-recommends", "-qq", "--print-uris", "install", PACKAGE])
     names = [line.split()[1].split("_")[0] for line in asked.splitlines() if line.startswith("'")]

@@ -13,8 +13,8 @@ from lab_parts import packages
 from lab_parts.image_writer import MTIME, Layer, layer, tar_of_folder
 from lab_parts.where import Lab, LabError, recipe_key, step
 
-RECIPE = Path(__file__)  # a changed one is another layer
-# What an image needs not: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
+RECIPE = Path(__file__)  # part of each layer's key: if this file changes, layers are made anew
+# Left out of images: documents, translations, apt's caches, pip's and setuptools' leftovers, headers and tests.
 LEFT_OUT = [
     *(f"./usr/share/{name}/*" for name in ("doc", "man", "locale", "info")),
     *("./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*"),
@@ -36,7 +36,7 @@ LEFT_OUT_OF_PACKAGES = [
 class Debian:
     """A minimal Debian with some packages, by mmdebstrap, and what pip puts into it: two layers of one folder.
 
-    Bytecode lies beside each module, as it does in NGC's images: without it each container compiles what it imports.
+    Each module has its bytecode beside it, as in NGC's images: else each container would compile what it imports.
     """
 
     def __init__(self, lab: Lab, suite: str, python: str, include: list[str]) -> None:
@@ -58,7 +58,7 @@ class Debian:
         return layer(self._lab, repository, recipe_key(RECIPE, self._suite, self._include), pieces)
 
     def wheels(self, repository: str, wanted: list[list[str]], target: list[str]) -> Layer:
-        """Return the layer of some wheels, unpacked by pip for another interpreter than ours."""
+        """Return the layer of some wheels, which pip unpacks for another interpreter than the one that runs here."""
         place = f"./usr/local/lib/{self._python}/dist-packages"
 
         def pieces() -> Iterator[bytes]:
@@ -100,7 +100,8 @@ class Debian:
         self._compile(f"./usr/lib/{self._python}")
 
     def _compile(self, place: str) -> None:
-        """Compile all modules below `place`; what this Python can't read it could not import either."""
+        """Compile all modules below `place`. Errors are ignored: a module that this Python can't compile could not be
+        imported by it either."""
         for module in (self._root / place).rglob("*.py"):
             os.utime(module, (MTIME, MTIME), follow_symlinks=False)  # bytecode holds the time that the layer gives it
         environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}

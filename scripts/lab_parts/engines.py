@@ -55,14 +55,14 @@ def down(lab: Lab, name: str) -> None:
 
 
 def unmount(folder: Path) -> None:
-    """Unmount what an engine or a test mounted below a folder, deepest first."""
+    """Unmount what an engine or a test has mounted below a folder, the deepest mounts first."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((m for m in mounts if m.startswith(f"{folder}/")), key=len, reverse=True):
         subprocess.run(["umount", "-l", place], check=False)
 
 
 def answers(address: Path) -> bool:
-    """Does an engine answer at this socket?"""
+    """Return whether an engine answers at this socket."""
     try:
         return ask(address, "/_ping") == b"OK"
     except (OSError, http.client.HTTPException):
@@ -87,8 +87,8 @@ def socket_of(lab: Lab, name: str) -> Path:
 
 
 def program_path(lab: Lab, name: str) -> str:
-    """Return the PATH of one engine: its programs, Debian 12's runc, and the GPU hook unless the engine is the bare
-    one."""
+    """Return the PATH of one engine: its programs, Debian 12's runc, and the GPU hook, which only the bare engine
+    lacks."""
     engine = packages.unpacked(lab, "floor" if name == "floor" else "engine")
     runc = packages.unpacked(lab, "tools") / "usr/sbin"
     gpu = [] if name == "bare" else [lab.dir / "gpu/bin"]
@@ -146,7 +146,8 @@ def _bridge(lab: Lab) -> str:
 
 
 def _bridges(lab: Lab, name: str) -> list[str]:
-    """Return the devices of the networks that users created in this engine, from its files: it need not be running."""
+    """Return the devices of the networks that users have created in this engine, by its files: the engine may have
+    ended."""
     try:
         known = (lab.dir / name / "data/network/files/local-kv.db").read_bytes()
     except FileNotFoundError:
@@ -168,8 +169,8 @@ def _note_firewall(lab: Lab) -> None:
 
 
 def _restore_firewall(lab: Lab, devices: list[str]) -> None:
-    """Delete the rules that name our bridges; also Docker's chains, unless they existed before or another engine is
-    running now."""
+    """Delete the rules that name our bridges. Also delete Docker's chains, unless they existed before or another engine
+    is running now."""
     before = json.loads((lab.dir / "before.json").read_text())
     alone = not before["chains"] and not _another_engine()
     for table, chains in CHAINS.items():

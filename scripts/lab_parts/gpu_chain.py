@@ -54,7 +54,7 @@ def write_cdi_spec(lab: Lab) -> None:
     spec = {
         "cdiVersion": "0.5.0",
         "kind": "nvidia.com/gpu",
-        # Each device sets its own variable, so that several combine; the spec's one hook mounts what they ask for.
+        # Each device sets a variable of its own, so that a container can have several; one hook mounts what they name.
         "devices": [
             {"name": n, "containerEdits": {"env": [f"NGCDL_LAB_CDI_{position}={n}"]}}
             for position, n in enumerate(names)

@@ -47,7 +47,7 @@ BRANDS = {
     "14": "nvidia",
     "15": "geforcertx",
 }
-# The longer ones first: each begins with a shorter one.
+# Longer signs first, because ">=" and "<=" begin with a shorter sign, and "!=" contains one.
 SIGNS = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt, "=": eq}
 LIBRARY = "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 STATE_FOLDER = "run/ngcdl-lab"
@@ -77,7 +77,7 @@ def become_runc(lab: Path, runc: str, arguments: list[str]) -> None:
 
 
 def note_limits(lab: Path, config: dict[str, Any]) -> None:
-    """Log the requested limits. They are left unchanged, as by NVIDIA's own runtime: a host whose root lacks
+    """Log the requested limits, and leave them unchanged, as NVIDIA's own runtime does: so a host whose root lacks
     CAP_SYS_RESOURCE refuses memlock=-1 here as elsewhere."""
     limits = config["process"].get("rlimits") or []
     entry = {"t": time.time(), "hostname": config.get("hostname"), "rlimits": limits}
@@ -86,7 +86,7 @@ def note_limits(lab: Path, config: dict[str, Any]) -> None:
 
 
 def hook(lab: Path, way: str) -> int:
-    """Mount the stand-ins into the container whose state is on stdin; a refusal has NVIDIA's wording. Return the exit
+    """Mount the stand-ins into the container whose state is on stdin, or refuse in NVIDIA's words. Return the exit
     code."""
     state = json.load(sys.stdin)
     config = json.loads((Path(state["bundle"]) / "config.json").read_text())
@@ -116,8 +116,8 @@ def hook(lab: Path, way: str) -> int:
 
 
 def wanted(config: dict[str, Any], way: str) -> str | None:
-    """Return which GPUs a container asks for: all, none, void, or comma-separated indices and UUIDs; None if it does
-    not say."""
+    """Return which GPUs a container asks for: all, none, void, or comma-separated indices and UUIDs; None if its
+    environment does not say."""
     variables = variables_of(config)
     if way == "cdi":
         return ",".join(value for name, value in variables.items() if name.startswith(CDI_VARIABLE)) or None
@@ -125,8 +125,8 @@ def wanted(config: dict[str, Any], way: str) -> str | None:
 
 
 def variables_of(config: dict[str, Any]) -> dict[str, str]:
-    """Return a container's environment; of a variable set twice the last value counts, and Docker puts its own
-    last."""
+    """Return a container's environment. Of a variable that is set twice the last value counts, which is Docker's
+    own."""
     return {name: value for name, _, value in (entry.partition("=") for entry in config["process"].get("env", []))}
 
 

@@ -124,7 +124,7 @@ def up(lab: Lab) -> dict[str, str]:
     def current(name: str) -> bool:
         if built.get(name, {}).get("key") != keys[name]:
             return False
-        # asked by tag: somebody may have pushed another image under it meanwhile
+        # look the tag up: somebody may have pushed another image to it meanwhile
         repository, tag = name.split(":")
         return storage.digest(f"nvidia/{repository}", tag) == built[name]["digest"]
 
@@ -164,7 +164,7 @@ def _tensorflow(lab: Lab) -> str:
 
 
 def _pytorch(lab: Lab) -> str:
-    # usr-is-merged, or usrmerge would come, and all of Perl with it
+    # usr-is-merged: without it apt would install usrmerge, and with that all of Perl
     debian = Debian(lab, "bookworm", "python3.11", ["python3", "ca-certificates", "usr-is-merged"])
     with step("image nvidia/pytorch:26.07-py3"), debian:
         repository = "nvidia/pytorch"

@@ -4,9 +4,9 @@
     lanes.py late RESULTS PYTHON FRAMEWORKS_PYTHON  everything else
     lanes.py sum RESULTS                            failures and a summary of both: `N passed, N failed`
 
-Tuned for two cores: two lanes start with the compute-bound groups, and a third starts from the other end, with those
-that mostly wait: for an engine to come back, a registry to give in or a queue to move. A group's output is printed when
-it has ended. RESULTS is a folder; the exit code is 1 if a group failed.
+Tuned for two cores: two lanes start with the compute-bound groups, and a third starts from the other end, with groups
+that mostly wait: for an engine to come back, a registry to answer or a queue to move. A group's output is printed when
+the group has ended. RESULTS is a folder; the exit code is 1 if a group failed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Lanes:
         began = time.monotonic()
         words = ["-P", "-m", "pytest", "-p", "no:cacheprovider", "--durations=10", *group.words]
         words.append(f"--junitxml={self._results / group.name}.xml")
-        # PyTorch's threads spin while they wait for each other: on a busy machine two are many times slower than one.
+        # PyTorch's threads spin while they wait for each other: on a busy machine two take many times as long as one.
         environment = os.environ | ({"OMP_NUM_THREADS": "1"} if group.is_trainer else {})
         done = subprocess.run(
             [self._pythons[group.is_trainer], *words],

@@ -515,7 +515,8 @@ int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz)
 
 typedef struct { unsigned pid; u64 bytes; unsigned gpu_instance, compute_instance; } nvmlProcessInfo_t;
 
-/* From 535.43 to 535.86 a record of version 3 had a field more. The presence of two other calls, never made here, tells. */
+/* From 535.43 to 535.86 a record of version 3 had one more field. Callers know by whether the next two functions exist,
+ * which they never call. */
 #ifdef NGCDL_WIDE_RECORDS
 enum { RECORD_SIZE = sizeof(nvmlProcessInfo_t) + sizeof(u64) };
 #else

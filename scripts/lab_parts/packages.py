@@ -16,15 +16,15 @@ from pathlib import Path
 from lab_parts.where import Lab, LabError, recipe_key, step
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-COMPILER = {"gcc": "gcc", "cc": "libc6-dev"}  # as ensure_installed takes it
+COMPILER = {"gcc": "gcc", "cc": "libc6-dev"}  # an argument of ensure_installed()
 
-# Folder in the cache: (suite, packages). Debian 13's engine needs libc6 >= 2.34, but its runc needs 2.38; so runc is
-# Debian 12's.
+# Folder in the cache: (suite, packages). runc is Debian 12's: Debian 13's needs libc6 >= 2.38, while Debian 13's engine
+# needs only 2.34.
 UNPACKED = {
     "engine": ("trixie", ["docker.io", "docker-cli", "docker-compose", "containerd", "tini"]),
     "floor": ("bookworm", ["docker.io", "containerd", "tini", "runc"]),
     "tools": ("bookworm", ["docker-registry", "mmdebstrap", "busybox-static", "runc"]),
-    "kubernetes": ("trixie", ["kubectl/trixie"]),  # with its suite, else apt takes any newer one that it knows
+    "kubernetes": ("trixie", ["kubectl/trixie"]),  # names the suite, else apt takes the newest version that it knows
     "slurm": ("bookworm", [
         "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "libslurm-dev", "libslurm38", "munge",
         "libmunge2", "libhwloc15", "liblua5.1-0",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab_parts.where import Lab, LabError, write_whole
 
-_kept: dict[int, subprocess.Popen[bytes]] = {}  # our own children, to be reaped once they end
+_kept: dict[int, subprocess.Popen[bytes]] = {}  # our own children, which must be reaped
 
 
 def start(
@@ -83,8 +83,8 @@ def names(lab: Lab) -> list[str]:
 
 
 def stop_descendants(engine: Path) -> int:
-    """Kill what a killed engine left behind: containerd and the shims, found by its folder in their arguments, and the
-    shims' children. Return how many."""
+    """Kill what a killed engine left behind: its containerd and shims, which have the engine's folder in their
+    arguments, and the shims' children. Return how many processes were killed."""
     found = 0
     needle = f"{engine}/".encode()
     for folder in Path("/proc").glob("[0-9]*"):

@@ -123,7 +123,7 @@ def _start(lab: Lab, folder: Path) -> None:
 
 
 def _front(folder: Path) -> list[str]:
-    """Return the command that starts a front of the storage; each front adds its own --faults and --log."""
+    """Return the command that starts a front for the storage; the caller adds --faults and --log of its own."""
     program = [str(Path(sys.executable).resolve()), "-B", str(PROGRAM)]
     return [*program, "--upstream", str(folder / "registry.sock"), "--accounts", str(folder / "accounts.json")]
 

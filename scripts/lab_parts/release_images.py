@@ -1,8 +1,8 @@
-"""Images with the configuration of real NGC releases and almost no content: what `check`, `images` and `resolve` read
-before a pull.
+"""Images with the configuration of real NGC releases, which `check`, `images` and `resolve` read before a pull, and
+almost no content.
 
 Environment and labels come from NVIDIA's release notes and from users' `docker history` and `env` output; whatever is
-made up is marked. Sizes in the manifests are the true, small ones.
+made up is marked. The sizes in the manifests are those of these small images.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ def step(text: str) -> Iterator[None]:
 
 
 def recipe_key(*parts: object) -> str:
-    """Return a hash of what something is made from (paths by their content): a changed recipe gets a new folder."""
+    """Return a hash of what something is made from (of paths, their content), so that a changed recipe gets a new
+    folder."""
     text = json.dumps([p.read_text() if isinstance(p, Path) else p for p in parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -82,9 +82,9 @@ forks = {}
 
 
 def trainer(*argv, images=None, **environment):
-    """Train to the end; return (exit code, stdout, stderr). Runs `python -m trainer` or, where no GPU and no other
-    environment is asked for, a fork of a process with the framework loaded. images: {"train": n, "test": m}, to which
-    a fork cuts the synthetic splits."""
+    """Train to the end; return (exit code, stdout, stderr). Without a GPU, --autotune and an environment of its own, a
+    training in TensorFlow 2 or PyTorch, if named, runs in a fork of a process with the framework loaded. Every other
+    one is `python -m trainer`. images: {"train": n, "test": m}, to which a fork cuts the synthetic splits."""
     words = [str(word) for word in argv]
     if "--framework" in words and "--autotune" not in words:
         framework = words[words.index("--framework") + 1]
@@ -146,7 +146,8 @@ def on_cpu(framework, model, **said):
 
 
 class Played:
-    """A CUDA graph recorder without a GPU: it calls what would be replayed. refusing: why it records nothing."""
+    """A stand-in for a recorder of CUDA graphs, without a GPU: a replay calls the step. refusing: why it records
+    nothing."""
 
     def __init__(self, refusing=None, tight=False):
         self.refusing, self.tight, self.ordinary, self.recordings = refusing, tight, 0, 0

@@ -3,8 +3,8 @@
     forked.py FRAMEWORK
 
 Each line of stdin is JSON: [arguments, images, path for stdout, path for stderr]; each answer is the trainer's exit
-code. images: how many examples of a split to keep, if fewer will do. Loading a framework and making the images takes
-as long as most tests' training; start() tests `python -m trainer` itself.
+code. images: {split: how many examples to keep}; splits that are not named stay whole. Forking pays because loading a
+framework and making the images takes as long as most tests' training; start() tests `python -m trainer` itself.
 """
 
 import functools

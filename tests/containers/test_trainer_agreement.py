@@ -1,4 +1,4 @@
-"""The same training in two frameworks, or resumed in one: its losses agree, as it is fully specified."""
+"""A training is fully specified: its losses agree in two frameworks, and after a resume."""
 
 import collections
 import importlib
@@ -16,7 +16,7 @@ taken = []
 
 @pytest.fixture(autouse=True)
 def given_back():
-    """Lend a network to one test at a time; all that it keeps is loaded anew for the next."""
+    """Lend a network to one test at a time; the next test loads all of its arrays anew."""
     yield
     while taken:
         key, network = taken.pop()
@@ -46,7 +46,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def cifar10():
-    """The first 2,000 images of the stand-in: enough for a batch; using all takes seconds."""
+    """The first 2,000 synthetic images: enough for a batch, while all of them take seconds."""
     whole = data.synthetic("test")
     return data.Dataset(whole.images[:2000], whole.labels[:2000], whole.name, 1, note=whole.note)
 

@@ -18,7 +18,7 @@ def test_threads_ahead_give_the_batches_in_order():
 
 
 def test_threads_ahead_hand_on_errors_and_end():
-    before = set(threading.enumerate())  # of which some may end: another test left them
+    before = set(threading.enumerate())  # some of another test's threads may still end
 
     def source(step):
         if step == 3:

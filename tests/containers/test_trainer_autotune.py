@@ -34,7 +34,7 @@ def kept(folder, given, **changed):
 
 
 def tuned(given):
-    """Tune for a framework that can't be here: trials end at once. Return the output."""
+    """Tune; return the output. The framework is one that can't be imported here, so that trials end at once."""
     heard = Said()
     Path(given.out).mkdir(exist_ok=True)
     autotune.tune(given, imported(given.workload), Voice(heard), Signals())

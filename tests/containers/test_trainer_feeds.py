@@ -37,7 +37,8 @@ def losses(framework, name, way, steps=6, batch=16):
 @pytest.mark.torch
 @pytest.mark.parametrize("way", ["ahead", "plain"])
 def test_no_batch_waits_for_what_a_gpu_still_computes(way, monkeypatch):
-    """An ordinary copy waits for all steps so far. Stands for a GPU, whose copies show how they were asked for."""
+    """An ordinary copy would wait for all steps so far. Pinned stands for memory that is copied to a GPU: it returns
+    the arguments of the copy."""
     import torch
 
     from trainer.frameworks.pytorch import feeding
@@ -70,8 +71,8 @@ def test_each_epochs_order_is_copied_without_a_wait_for_what_a_gpu_still_compute
 def test_tensorflow_2_leaves_the_copy_of_a_batch_to_the_step(monkeypatch):
     from trainer.frameworks.tf2 import feeding
 
-    monkeypatch.setattr(feeding, "put", None)  # without a GPU all would stay here
-    gpu = argparse.Namespace(device="gpu", on="/GPU:0")  # which is not there
+    monkeypatch.setattr(feeding, "put", None)  # makes a copy fail, which would go unnoticed without a GPU
+    gpu = argparse.Namespace(device="gpu", on="/GPU:0")  # there is no such device here
     batch = np.zeros((2, 3), np.float32), np.zeros(2, np.int32)
     found = [*feeding.FEEDS["plain"](gpu, lambda _: batch, 0, 2)]
     assert {tensor.device[-5:] for one in found for tensor in one} == {"CPU:0"}

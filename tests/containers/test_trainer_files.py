@@ -1,4 +1,4 @@
-"""Folders are made whoever else makes them."""
+"""A folder is made even if another process makes it at the same moment."""
 
 import os
 

@@ -12,8 +12,8 @@ GIB = 2**30
 
 
 class Chance:
-    """A generator as in PyTorch until 2026: once told that a recording begins, it draws only in that until told of its
-    end. It can share another's state; draws in a recording don't advance it."""
+    """A generator as in PyTorch until 2026: once told that a recording begins, it draws only within that recording,
+    until told that it has ended. It can share another's state; draws in a recording don't advance the state."""
 
     is_recording = False
 
@@ -37,7 +37,7 @@ class Chance:
 
 
 class Card:
-    """A stand-in for torch.cuda with a card of this size. It doesn't tell its generator that a recording failed."""
+    """A stand-in for torch.cuda with a card of this size. A recording that fails is not reported to the generator."""
 
     def __init__(self, whole=16 * GIB, free=16 * GIB, reserved=0, most=0, **has):
         self.default_generators, self.streams, self.on, self.recorded_on = (Chance(),), 0, 0, []

@@ -204,7 +204,7 @@ def test_replicas_hear_of_each_other_before_any_waits_for_a_loss(run):
 
 @pytest.mark.parametrize(("first", "other"), [(10, 20), (40, 20)])
 def test_replicas_that_begin_at_different_steps_train_nothing(first, other):
-    """As from folders that have the same name on each machine, and not the same checkpoints."""
+    """This happens if --resume names a folder that has other checkpoints on each machine."""
     network = FakeNetwork()
     network.agreed = lambda number: max(number, other if number > 0 else -other)
     with pytest.raises(

@@ -81,7 +81,7 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
 
 @pytest.mark.torch
 def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch):
-    """The other replica failed or is still loading; here there is none."""
+    """The other replica may have failed or still be loading; in this test nobody starts it."""
     words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
     with closing(meeting.Ports(2)) as held:
         place, own = held.numbers
@@ -91,7 +91,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
             monkeypatch.setenv(name, value)
         host, _, port = meeting.meet(2, 1, [own], Signals())[0].rpartition(":")
         until(lambda: answers(host, int(port)), "the replica waits for the other")
-        time.sleep(1)  # it listens briefly before it waits
+        time.sleep(1)  # the replica listens briefly before it waits
         first.terminate()
         try:
             _, err = first.communicate(timeout=LIMIT)

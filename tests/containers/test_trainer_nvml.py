@@ -123,11 +123,12 @@ CARDS = CARD + "gpu1.name=A card\ngpu1.uuid=GPU-2a\ngpu2.name=A card\ngpu2.uuid=
         ({"CUDA_VISIBLE_DEVICES": "GPU-2b, GPU-1"}, [0, 2]),
         ({"CUDA_VISIBLE_DEVICES": "2", "SLURM_JOB_ID": "7"}, [2]),
         ({"CUDA_VISIBLE_DEVICES": "1,GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [0, 1]),
-        # nothing is certain of these
+        # an entry that does not surely name one card: all cards count
         ({"CUDA_VISIBLE_DEVICES": "2"}, [0, 1, 2]),
         ({"CUDA_VISIBLE_DEVICES": "0,5", "SLURM_JOB_ID": "7"}, [0, 1, 2]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-2"}, [0, 1, 2]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-9"}, [0, 1, 2]),
+        # an entry that is neither an index nor a UUID ends the list
         ({"CUDA_VISIBLE_DEVICES": ""}, []),
         ({"CUDA_VISIBLE_DEVICES": "-1", "SLURM_JOB_ID": "7"}, []),
         ({"CUDA_VISIBLE_DEVICES": "void"}, []),

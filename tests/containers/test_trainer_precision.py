@@ -198,7 +198,8 @@ def test_what_trains_nothing_is_compiled_as_well(framework, precision):
 
 @COMPILES
 def test_a_smaller_last_batch_is_not_compiled_for(framework):
-    """Stand-ins tell which is called: to compile takes tens of seconds, in the middle of what is timed."""
+    """Compiling takes tens of seconds, in the middle of what is timed. The stand-in for the compiled function records
+    the batches that it gets."""
     forward, called = (NUMBERS[0], untrained(), NUMBERS[2]), []
     built = made(framework, forward, ("float32", True, None))
     built.quick = lambda examples: called.append(len(examples)) or built.look(examples)
@@ -318,7 +319,7 @@ def test_amid_bfloat16_lstms_are_float32_where_cudnn_has_them_in_no_other(torch,
 
 @pytest.mark.torch
 def test_an_lstm_in_float32_amid_16_bits_trains_as_it_should(torch, monkeypatch):
-    """As on a card whose cuDNN has none in bfloat16; here the CPU pretends so."""
+    """The CPU stands for a card whose cuDNN has no LSTM in bfloat16."""
     computed, own = [], torch.lstm
     monkeypatch.setattr(torch, "lstm", lambda x, *rest: computed.append(x.dtype) or own(x, *rest))
     built = made("pytorch", TEXT, ("amp", False, None))

@@ -28,7 +28,7 @@ TRAINED = [
 
 
 def watched(step):
-    """Run it and return its operations' names; raise AssertionError if a recording forbids one."""
+    """Run a step and return the names of its operations; raise AssertionError for one that a recording forbids."""
     import torch
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -138,7 +138,8 @@ def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
 
 @pytest.fixture
 def cards(monkeypatch):
-    """Make TensorFlow 2 see two cards; return what it is told about them. They can't compute: the model has nothing."""
+    """Make TensorFlow 2 see two cards; return the settings that it is given for them. The cards can't compute, so tests
+    use a model without layers."""
     import tensorflow as tf
 
     known, told = tf.config.experimental, []
@@ -177,7 +178,7 @@ MODEL = Model(smoke.NETWORK, smoke.RECIPE, smoke.INPUT, 1)
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(("device", "named"), [("gpu", 1), ("cpu", 0)])
 def test_one_tensorflow_2_replica_takes_memory_on_one_card_only(cards, device, named):
-    """On the CPU as well: a teacher there starts the runtime for the student too."""
+    """A network on the CPU must do so too, because a teacher there starts the runtime for the student."""
     from trainer.frameworks.tf2 import Network
 
     assert len(Network(MODEL, device).devices) == named

@@ -69,7 +69,7 @@ def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path,
 
 
 class Told(Signals):
-    """Receives SIGTERM after the first check: the replicas have been started, and can't hear it yet."""
+    """Receives SIGTERM after the first check, when the replicas have been started but have no handler yet."""
 
     asked = 0
 
@@ -179,7 +179,7 @@ def test_without_others_or_without_memory_tensorflow_loses_no_replica(text, toge
 @pytest.mark.torch
 @pytest.mark.parametrize("on_cards", [False, True])
 def test_on_cards_one_that_fails_waits_for_nobody_before_it_tells_why(torch, on_cards, monkeypatch):
-    """There are no cards: the group of one is on a CPU, and told that it is on cards."""
+    """Without cards, a group of one replica on a CPU is told that it is on cards."""
     from torch import distributed
 
     from trainer.frameworks.pytorch.together import Together

@@ -30,7 +30,7 @@ class Bench:
         self.log.append(name)
         found = self.rates[name].pop(0) if len(self.rates[name]) > 1 else self.rates[name][0]
         took = found if isinstance(found, complex) else self.seconds
-        if isinstance(found, complex):  # imaginary: seconds, longer than anybody waits
+        if isinstance(found, complex):  # a trial that ends too late, after this many (imaginary) seconds
             self.time += min(took.imag, seconds)
             return Reading(None, None, None, LATE)
         self.time += took

@@ -21,16 +21,16 @@ there are processors), a computing.Way, and a group.Group:
     answers(examples)            the same for examples as batches() yields them, left on the device: the third part of a
                                  student's batch, which train() also takes as numpy
     close()                      harmless twice
-    agreed(number)               the largest number that any replica passes; all of them return it
+    agreed(number)               returns the largest number that any replica passes; all replicas must call it
 
 In a group of several, all replicas call load(), values() and train(): values() returns the rows of all replicas if an
 array has one per example, loss and right guesses are of the global batch, and turn.share is the weight of the replica's
 part. TOWERS says whether, instead, one process has the whole group as towers; then agreed() is not needed.
 
-A framework that is missing, or of an unsupported version, raises ImportError when its folder is imported. Of those that
-can be imported, the alphabetically last in the workload's FRAMEWORKS is taken, unless --framework names one. To add
-one, add a folder, and its name to those: ops.py has its layers, learning.py its optimisers and losses (those of both
-TensorFlows are in ../tensorflow_losses.py), numbers.py its precisions, feeding.py how batches reach the device,
-smoke.py the smoke test's product. Nothing here is imported before it is needed: `trainer.frameworks.tf2` imports
-tensorflow.
+A framework that is missing, or of an unsupported version, raises ImportError when its folder is imported. Unless
+--framework names one, the alphabetically last in the workload's FRAMEWORKS that can be imported is taken. To add a
+framework, add a folder, and its name to the FRAMEWORKS of workloads: ops.py has its layers, learning.py its optimisers
+and losses (those of both TensorFlows are in ../tensorflow_losses.py), numbers.py its precisions, feeding.py how batches
+reach the device, smoke.py the smoke test's product. Nothing here is imported before it is needed:
+`trainer.frameworks.tf2` imports tensorflow.
 """

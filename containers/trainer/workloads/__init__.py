@@ -19,13 +19,13 @@ A workload's name is its file's, with "-" for "_". What others read without runn
     LEAST_BATCH         the fewest examples that each replica needs, if not 1
     TIMES = True        if it supports --times
     TEACHER             the workload whose network is the teacher of the loss "distill"
-    REFUSES, BECAUSE    options that it has no use for, as they are typed ("--clip", "--feed plain"), and why, to follow
-                        its name: they are refused before an image is pulled. What has run() refuses at least "--clip",
-                        "--trace", "--batch largest" and "--autotune", as the trainer does
-    WHOLE               what all of its examples make together, a film, if how long that takes is the question
-    VARY                "batch=8,64": what `ngcdl compare` varies if nothing was typed; else CPU against GPU
+    REFUSES, BECAUSE    options that are refused before an image is pulled, as they are typed ("--clip", "--feed
+                        plain"), and why, in words that follow the workload's name. A workload with run() refuses at
+                        least "--clip", "--trace", "--batch largest" and "--autotune", as the trainer does
+    WHOLE               what all examples together are ("film"), if the question is how long all of them take
+    VARY                "batch=8,64": what `ngcdl compare` varies by default; left out: CPU against GPU
     LINES               steps between lines of output, if not 10
-    VARIABLES           "cpu": with TensorFlow 1 they stay in the CPU's memory; left out: on the device that computes
+    VARIABLES           "cpu": TensorFlow 1 keeps variables in the CPU's memory; left out: on the device that computes
 
 and beside these
 

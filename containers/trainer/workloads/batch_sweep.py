@@ -1,12 +1,13 @@
 """A forum question about batches: a small network on protein chains, whose training takes 35 minutes with batches of 8
 and 12 with batches of 64. Is that due to the batch?
 
-Of its network and data only the size is known, so these stand in for them: 75,000 windows of 50 residues, each one of
-21, which with their three classes are the 316 MB of the source; 50,000 for training and 25,000 for testing, as in one
-of its three folds. The network has its two hidden layers. Batches of 8 and 64 are compared; the whole sweep is `--vary
-batch=1,2,4,8,16,32,64,128,256`. (The source's loss became NaN at times with batches of 4 and often with smaller ones:
-here a training then stops, and says so. On these windows it never did: the gradients' global norm exceeded 5, to which
---clip 5 clips it, in 39 % of 4,000 steps with batches of 1, in 2 % of 1,500 with 8 and in none of 300 with 64.)
+Only the size of its network and data is known, so these are stand-ins: 75,000 windows of 50 residues, each one of 21
+kinds, which with their three classes are 316 MB as in the source; 50,000 windows are for training and 25,000 for
+testing, as in one of the source's three folds. The network has two hidden layers, as there. Batches of 8 and 64 are
+compared; the whole sweep is `--vary batch=1,2,4,8,16,32,64,128,256`. (The source's loss became NaN at times with
+batches of 4, and often with smaller ones: a training here then stops, and says so. On these windows the loss never
+became NaN: the gradients' global norm exceeded 5, to which --clip 5 clips it, in 39 % of 4,000 steps with batches of 1,
+in 2 % of 1,500 with 8 and in none of 300 with 64.)
 """
 from __future__ import absolute_import, division, print_function
 

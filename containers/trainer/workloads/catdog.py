@@ -1,8 +1,8 @@
 """Cats and dogs, as S. Agrawal's notebook trains them with Keras: 13 convolutions, 5 pools, 3 dense layers.
 
 (His slide counts 15 and 6; the notebook, whose number of parameters he prints, has 13 and 5.) Its batches are 16 on a
-card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs augment the images by rotation and shifts,
-which can't be shown of the others and is not done here. Real images come from a folder: pictures.py.
+card of 2 GB, 32, which did not fit there, and 128 on a T4. Its last runs augment the images by rotation and shifts;
+it is unknown whether the others do, and it is not done here. Real images come from a folder: pictures.py.
 """
 from __future__ import absolute_import, division, print_function
 

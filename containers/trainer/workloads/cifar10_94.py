@@ -64,7 +64,7 @@ NETWORK += block("block1", 24, 64) + block("block2", 64, 256) + block("block3", 
 NETWORK += [max_pool("pool", 3, 3), dense("head", 256, 10, uniform(256 ** -0.5 / 9), NONE)]
 RECIPE = recipe(sgd(), rate=0.0)  # not used for training here
 
-Told = collections.namedtuple("Told", "events voice signals")  # where to report, and what may end it all
+Told = collections.namedtuple("Told", "events voice signals")  # where to report, and what may end the training
 
 load, load_test, plain = data.training, data.testing, data.scaled
 
@@ -117,12 +117,13 @@ def check(asked):
 
 
 def once(asked, trained, test, labels, seed, told):
-    """Train from scratch; return seconds and accuracy. On a GPU lines are printed afterwards: nothing may wait."""
+    """Train from scratch; return seconds and accuracy. On a GPU lines are printed afterwards, because reading a loss
+    would wait for the device."""
     lines = Lines(asked, trained, told)
     trained.wait()
     began = lines.since = clock()
     trained.train(seed, lines.add if trained.waits else None)
-    guesses = trained.predict(test).cpu().numpy()  # which waits for it
+    guesses = trained.predict(test).cpu().numpy()  # waits for the device
     seconds = clock() - began
     lines.rest(seconds / trained.steps)
     accuracy = float((guesses == labels).mean())
@@ -134,7 +135,8 @@ def once(asked, trained, test, labels, seed, told):
 
 
 class Lines(object):
-    """Writes the line and the event of every n-th step and the last: when it is done, or all of them when all are."""
+    """Writes the line and the event of every n-th step and of the last one: add() when a step is done, rest() after the
+    training."""
 
     def __init__(self, asked, trained, told):
         self.asked, self.trained, self.told = asked, trained, told

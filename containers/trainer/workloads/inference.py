@@ -1,10 +1,10 @@
 """A forum question about a film: the 2,048 features of Inception V3's layer pool_3, for 222 frames.
 
-It asks why CPU and GPU both take 40 to 50 seconds for the 222, one frame at a time, and how much batches help. So the
-batch is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` answers the other question.
-The film is 222 steps of 1, or 7 of 32, the last of which has 30 frames. Each step reports its own time, until its
-features are in host memory; the first, in which the network is built, counts in no rate.
-The layers are Keras' (Inception V3 without its top); its initial weights are He's, as speed does not depend on them.
+Why do CPU and GPU both take 40 to 50 seconds for the 222 frames, one at a time, and how much do batches help? The batch
+is 1, as there, and a batch of 32 is compared with it; `--vary device=cpu,gpu` answers the other question.
+The film is 222 steps of 1 frame, or 7 of 32, the last of which has 30. Each step reports its own time, until its
+features are in host memory; the first step, in which the network is built, counts in no rate.
+The layers are Keras' (Inception V3 without its top); initial weights are He's, as speed does not depend on them.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -23,7 +23,7 @@ STEPS = 222             # the film once
 BATCH = 1
 INPUT = (299, 299, 3)
 PARAMETERS = 21802784   # as Keras counts: with batch norm's running statistics
-TRAINED = 21768352      # of these, would be if anything were
+TRAINED = 21768352      # without running statistics; but here nothing is trained
 MACS = 5711168096
 FLOPS = 11422336192     # forward only
 FRAMEWORKS = ("pytorch", "tf1", "tf2")
@@ -56,7 +56,7 @@ def pooled(name, inputs, outputs):
 
 
 def small(name, inputs, outputs):
-    """At 35 x 35."""
+    """An inception block at 35 x 35."""
     return concat(
         name,
         chain(name + "/1x1", inputs, (1, 64)),
@@ -66,7 +66,7 @@ def small(name, inputs, outputs):
 
 
 def long_and_narrow(name, width):
-    """At 17 x 17: 7 x 7 kernels, factorised."""
+    """An inception block at 17 x 17: 7 x 7 kernels, factorised."""
     return concat(
         name,
         chain(name + "/1x1", 768, (1, 192)),
@@ -84,7 +84,7 @@ def split(name, inputs):
 
 
 def wide(name, inputs):
-    """At 8 x 8."""
+    """An inception block at 8 x 8."""
     return concat(
         name,
         chain(name + "/1x1", inputs, (1, 320)),

@@ -1,6 +1,6 @@
 """A smoke test: one small matrix product, which also checks its device and its time.
 
-The article's card had 40 % of its memory taken, and so has this one: an allocation of half of it must then be refused.
+As in the article, the framework may take 40 % of the card's memory: it must then refuse to allocate half of it.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -64,7 +64,7 @@ def run(asked, framework, network, events, voice, signals):
 def refuses(on, network):
     """Return whether half of the card's memory is refused; None if that can't be found out."""
     totals = {card["memory_total_bytes"] for card in nvml.read()} if network.device == "gpu" else ()
-    total = totals.pop() if len(totals) == 1 else None  # of cards that differ, the framework's is unknown
+    total = totals.pop() if len(totals) == 1 else None  # if cards differ, it is unknown which one the framework uses
     return on.refuses(network, int(total * REFUSED_FRACTION)) if total else None
 
 

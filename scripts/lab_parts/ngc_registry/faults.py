@@ -21,7 +21,7 @@ FAULTS.json (read again for each request; absent or {} means no faults):
   "realm_moves": an invalid or expired token is answered with
   `realm="http://127.0.0.1:PORT/token",service="registry",error="invalid_token"`, where an anonymous refresh gets 401
   (a key is accepted there).
-  "skew_seconds": how far ahead the clock of the Date in challenges, tokens and refusals is.
+  "skew_seconds": how far the Date header of challenges, tokens and refusals is ahead of the clock.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Fault:
     skip: int = 0
 
     def strike(self, connection: socket.socket) -> None:
-        """Apply what comes before the answer. Raise Refused or Gone if the fault replaces the answer."""
+        """Apply the part of the fault that comes before the answer. Raise Refused or Gone if the fault replaces the
+        answer."""
         time.sleep(self.delay)
         if self.hang:
             wait_until_gone(connection)

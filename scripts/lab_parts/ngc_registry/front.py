@@ -29,7 +29,7 @@ from storage import Storage
 
 PATH = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<rest>.+)")
 KINDS = {"manifests": "manifest", "blobs": "blob", "tags": "tags"}
-OF_THIS_LINE = {"authorization", "connection", "transfer-encoding", "expect"}  # headers that are not forwarded
+OF_THIS_LINE = {"authorization", "connection", "transfer-encoding", "expect"}  # these headers are not forwarded
 
 
 @dataclass
@@ -113,7 +113,8 @@ class Handler(BaseHTTPRequestHandler):
         self.forward(self.path, fault)
 
     def strike(self) -> Fault:
-        """Apply this request's fault, as far as it comes before the answer; return it for the body."""
+        """Apply the part of this request's fault that comes before the answer, and return the fault, which also spoils
+        the body."""
         fault = self.front.faults.of(self.kind, self.plain_path)
         self.struck = fault is not None
         fault = fault or GOOD_DAY
@@ -226,7 +227,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def note(self, more: int = 0) -> None:
-        """Log this request, once, before its last bytes are sent: a client that has the answer finds it in the log."""
+        """Log this request once, before its last bytes are sent, so that a client that has the answer finds it in the
+        log."""
         if self.noted:
             return
         self.noted = True

@@ -96,8 +96,8 @@ class Cluster:
         self._daemons.start(name, words, lambda: True, program="slurmd")
 
     def kill_node(self, name: str) -> None:
-        """Crash a node: kill its slurmd, its steps and their tasks at once, and tell slurmctld, which notices after
-        13 s. Containers that an engine runs for the tasks stay."""
+        """Crash a node: kill its slurmd, its steps and their tasks at once, and tell slurmctld, which else notices
+        after 13 s. Containers that an engine runs for the tasks stay."""
         self._daemons.kill(name)
         steps.kill(self.conf, name)
         self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")

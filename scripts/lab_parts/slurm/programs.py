@@ -39,7 +39,7 @@ class Programs:
         with_others = f' LD_LIBRARY_PATH="{_libraries(self._others)}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
         for path in self._paths:
             root = next(root for root in roots if (root / path).exists())
-            # Debian appends -wlm and links to that; a daemon run under another name leaves the GPUs out
+            # Debian's programs end in -wlm; a daemon that runs under such a name leaves the GPUs out
             program = folder / "programs" / path.rpartition("/")[2].removesuffix("-wlm")
             if root in self._newer:
                 self._with_its_own_libraries(root / path, program)

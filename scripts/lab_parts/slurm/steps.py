@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def kill(conf: Path, node: str | None = None) -> None:
-    """Kill a cluster's, or one node's, slurmstepds, which would report the end of their tasks, and then the tasks."""
+    """Kill the slurmstepds of a cluster, or of one node, and then their tasks: a slurmstepd that lives would report the
+    end of its tasks."""
     found = list(_of_cluster(conf, node))
     for pid in [pid for pid, is_step in found if is_step] + [pid for pid, is_step in found if not is_step]:
         try:
@@ -39,7 +40,8 @@ def _of_cluster(conf: Path, node: str | None) -> Iterator[tuple[int, bool]]:
 
 
 def _holds(process: Path, node: str) -> bool:
-    """Does this process belong to the node? A slurmstepd shows it only in the files of its slurmd that it has open."""
+    """Return whether this process belongs to the node: a slurmstepd has files of its node's slurmd open, which alone
+    tell."""
     marks = (f"/slurmd-{node}.txt", f"/spool/{node}/")
     for link in (process / "fd").iterdir():
         try:

@@ -1,4 +1,4 @@
-"""How PyTorch trains: plain loops over the weights; loss and gradients are eager or by torch.compile."""
+"""How PyTorch trains: plain loops over the weights; loss and gradients are computed eagerly or by torch.compile."""
 import torch
 
 from ... import layers
@@ -91,7 +91,7 @@ class Network:
 
     @property
     def usual(self):
-        """How many examples a step has here; an epoch's last step may have fewer."""
+        """How many examples of a full batch are this replica's; an epoch's last batch may have fewer."""
         return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
@@ -104,7 +104,7 @@ class Network:
 
     def step(self, examples, labels, answers, turn):
         model = self.model
-        # an epoch's last batch may be smaller: compiled, it would stop for another compilation
+        # an epoch's last batch may be smaller: it is not compiled, because that would need another compilation
         loss, logits = (self.fast if len(labels) == self.usual else self.learn)(examples, labels, *answers)
         weights = self.named("")
         gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
@@ -133,7 +133,7 @@ class Network:
         logits = logits.float()
         loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
-            loss = loss * self.model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
+            loss = loss * self.model.labels[0]  # turns the mean over all labels into the sum over a sequence's
         return loss, logits
 
     def move(self, weights, gradients, turn):

@@ -22,7 +22,7 @@ def moved(network, batch):
 
 
 def sent(network, tensor):
-    """Copy a tensor to the device in its own time. An ordinary copy waits until a GPU has computed all steps so far,
+    """Copy a tensor to the device without waiting. An ordinary copy waits until a GPU has computed all steps so far,
     which would count as time that the training waits for its batches:
     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html"""
     return tensor.pin_memory().to(network.on, non_blocking=True) if network.device == "gpu" else tensor
@@ -42,7 +42,7 @@ def plain(network, source, first, last):
 def resident(network, source, first, last):
     held = feed.held(source)
     examples, labels = put(network, held[:2])
-    # a GPU would multiply by a plain number's reciprocal, and the last bit would differ from that of the other feeds
+    # not a plain number: a GPU would multiply by its reciprocal, and the last bit would differ from the other feeds'
     divisor = held.divisor and torch.tensor(held.divisor, device=network.on)
     for chosen in feed.chosen(source, first, last, lambda order: sent(network, torch.from_numpy(order))):
         rows = examples[chosen]

@@ -1,8 +1,8 @@
 """A training step as one CUDA graph, if its batches are on the device: one launch starts hundreds of kernels.
 
 Small networks with small batches keep a GPU waiting for the host, which launches each kernel by itself. Here the first
-steps are ordinary ones; the next is captured and then replayed, on batches, rates and seeds that are copied to where it
-reads them. What can't be captured is trained as before, and so is a batch of another size.
+steps run as usual; the next one is captured, and then replayed for each step, after its batch, rates and seed have been
+copied to where the graph reads them. Steps that can't be captured, and batches of another size, run as usual.
 """
 import sys
 
@@ -14,8 +14,9 @@ from . import graphs
 
 
 def can_be(network, feed):
-    """Can this training's steps be a graph? Not if the host must read a value between two kernels, nor with draws
-    before PyTorch 2, whose graphs may keep the seed of their capture: https://github.com/pytorch/pytorch/pull/84967"""
+    """Return whether this training's steps can be a graph: not if the host must read a value between two kernels; and
+    before PyTorch 2 not with dropout, because graphs may keep the seed of their capture:
+    https://github.com/pytorch/pytorch/pull/84967"""
     draws_anew = "dropout" not in network.model.ops or hasattr(torch, "compile")
     return (feed in ("resident", "constant") and graphs.has_graphs(network.on) and network.model.trains and draws_anew
             and not (network.together or network.scale))
@@ -31,7 +32,8 @@ class Stepper:
         self.turn = Turn(None, None, rate, keep, 1.0)
 
     def train(self, batch, turn):
-        """Do what Network.step() does; return loss and right guesses, or None if the caller must call it itself."""
+        """Do what Network.step() does, and return loss and right guesses; or return None if the caller must call step()
+        itself."""
         if len(batch[1]) != self.network.usual or not self.recorder:
             return None
         self.put(batch, turn)
@@ -60,9 +62,9 @@ class Stepper:
         return self.told
 
     def record(self):
-        """Return whether the step could be captured. It is tried once."""
+        """Capture the step and return whether that succeeded. It is tried only once."""
         try:
-            if self.recorder.is_tight():  # and steps as large as that do not wait for the host
+            if self.recorder.is_tight():  # little is lost: steps as large as that do not wait for the host
                 raise RuntimeError("an epoch's smaller last batch would find too little memory beside it")
             self.replay = self.recorder.recorded(self.step)
         except RuntimeError as error:

@@ -24,8 +24,9 @@ def right(model, logits, labels):
 
 
 def each(op, tensors, *others, **said):
-    """Do tensor.op_(other..., ...) for each tensor: all at once if this PyTorch can, as launches keep a GPU waiting."""
-    # the first to have any (1.7.0a0, in NVIDIA's images 20.08 and 20.09) only had those that add one number to all
+    """Do tensor.op_(other..., ...) for each tensor; by one call for all if this PyTorch can, because launches keep a
+    GPU waiting."""
+    # _foreach_addcmul_ tells: 1.7.0a0 (in NVIDIA's images 20.08 and 20.09) could only add one number to all tensors
     at_once = getattr(torch, f"_foreach_{op}_", None) if hasattr(torch, "_foreach_addcmul_") else None
     if at_once:
         at_once(tensors, *others, **said)
@@ -36,7 +37,7 @@ def each(op, tensors, *others, **said):
 
 
 def squares(tensors):
-    """Sum the squares of all; on the CPU not through the norm, which is off by 1e-5 there for a million numbers."""
+    """Return the sum of all squares; on the CPU not by the norm, which is off by 1e-5 there for a million numbers."""
     if tensors[0].device.type != "cpu" and hasattr(torch, "_foreach_norm"):
         return torch.stack(torch._foreach_norm(tensors)).pow(2).sum()
     return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum()
@@ -73,7 +74,8 @@ def scaled(tensors, factor):
 
 
 def overloads(name):
-    """Return the overloads of an operation that this PyTorch reports: none for a missing one, nor before 1.12."""
+    """Return the overloads of an operation; () if it does not exist, and before PyTorch 1.12, which does not report
+    them."""
     return getattr(getattr(torch.ops.aten, name), "overloads", tuple)() if hasattr(torch, name) else ()
 
 
@@ -98,8 +100,8 @@ def momentum(words, weights, slots, rate, gradients):
 
 
 def is_fused(device):
-    """Has this PyTorch a fused Adam? On the CPU from 2.4 on, on GPUs with the rate on the device from 2.1 on. Asking
-    for the kernel of an operation that does not exist (before 1.13) is an error."""
+    """Return whether this PyTorch has a fused Adam: on the CPU from 2.4 on, on GPUs with the rate on the device from
+    2.1 on. Asking for the kernel of an operation that does not exist (before 1.13) is an error."""
     if device.type == "cpu":
         return (hasattr(torch, "_fused_adam_")
                 and torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adam_", "CPU"))
@@ -109,8 +111,8 @@ def is_fused(device):
 def adam(words, weights, slots, rate, gradients):
     first, second = slots
     if is_fused(weights[0].device):
-        # it reads memory linearly, whatever the strides; its own bias correction by the powers of b1 and b2 is 1 after
-        # infinitely many steps, because the rate includes it already
+        # the kernel reads memory linearly, whatever the strides; infinitely many steps make its own bias correction by
+        # the powers of b1 and b2 equal to 1, because the rate already includes the correction
         laid = [torch.empty_like(one).copy_(gradient) if one.stride() != gradient.stride() else gradient
                 for one, gradient in zip(weights, gradients)]
         steps = [torch.full((), float("inf"), device=weights[0].device)] * len(weights)

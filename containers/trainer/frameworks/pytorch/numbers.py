@@ -15,7 +15,7 @@ LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
 
 def chosen(asked, device):
     """Return what computing.numbers() returns, and switch TF32 on or off for all that stays float32."""
-    # of this replica's card, which must be named until 1.0: https://github.com/pytorch/pytorch/issues/17210
+    # until PyTorch 1.0 the card must be named: https://github.com/pytorch/pytorch/issues/17210
     capability = torch.cuda.get_device_capability(torch.cuda.current_device()) if device == "gpu" else None
     # before 2.0 bfloat16 convolutions on a GPU are slow, or fail: https://github.com/pytorch/pytorch/issues/58861
     precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
@@ -46,11 +46,11 @@ def allow_tf32(allowed):
 
 
 def flush_denormals():
-    """Make the CPU flush float32 denormals, numbers below 1.2e-38, to zero, as TensorFlow's threads do: they halve its
-    speed, and once a network has learned its gradients are full of them. A thread inherits this from the one that
-    starts it, so it must be set before PyTorch has started any."""
+    """Make the CPU flush float32 denormals, numbers below 1.2e-38, to zero, as TensorFlow's threads do. Denormals halve
+    the CPU's speed, and once a network has learned, its gradients are full of them. A thread inherits this setting from
+    the thread that starts it, so it must be made before PyTorch has started any."""
     for kind in "float32", "float64":
-        numpy.finfo(kind)  # until 2.3 NumPy warns if it first looks at their limits when denormals are zero
+        numpy.finfo(kind)  # until 2.3 NumPy warns if it first looks at a type's limits when denormals are zero
     torch.set_flush_denormal(True)
 
 
@@ -63,8 +63,8 @@ def casting(precision, device):
 
 
 def can_cast(precision, device):
-    """Has PyTorch the context that casting() makes? In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09 it took the dtype
-    by another name."""
+    """Return whether PyTorch has the context that casting() makes. In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09
+    the parameter for the dtype had another name."""
     try:
         casting(precision, device)()
     except (AttributeError, RuntimeError, TypeError):
@@ -78,16 +78,16 @@ def uncast(x, half):
 
 
 def recurrent(half, on):
-    """Return the dtype that LSTMs compute in within `half`, None if that is None: float32 (with TF32) on a GPU if cuDNN
-    has no bfloat16 LSTM. PyTorch's own is one kernel after another there, and before 2.3 it has none:
-    https://github.com/pytorch/pytorch/issues/116925"""
+    """Return the dtype that LSTMs compute in, in a network that computes in `half`: None if that is None, and float32
+    (with TF32) on a GPU whose cuDNN has no bfloat16 LSTM. PyTorch's own LSTM launches one kernel after another there,
+    and before 2.3 there is none in bfloat16: https://github.com/pytorch/pytorch/issues/116925"""
     if half is None or half != HALVES.get("bfloat16") or on.type != "cuda" or has_bfloat16_lstm(on):
         return half
     return torch.float32
 
 
 def has_bfloat16_lstm(on):
-    """Has cuDNN bfloat16 LSTMs, and does PyTorch use them? https://github.com/pytorch/pytorch/pull/164411"""
+    """Return whether cuDNN has bfloat16 LSTMs and PyTorch uses them: https://github.com/pytorch/pytorch/pull/164411"""
     return (torch.backends.cudnn.version() or 0) >= 91300 and torch.cudnn_is_acceptable(
         torch.empty(1, dtype=torch.bfloat16, device=on))
 
@@ -104,7 +104,7 @@ def layout(asked, model, precision, device):
 
 
 def compiled(function):
-    """Return the compiled function; it raises Stop when it is first called if it can't be compiled."""
+    """Return the function, to be compiled at its first call, which raises Stop if that fails."""
     if not hasattr(torch, "compile"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.compile, which needs 2.0 or later: "
                    "leave --compile out, or use a later container image")

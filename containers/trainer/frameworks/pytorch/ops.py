@@ -29,8 +29,8 @@ def max_pool(word, x, at):
 
 
 def lrn(word, x, at):
-    """Sum the squares of the neighbours by a banded matrix: PyTorch's own layer is slow. In float32: 16 bits lose what
-    the sum adds to the bias."""
+    """Sum the squares of the neighbours by a banded matrix, because PyTorch's own layer is slow. Compute in float32,
+    because 16 bits lose what the sum adds to the bias."""
     channels = x.shape[1]
     near = torch.arange(channels, device=x.device)
     band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).float() * word["alpha"]
@@ -64,8 +64,8 @@ class Normalised(torch.autograd.Function):
 
 
 def dropout(word, x, at):
-    """On a CPU draw 16 bits per value, 64 at a time: PyTorch's own, one by one, takes longer than a convolution.
-    The share that is dropped equals the rate to within 1/131072."""
+    """On a CPU draw 16 bits per value, 64 at a time: PyTorch's own dropout draws value by value, which takes longer
+    than a convolution. The share that is dropped equals the rate to within 1/131072."""
     if at.is_compiled or not (at.is_training and WIDE and x.device.type == "cpu"):
         return functional.dropout(x, word["rate"], at.is_training)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
@@ -96,7 +96,7 @@ def residual(word, x, at):
 
 
 def lstm(word, x, at):
-    """Use PyTorch's LSTM, cuDNN's on a GPU: its gates are in the same order; its second biases are always zero."""
+    """Use PyTorch's LSTM, cuDNN's on a GPU: its gates are in the same order; its second biases are set to zero."""
     size, weights, biases = word["inputs"], at.get(word, "weights"), at.get(word, "biases")
     states = at.get(word, "hidden"), at.get(word, "cell")
     begin = states if at.is_training else [x.new_zeros(len(x), word["outputs"])] * 2
@@ -113,7 +113,8 @@ def lstm(word, x, at):
 
 
 def in_one_piece(arrays):
-    """Place them one behind the other: cuDNN needs an LSTM's weights so, or each step copies them and PyTorch warns."""
+    """Place the arrays one behind the other in memory: cuDNN needs an LSTM's weights so, or each step copies them and
+    PyTorch warns."""
     flat = torch.cat([one.reshape(-1) for one in arrays])
     parts = flat.split([one.numel() for one in arrays])
     return [part.view(one.shape) for part, one in zip(parts, arrays)]
@@ -132,13 +133,13 @@ LAYERS = {
     "max_pool": max_pool,
     "avg_pool": lambda word, x, at: functional.avg_pool2d(x, word["size"], word["stride"]),
     "smooth": smooth,
-    "global_avg_pool": lambda word, x, at: x.reshape(*x.shape[:2], -1).mean(2),  # before 1.1: of one dimension only
+    "global_avg_pool": lambda word, x, at: x.reshape(*x.shape[:2], -1).mean(2),  # before 1.1 only over one dimension
     "pad_channels": pad_channels,
     "lrn": lrn,
     "batch_norm": batch_norm,
     "dropout": dropout,
     "residual": residual,
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
-    "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # early: no other dtypes
+    "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # all releases take int64
     "lstm": lstm,
 }

@@ -9,8 +9,8 @@ from .numbers import LAST
 
 
 def can_be(word, x, at):
-    """Would it be faster? On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum. The output is
-    channels-last, and so must be the input."""
+    """Return whether spectra would be faster. On a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum.
+    The output is channels-last, and so must be the input."""
     return (x.device.type == "cpu" and x.dtype == torch.float32 and not (at.half or at.is_compiled)
             and LAST is not None and x.is_contiguous(memory_format=LAST) and spectra.pays(word, len(x), *x.shape[2:]))
 

@@ -1,4 +1,4 @@
-"""How PyTorch replicas communicate: NCCL all-reduces between GPUs, gloo between CPUs and for what they agree on."""
+"""How PyTorch replicas communicate: NCCL all-reduces between GPUs; gloo does so between CPUs, and compares numbers."""
 import datetime
 import inspect
 import sys
@@ -19,14 +19,14 @@ PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take fo
 class Together:
     def __init__(self, group, on):
         self.on_cards = on.type == "cuda"
-        # came in April 2019: https://github.com/pytorch/pytorch/pull/18595
+        # the parameter came in April 2019: https://github.com/pytorch/pytorch/pull/18595
         if self.on_cards and "backend" not in inspect.signature(distributed.new_group).parameters:
             raise Stop("bad_argument", f"PyTorch {torch.__version__} has no NCCL beside gloo, which several cards "
                        "need: leave --replicas out, or use a later container image")
         with translated():
             distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
                                            world_size=group.size, timeout=PATIENCE)
-            # without a timeout it would be NCCL's own, ten minutes: compiling for a new card may take longer
+            # NCCL's default timeout is ten minutes, and compiling for a new card may take longer
             self.between = (distributed.new_group(timeout=PATIENCE, backend="nccl") if self.on_cards
                             else distributed.group.WORLD)
 
@@ -45,16 +45,17 @@ class Together:
         return told.item()
 
     def close(self):
-        """Leave the group. Not between GPUs while an error propagates: that would wait for NCCL's pending work, forever
-        if a replica is gone (https://github.com/pytorch/pytorch/issues/132696), before the error is reported; and a
-        replica that has reported it ends at once, with all its threads."""
+        """Leave the group; but not between GPUs while an error propagates: leaving would wait for NCCL's pending work
+        before the error is reported, forever if a replica is gone (https://github.com/pytorch/pytorch/issues/132696). A
+        replica that has reported an error ends at once, with all its threads."""
         is_stuck = self.on_cards and sys.exc_info()[0] is not None
         if distributed.is_initialized() and not is_stuck:
             distributed.destroy_process_group()
 
 
 class translated:
-    """Raise Lost if a replica is gone, else another Stop; gloo and NCCL report only what they ran into."""
+    """Turn errors of gloo and NCCL, which report only what they ran into, into Lost if a replica is gone, else into a
+    Stop."""
 
     def __enter__(self):
         pass

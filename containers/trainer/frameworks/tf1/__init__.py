@@ -4,8 +4,8 @@ Several replicas are towers in this one process, as in the tutorial's cifar10_mu
 of the batch on its card, the variables are in the CPU's memory, and the sum of the gradients updates them. On the CPU
 all towers share the same processor, which only shows that it works.
 
-If the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: their
-transfer is part of its times.
+If the workload says so, as the tutorial does, the variables stay in the CPU's memory when a GPU computes: copying them
+is part of the measured times.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -37,7 +37,7 @@ class Network(object):
         check_towers(model, group)
         self.graph = tf.Graph()
         config = tf.ConfigProto()  # no soft placement: an operation without a GPU kernel fails instead of moving
-        # the first cards only: it would fill the memory of every one that it sees
+        # only the first cards: TensorFlow fills the memory of every card that it sees
         config.device_count["GPU"] = 0 if device == "cpu" else group.size
         if threads:  # as Shi et al. counted theirs, https://github.com/hclhkbu/dlbench
             config.intra_op_parallelism_threads = threads
@@ -97,7 +97,7 @@ class Network(object):
             labels = tf.reshape(labels, [-1])
             loss = LOSSES[model.loss](*[logits, labels] + ([self.answered] if model.loss == "distill" else []))
             if model.labels:
-                loss *= model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
+                loss *= model.labels[0]  # turns the mean over all labels into the sum over a sequence's
             loss = loss if share is None else loss * share
             for name, factor in model.decays if number == 0 else ():
                 loss += factor * tf.nn.l2_loss(self.kept[name])
@@ -107,7 +107,7 @@ class Network(object):
                 right = tf.reduce_sum(tf.cast(tf.equal(guesses, tf.cast(labels, tf.int64)), tf.float32))
             right = right if share is None else right * tf.sign(share)
             gradients = tf.gradients(loss, [self.kept[name] for name in model.weights])
-            # an embedding's gradients are rows with their indices
+            # an embedding's gradient is a tf.IndexedSlices
             return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved
 
     def part(self, number):
@@ -120,7 +120,7 @@ class Network(object):
             needed = tf.minimum(self.group.size, tf.maximum(count // self.group.least, 1))  # as Group.needed() says
             first, last = (tf.minimum(count * k // needed, count) for k in (number, number + 1))
             share = tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32)
-            # of a few examples at an epoch's end some towers have none: they take others', with weight 0
+            # if an epoch's last batch is too small for all towers, some compute others' examples, with weight 0
             first = tf.minimum(first, tf.maximum(count - self.group.least, 0))
             return examples[first:last], labels[first:last], share
 
@@ -180,8 +180,8 @@ class Network(object):
 
 
 def numbers(way, device):
-    """Return the precision. There is no switch here: NVIDIA's libraries know it (computing.prepare), and the builds for
-    cards that have TF32 are NVIDIA's, which use it."""
+    """Return the precision. TensorFlow 1 has no switch for TF32: NVIDIA's libraries have one (computing.prepare), and
+    the only builds for cards with TF32 are NVIDIA's own, which use it."""
     refused = "--compile" if way.compiled else "--precision amp" if way.precision == "amp" else None
     if refused:
         raise Stop("bad_argument", "TensorFlow %s is trained without %s here: leave it out, or use a container image "
@@ -200,14 +200,16 @@ def check_towers(model, group):
 
 
 def named(gpus, count):
-    """Return the GPUs' names: the driver's if there is one card, else TensorFlow's, which has an order of its own."""
+    """Return the GPUs' names: the driver's if there is one card, else TensorFlow's, because its order may not be the
+    driver's."""
     cards = [card["name"] for card in nvml.read()]
     return cards if len(cards) == 1 and cards[0] else gpus[:count]
 
 
 class Pass(object):
     """One forward pass: of training, which fills `moved`, [(variable, its next value)] beside the weights; or of a
-    test, which uses the weights' moving averages if there are any. drawn: what seeds dropout, beside its name."""
+    test, which uses the weights' moving averages if there are any. drawn: seeds dropout, together with the layer's
+    name."""
 
     def __init__(self, kept, is_training, drawn=()):
         self.kept, self.is_training, self.drawn, self.moved = kept, is_training, drawn, []

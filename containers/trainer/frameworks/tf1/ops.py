@@ -53,7 +53,7 @@ def batch_norm(word, x, at):
 
 
 def dropout(word, x, at):
-    """Draw by the session's count of runs, starting from at.drawn: a resumed training draws other numbers."""
+    """Draw by at.drawn and by how often the session has run: a resumed training draws other numbers."""
     return tf.nn.dropout(x, 1 - word["rate"], seed=chance(word["name"], *at.drawn)) if at.is_training else x
 
 

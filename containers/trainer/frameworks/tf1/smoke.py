@@ -20,7 +20,8 @@ def multiply(network, a, b):
 
 
 def refuses(network, count):
-    """Try to allocate this many bytes on the card, in rows, because one side of a tensor has its limits."""
+    """Return whether TensorFlow refuses to allocate this many bytes on the card; in rows, as a tensor's side has a
+    limit."""
     row = 1 << 20
     with network.graph.as_default(), tf.device("/device:%s:0" % network.device.upper()):
         sides = tf.placeholder(tf.int32, [2])

@@ -17,7 +17,7 @@ from .together import Together, translated
 
 TOWERS = False
 
-# Python 3 takes any folder of that name on the path for an empty package: our containers/tensorflow has no version
+# Python 3 imports any folder of that name on the path as an empty package, such as containers/tensorflow
 if not getattr(tf, "__version__", "").startswith("2."):
     raise ImportError(f"this is for TensorFlow 2, here is {getattr(tf, '__version__', 'none')}")
 
@@ -28,7 +28,7 @@ class Network:
     label_bytes = 4
 
     def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
-        if threads:  # before anything else starts the runtime, which never changes them
+        if threads:  # the runtime can't change the number once it has started
             tf.config.threading.set_intra_op_parallelism_threads(threads)
         gpus = tf.config.experimental.list_physical_devices("GPU")
         self.version, self.group = tf.__version__, group
@@ -36,7 +36,9 @@ class Network:
         self.device = "cpu" if card is None else "gpu"
         self.devices = [] if card is None else name(gpus[:group.here])
         gpus = gpus[card or 0:][:1]
-        if gpus:  # a teacher on the CPU starts the runtime too, which never changes what it takes, or how much of it
+        # also for a network on the CPU, such as a teacher: once the runtime has started, neither its cards nor how much
+        # memory it takes can change
+        if gpus:
             tf.config.experimental.set_visible_devices(gpus, "GPU")
         if gpus and memory_fraction:
             limit(gpus[0], card or 0, memory_fraction)
@@ -60,7 +62,8 @@ class Network:
             variable.assign(self.rows(name, values[name]))
 
     def rows(self, name, array):
-        """Return this replica's part of an array: of an LSTM's states the rows of its examples."""
+        """Return this replica's part of an array: the rows of its examples for an LSTM's states, everything for other
+        arrays."""
         return array[self.group.part(self.model.batch)] if name in self.model.states else array
 
     def values(self):
@@ -80,14 +83,14 @@ class Network:
 
     @property
     def usual(self):
-        """How many examples a step has here; an epoch's last step may have fewer."""
+        """How many examples of a full batch are this replica's; an epoch's last batch may have fewer."""
         return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
         key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
         keep, scale = 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
         said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
-        # an epoch's last batch may be smaller: compiled, it would stop for another compilation
+        # an epoch's last batch may be smaller: it is not compiled, because that would need another compilation
         step = self.fast if len(batch[-1]) == self.usual else self.step
         reached = translated() if self.together else contextlib.ExitStack()
         with tf.device(self.on), numbers.explained(self.compiled), reached:
@@ -108,11 +111,11 @@ class Network:
             logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, key)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
-                loss *= model.labels[0]  # of a sequence: turns the mean over all its labels into their sum
+                loss *= model.labels[0]  # turns the mean over all labels into the sum over a sequence's
             for name, factor in model.decays:
                 loss += factor * tf.nn.l2_loss(self.kept[name])
             scaled = loss * scale if self.scale else loss
-        # an embedding's gradients are rows with their indices
+        # an embedding's gradient is a tf.IndexedSlices
         gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, weights)]
         guessed = right(model, logits, labels) if model.counted else None
         if self.together:
@@ -176,7 +179,7 @@ class Pass:
     def get(self, word, which):
         name = f"{word['name']}/{which}"
         variable = self.kept[name] if self.is_training else self.kept.get("average/" + name, self.kept[name])
-        products = which in ("weights", "biases") and word["op"] != "embedding"  # those are cast after the lookup
+        products = which in ("weights", "biases") and word["op"] != "embedding"  # its rows are cast after the lookup
         return tf.cast(variable, self.half) if self.half and products else variable
 
 

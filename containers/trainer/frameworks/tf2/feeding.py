@@ -9,7 +9,7 @@ from ... import feed
 
 
 def made_ahead(network, source, first, last):
-    """Return what tf.data makes and prefetches; the step itself copies it to a GPU."""
+    """Return batches that tf.data makes and prefetches; the step itself copies them to a GPU."""
     model, errors = network.model, []
     kind = tf.int32 if model.tokens else tf.float32
 
@@ -20,7 +20,7 @@ def made_ahead(network, source, first, last):
             errors.append(error)
             raise
 
-    @tf.autograph.experimental.do_not_convert  # the file it writes for that outlives a process that is ended at once
+    @tf.autograph.experimental.do_not_convert  # autograph writes a file, which a process that is ended at once leaves
     def take(step):
         examples, labels = tf.numpy_function(made, [step], (kind, tf.int32))
         return tf.ensure_shape(examples, (None, *model.shape)), tf.ensure_shape(labels, (None, *model.labels))
@@ -32,7 +32,8 @@ def made_ahead(network, source, first, last):
 
 
 def handed_out(batches, errors):
-    """Re-raise the source's error; tf.data would raise its own, with the source's traceback as its text."""
+    """Yield the batches; raise the source's own error, where tf.data's would have the source's traceback as its
+    text."""
     try:
         yield from batches
     except tf.errors.OpError:
@@ -49,8 +50,8 @@ def put(network, array):
 
 
 def plain(network, source, first, last):
-    """Leave the copy to the step, as made_ahead does. It waits until a GPU has computed what it was given so far, which
-    would count as time that the training waits for its batches
+    """Leave the copy to the step, as made_ahead does. A copy waits until a GPU has computed what it was given so far,
+    which would count here as time that the training waits for its batches
     (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/gpu/gpu_util.cc:
     CopyCPUTensorToGPU)."""
     for step in range(first, last):
@@ -60,8 +61,9 @@ def plain(network, source, first, last):
 
 
 def resident(network, source, first, last):
-    """Gather by single operations: for a batch of 8 a traced function of them takes ten times as long on a CPU. There,
-    slicing an order takes longer than copying so few indices; a GPU would be waited for with each copy."""
+    """Gather by single operations: a traced function of them takes ten times as long for a batch of 8 on a CPU. On a
+    CPU the order stays in numpy, because slicing a tensor takes longer than copying so few indices; a GPU gets an
+    epoch's order at once, because each copy would wait for the GPU."""
     held = feed.held(source)
     examples, labels = gatherable(network, put(network, held.examples)), put(network, held.labels)
     axis, gather = tf.constant(0), tf.raw_ops.GatherV2

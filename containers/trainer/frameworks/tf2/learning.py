@@ -3,8 +3,8 @@ import tensorflow as tf
 
 
 def right(model, logits, labels):
-    """Compare int64 and add up floats (exact to 2**24): with int32 a step on a GPU would wait, because TensorFlow
-    compares and adds those on the host."""
+    """Return how many guesses are right. Compare int64 and add up floats (exact to 2**24): with int32 a step on a GPU
+    would wait, because TensorFlow compares and adds those on the host."""
     guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
     return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int64), tf.float32))
 

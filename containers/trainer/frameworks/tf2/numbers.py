@@ -9,7 +9,7 @@ from ...events import Stop
 from ...fits import is_out_of_memory
 
 HALVES = {"float16": tf.float16, "bfloat16": tf.bfloat16}
-# bfloat16 kernels for GPUs came one by one, and what had none was silently computed on the CPU:
+# bfloat16 kernels for GPUs came one by one, and operations without one were silently computed on the CPU:
 # https://github.com/tensorflow/tensorflow/issues/59743
 HALF_ON_GPU = "float16"
 NO_CHANNELS_FIRST = ("TensorFlow on a CPU convolves images only in channels-last layout, and on a GPU it picks the "
@@ -44,13 +44,13 @@ def compiling():
 
 @contextlib.contextmanager
 def explained(compiled):
-    """Turn the errors of what XLA can't compile, or what fails when it runs, into a Stop."""
+    """Turn an error into a Stop if it is XLA's: it can't compile something, or what it compiled fails."""
     try:
         yield
     except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError,
             tf.errors.InternalError) as error:
         if not compiled or is_out_of_memory(str(error)):
             raise
-        also = isinstance(error, tf.errors.InternalError)  # the driver's errors are of that class, too
+        also = isinstance(error, tf.errors.InternalError)  # the GPU driver's errors are of that class, too
         raise Stop("bad_argument", f"XLA can't compile or run this: {error.message[:1000]}\nLeave --compile out"
                    + "; if it fails without it, too, the card or its driver is at fault" * also) from error

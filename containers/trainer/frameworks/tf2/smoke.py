@@ -3,7 +3,8 @@ import tensorflow as tf
 
 
 def multiply(network, a, b):
-    """Return the product as numpy, which waits for the device, and its device: by default it would move silently."""
+    """Return the product as numpy, which waits for the device, and its device. By default TensorFlow would move an
+    operation to another device silently."""
     tf.config.set_soft_device_placement(False)
     with tf.device(network.on):
         product = tf.matmul(tf.constant(a), tf.constant(b))
@@ -11,7 +12,8 @@ def multiply(network, a, b):
 
 
 def refuses(network, count):
-    """Try to allocate this many bytes on the card, in rows, because one side of a tensor has its limits."""
+    """Return whether TensorFlow refuses to allocate this many bytes on the card; in rows, as a tensor's side has a
+    limit."""
     row = 1 << 20
     try:
         with tf.device(network.on):

@@ -5,7 +5,8 @@ from ... import spectra
 
 
 def can_be(word, x, weights):
-    """Would it be faster? With a GPU cuDNN chooses by itself, and 16 bits are too few for a spectrum."""
+    """Return whether spectra would be faster. With a GPU cuDNN chooses by itself, and 16 bits are too few for a
+    spectrum."""
     return (None not in x.shape and x.dtype == weights.dtype == tf.float32
             and not tf.config.experimental.list_physical_devices("GPU") and spectra.pays(word, *x.shape[:3]))
 

@@ -1,7 +1,7 @@
 """How TensorFlow 2 replicas all-reduce: by a MultiWorkerMirroredStrategy's ring over gRPC, between GPUs too.
 
-The variables are our own, one set per replica: the strategy only does the sums. Left to itself it never uses NCCL, and
-is not asked to: that hung or crashed in releases from 2.0 to 2.11 (docs/training.md says where).
+The variables are our own, one set per replica: the strategy only computes the sums. By default it does not use NCCL,
+and is not asked to, because NCCL hung or crashed in releases from 2.0 to 2.11 (docs/training.md says where).
 """
 import json
 import os
@@ -15,10 +15,11 @@ GONE = tf.errors.UnavailableError, tf.errors.InternalError, tf.errors.AbortedErr
 
 
 def announce(group):
-    """List the workers in TF_CONFIG: TensorFlow reads it when the strategy is made, which must come first of all."""
+    """List the workers in TF_CONFIG, which TensorFlow reads when the strategy is made; that must happen before all
+    else."""
     os.environ["TF_CONFIG"] = json.dumps(
         {"cluster": {"worker": group.workers}, "task": {"type": "worker", "index": group.rank}})
-    # A proxy for the outside world does not apply between them:
+    # A proxy for the outside world must not be used between replicas:
     # https://grpc.github.io/grpc/core/md_doc_environment_variables.html
     os.environ["no_grpc_proxy"] = ",".join(worker.rpartition(":")[0] for worker in group.workers)
 
@@ -54,7 +55,7 @@ class Together:
 
 
 class translated:
-    """Raise Lost if a replica is gone; TensorFlow reports only what it ran into."""
+    """Raise Lost if a replica is gone: TensorFlow's own errors report only what it ran into."""
 
     def __enter__(self):
         pass

@@ -1,8 +1,8 @@
 """cifar10-94 in PyTorch: one training from scratch, as fast as the device allows, and again with another seed.
 
 All arrays are allocated once and keep their addresses, so that a step can be a CUDA graph: each kind of step
-(race.Phase) is captured once. What changes from step to step (rates, which examples) it reads on the device, by a
-counter that it increments itself. Without CUDA graphs the same steps run one kernel after the other.
+(race.Phase) is captured once. Whatever changes from step to step (rates, which examples) is looked up on the device, by
+a counter that the step itself increments. Without CUDA graphs the same steps run one kernel after the other.
 """
 import functools
 
@@ -20,7 +20,7 @@ AT_ONCE = 2000  # the most images that are tested together
 
 
 def kind(network, asked):
-    """Return the dtype of convolutions where --precision is `asked`: for auto and amp float16 on a card with tensor
+    """Return the dtype of convolutions for --precision `asked`. For auto and amp that is float16 on a card with tensor
     cores, because before 2.1 PyTorch can't resize images there in bfloat16
     (https://github.com/pytorch/pytorch/issues/88536). Set the network's precision, and its layout, which is always
     channels last. Raise Stop if this PyTorch can't do it."""
@@ -42,7 +42,7 @@ class Race:
     """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: the dtype, see above.
 
     waits: whether the host waits for each step anyway; recorded: whether steps are CUDA graphs; why: the reason if they
-    were to be and are not, else None; losses: of each step, on the device."""
+    should be graphs but are not, else None; losses: of each step, on the device."""
 
     def __init__(self, on, kind, knobs, steps, batch, images, labels, is_compiled=False):
         self.on, self.kind, self.knobs, self.steps, self.batch = on, kind, knobs, steps, batch

@@ -1,7 +1,7 @@
 """What is trained, and how it is updated: weights, momenta and averages are one array each, so an update is one kernel.
 
 Filters come first, as [outputs, height, width, inputs], in float32; convolutions get them in the dtype that they
-compute in. Every array keeps its address, by which CUDA graphs know it.
+compute in. Every array keeps its address, because CUDA graphs read and write at fixed addresses.
 """
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ def size(shape):
 
 
 class Arrays:
-    """on: the device; batch: how many losses are summed in the loss that is differentiated; scale: what that is
-    multiplied by, which the update takes back (Muon's does not depend on it)."""
+    """on: the device; batch: how many losses are summed in the loss that is differentiated; scale: the factor of that
+    loss, by which the update divides again (Muon's does not depend on it)."""
 
     def __init__(self, knobs, batch, kind, on):
         self.knobs, self.kind = knobs, kind

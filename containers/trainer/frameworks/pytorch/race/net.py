@@ -50,7 +50,8 @@ def forward(x, kept, norm):
 
 
 def normed(kept, is_training, share):
-    """Return forward()'s batch norm: by the batch, updating the running statistics by this share, or by those."""
+    """Return forward()'s batch norm. In training it uses the batch's statistics and replaces this share of the running
+    ones; otherwise it uses the running statistics."""
     def norm(x, name):
         # cuDNN's fast kernel needs a scale; where the network declares none it is 1
         return functional.batch_norm(

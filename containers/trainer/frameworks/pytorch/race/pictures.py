@@ -47,8 +47,8 @@ def resized(pictures, side):
 
 
 def views(pictures):
-    """Return the images and their mirror images; then the further views of unsure ones: the same, shifted by a pixel up
-    and left, and down and right."""
+    """Return two lists of views: the images and their mirror images; and those for unsure images, which are both of
+    these shifted by a pixel up and left, and both shifted down and right."""
     padded = functional.pad(pictures, (1, 1, 1, 1), mode="reflect")
     moved = padded[:, :, :-2, :-2], padded[:, :, 2:, 2:]
     return [pictures, pictures.flip(3)], [one for other in moved for one in (other, other.flip(3))]
