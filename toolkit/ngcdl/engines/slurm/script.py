@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.slurm import runners
+from ngcdl.engines.slurm.bash import bash
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
 from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted, whole_cpus
@@ -27,85 +28,26 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
 
-# MASTER_ADDR: node names need not resolve, and a container has no scontrol. No trap cuts the wait for srun short. After
-# a plain scancel, Slurm itself sends SIGTERM, and tasks live for KillWait more.
-_HEAD = """
-attempt=${SLURM_RESTART_COUNT:-0}
-export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p')
-export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-seconds=$(scontrol show config | sed -n 's/^KillWait *= \\([0-9]*\\).*/\\1/p')
-export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
-why=null
-ended() {
-    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\\n'
-    # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
-    mv "$RUN/.exit.json" "$RUN/exit.json"
-    exit "$1"
-}
-trap 'why=\\"time_limit\\"; ended 143' USR1 # until tasks run: an image may be fetched first
-"""
-
-_RESUME = """
-resume=() # a restarted job continues from its last checkpoint
-for file in "$RUN"/checkpoints/step-*; do
-    [ ! -e "$file" ] || resume=(--resume "$RUN")
-done
-"""
-
-_TAIL = """
-trap 'why=\\"time_limit\\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
-trap is_told=yes TERM
-while kill -0 "$srun" 2>/dev/null; do
-    wait "$srun"
-done
-wait "$srun"
-code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
-
-# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
-# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
-is_lost=
-for file in "$RUN/.task-$attempt-"*; do
-    told=
-    [ ! -e "$file" ] || read -r told <"$file"
-    case $told in
-    began)
-        is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
-        ;;
-    137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
-    0) ;;
-    *) code=$told ;;
-    esac
-done
-if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt $RESTARTS ]; then
-    echo "ngcdl: a node was lost; the job is requeued" >&2
-    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
-fi
-ended "$code"
-"""
-
 
 def script(order: Order, is_kept: bool = False) -> str:
     """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
     Raise PathUnfit or BadOption."""
-    task = _task(order, is_kept)
-    resume = ' "${resume[@]}"' if order.spec.workload else ""
-    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, task, is_kept)), ""]
-    lines += ["# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder."]
-    lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_secrets(task)]
-    lines += [_RESUME.rstrip()] if resume else []
-    lines += ["", *runners.before(task), "task=" + shlex.quote(runners.task(task))]
+    task, is_training = _task(order, is_kept), order.spec.workload is not None
     words = [" ".join(found)] if (found := runners.environment(task)) else []
     words += ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
-    lines += [" \\\n    ".join([*words, f'bash -c "$task" task {_command(order)}{resume} &']), "srun=$!"]
-    return "\n".join(lines) + "\n" + _TAIL.replace("$RESTARTS", str(RESTARTS)).lstrip("\n")
+    words += [f'bash -c "$task" task {_command(order)}' + (' "${resume[@]}"' if is_training else "")]
+    text = bash(
+        "job",
+        OPTIONS="\n".join(f"#SBATCH {word}" for word in _options(order, task, is_kept)),
+        FOLDER="\n".join(_folder(order, is_kept)),
+        SECRETS="\n".join(_secrets(task)),
+        RESUME="\n" + bash("resume") if is_training else "",
+        IMAGE=runners.image(task),
+        TASK=shlex.quote(runners.task(task)),
+        SRUN=" \\\n    ".join(words),
+        RESTARTS=str(RESTARTS),
+    )
+    return text + "\n"
 
 
 def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
