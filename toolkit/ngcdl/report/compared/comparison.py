@@ -159,7 +159,7 @@ class Comparison:
             "ratio": self.ratio.as_json() if self.ratio else None,
             "ratios": [ratio.as_json() for ratio in self.ratios],
             "spread": None if self.ratio else self.why_no_ratio(),
-            "refused": [asdict(refusal) for refusal in self.refused],
+            "refused": [refusal.as_json() for refusal in self.refused],
             "diagnosis": [*(answer.text for answer in self.answers), *self.diagnosis],
             "published": {**asdict(theirs), "ratio": round(theirs.ratio, 2)} if theirs else None,
         }
