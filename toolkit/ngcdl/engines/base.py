@@ -211,9 +211,9 @@ class EngineFacts:
 @dataclass(frozen=True)
 class Order:
     """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
-    `way` is a GpuWay's name; `folder` is the run's, seen inside as RUN_FOLDER. `after`, on a cluster with a queue:
+    `way` is a GpuWay's name; `folder` is the run's, seen inside as inside.RUN. `after`, on a cluster with a queue:
     identities of the jobs that must have ended before this one starts. `cache` is a folder that outlives the run, seen
-    inside as CACHE_FOLDER; None if what programs cache there is lost with it."""
+    inside as inside.CACHE; None if what programs cache there is lost with it."""
 
     spec: RunSpec
     run_id: str
@@ -224,15 +224,8 @@ class Order:
     cache: Path | None = None
 
 
-RUN_FOLDER, CACHE_FOLDER = "/ngcdl/run", "/ngcdl/cache"
-HERE = "/work"  # the caller's working directory, in an interactive container
 # On SIGTERM a training saves a checkpoint at the end of its step.
 TRAINING_GRACE_SECONDS, COMMAND_GRACE_SECONDS = 60, 10
-
-
-def is_planned(container: str) -> bool:
-    """Is a mount at this place in the container ngcdl's own? Only the cache's may also have been typed."""
-    return container.startswith("/ngcdl/") and container.rstrip("/") != CACHE_FOLDER
 
 
 def grace_seconds(workload: object) -> float:

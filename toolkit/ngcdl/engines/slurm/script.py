@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import PurePosixPath
 
-from ngcdl.engines.base import RUN_FOLDER, Order
+from ngcdl.engines.base import Order
 from ngcdl.engines.slurm import runners
 from ngcdl.engines.slurm.bash import bash
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted, whole_cpus
+from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, inside, redacted, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
 # Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
-_OWN = f"{PurePosixPath(RUN_FOLDER).parent}/"
-TRAINER = f"{_OWN}trainer"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
@@ -90,7 +87,7 @@ def _folder(order: Order, is_kept: bool) -> list[str]:
         there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}", 'mkdir -p "$RUN/home" && cd "$RUN" || exit 1']
-    trainer = next((mount.host for mount in order.spec.mounts if mount.container == TRAINER), None)
+    trainer = next((mount.host for mount in order.spec.mounts if mount.container == inside.TRAINER), None)
     if trainer:
         lines += [f'[ -e trainer ] || cp -r "${{NGCDL_TRAINER:-{_fit(trainer)}}}" trainer || exit 1']
     return lines
@@ -121,9 +118,9 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a Docker volume is on one machine only")
     # ngcdl's own have the same path inside and outside: so a task is the same under any runner
-    own = [m for m in spec.mounts if _is_own(m) and m.container != TRAINER]
-    mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in own]
-    mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
+    ours = [m for m in spec.mounts if inside.is_ours(m.container)]
+    mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in ours if m.container != inside.TRAINER]
+    mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if m not in ours]
     secrets = tuple(name for name, value in spec.environment if _is_secret(name, value))
     after = ""
     if spec.workload:
@@ -147,15 +144,11 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     )
 
 
-def _is_own(mount: Mount) -> bool:
-    return mount.container.startswith(_OWN)
-
-
 def _command(order: Order) -> str:
     """Return the command's words for a shell, with ngcdl's own folders by their paths on the nodes."""
-    known = {mount.container: _fit(mount.host) for mount in order.spec.mounts if _is_own(mount)}
+    known = {m.container: _fit(m.host) for m in order.spec.mounts if inside.is_ours(m.container)}
     return " ".join(
-        '"$RUN"' if word == RUN_FOLDER else shlex.quote(known.get(word, word)) for word in order.spec.command
+        '"$RUN"' if word == inside.RUN else shlex.quote(known.get(word, word)) for word in order.spec.command
     )
 
 
