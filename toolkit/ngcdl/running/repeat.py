@@ -14,7 +14,8 @@ from typing import Any
 from ngcdl import __version__, engines, trainings
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
-from ngcdl.planning.asked import Asked, Show
+from ngcdl.planning.asked import Asked
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.lines import last_start
