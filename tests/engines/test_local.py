@@ -19,8 +19,8 @@ from local_jobs import start as start  # a fixture
 
 from ngcdl import processes
 from ngcdl.engines import local
-from ngcdl.engines.base import Exit, PullEvent
 from ngcdl.engines.local.engine import _tool
+from ngcdl.engines.values import Exit, PullEvent
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.record import Run
 from ngcdl.running.interrupt import Interrupted

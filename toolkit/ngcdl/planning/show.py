@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ngcdl.engines.base import Chunk, PullEvent
+from ngcdl.engines.values import Chunk, PullEvent
 
 
 class Show(Protocol):

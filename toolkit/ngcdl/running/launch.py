@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ngcdl import waiting
-from ngcdl.engines.base import Exit, Job, grace_seconds
+from ngcdl.engines.base import Job, grace_seconds
+from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.planning.show import Show

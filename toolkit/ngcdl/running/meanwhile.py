@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from ngcdl import waiting
-from ngcdl.engines.base import Chunk, Job, Piped, Unbound
+from ngcdl.engines.base import Job, Piped, Unbound
+from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
 from ngcdl.planning.show import Show

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, hostfacts, trainings
-from ngcdl.engines.base import Engine, Order
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines import OfKind
-from ngcdl.engines.base import EngineFacts, GpuWay, Job, LayerStore, Order, ShowPull, Started
+from ngcdl.engines.base import Job
 from ngcdl.engines.docker import (
     client,
     context,
@@ -30,6 +30,7 @@ from ngcdl.engines.docker import (
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
+from ngcdl.engines.values import EngineFacts, GpuWay, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef, RunSpec, inside, redacted
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
+from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 
 # How long a daemon may be absent before the run is given up: a package update restarts it within a few seconds. Without

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Order
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS
+from ngcdl.engines.values import Order
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, inside, redacted
 
 LABEL = "ngcdl.run"

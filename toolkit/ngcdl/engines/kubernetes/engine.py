@@ -14,13 +14,14 @@ from typing import Any
 
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import GpuWay, Job, Node, Order, ShowPull
+from ngcdl.engines.base import Job
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import gpus, name, placement_of, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
+from ngcdl.engines.values import GpuWay, Node, Order, ShowPull
 from ngcdl.errors import (
     BadOption,
     ClusterError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.kubernetes.bundle import SCRIPT
 from ngcdl.engines.kubernetes.limits import gpus, is_secret, labels, name, placement_of, workdir
+from ngcdl.engines.values import Order
 from ngcdl.spec import RunSpec, inside
 
 GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin

@@ -23,10 +23,11 @@ from typing import Any
 
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import GpuWay, Job, Order, PullEvent, ShowPull, architecture
+from ngcdl.engines.base import Job
 from ngcdl.engines.local import program
 from ngcdl.engines.local.family import mark
 from ngcdl.engines.local.job import FoundJob, LocalJob
+from ngcdl.engines.values import GpuWay, Order, PullEvent, ShowPull, architecture
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, inside, redacted

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import GpuWay, Job, Node, Order, ShowPull, Started
+from ngcdl.engines.base import Job
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import job_name, script
+from ngcdl.engines.values import GpuWay, Node, Order, ShowPull, Started
 from ngcdl.errors import (
     BadOption,
     NoRunner,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.slurm import runners
 from ngcdl.engines.slurm.bash import bash
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
 from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, inside, redacted, whole_cpus
