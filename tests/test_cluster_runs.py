@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl.engines.base import Exit, Started
+from ngcdl.engines.values import Exit, Started
 from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
 from ngcdl.folder import LOG, SAMPLES
 from ngcdl.running import launch

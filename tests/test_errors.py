@@ -95,3 +95,10 @@ def test_exit_codes_are_the_documented_ones() -> None:
 def test_a_signal_s_exit_code_is_the_shell_s() -> None:
     assert errors.signal_exit_code(2) == 130
     assert errors.signal_exit_code(15) == 143
+
+
+def test_what_a_hint_says_and_what_it_says_to_type_are_told_apart_by_four_spaces() -> None:
+    error = NgcdlError("It broke", "Mend it:\n    mend it\n\nor take another:\n    take another  # a new one")
+    assert error.prose == ["Mend it:", "or take another:"]
+    assert error.commands == ["mend it", "take another  # a new one"]
+    assert (NgcdlError("It broke").prose, NgcdlError("It broke").commands) == ([], [])

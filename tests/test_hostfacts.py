@@ -11,8 +11,8 @@ import pytest
 from fakes import FakeEngine, FakeJob
 
 from ngcdl import hostfacts
-from ngcdl.engines.base import architecture
 from ngcdl.engines.docker.engine import DockerEngine
+from ngcdl.engines.values import architecture
 from ngcdl.errors import BadOption, EngineAbsent, EngineHangs, NvmlUnavailable
 from ngcdl.preflight.facts import Gpu
 from ngcdl.record import Machine

@@ -10,18 +10,6 @@ def macs(words, shape):
     return sum(count for _, count in layers(words, shape)[0])
 
 
-def training_flops(words, shape):
-    """Return the operations of one example's forward and backward pass: two per multiply-accumulate, and twice as many
-    backward as forward.
-
-    In the first layer's backward pass only the gradient of its weights is counted, because the input needs none. After
-    an embedding, which is trained, the gradient of the input is counted too.
-    """
-    counted = layers(words, shape)[0]
-    embedded = flat(words)[0]["op"] == "embedding"
-    return 2 * (3 * sum(count for _, count in counted) - (0 if embedded else counted[0][1]))
-
-
 def share_of_3x3(words, shape):
     """Return the share of the operations in 3 x 3 convolutions with stride 1, which cuDNN can do with up to 2.25 times
     fewer multiplications (Winograd's algorithm; https://arxiv.org/abs/1509.09308)."""

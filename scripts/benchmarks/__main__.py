@@ -26,7 +26,7 @@ BENCHMARKS = (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEN = ("toolkit", "tests", "scripts")  # imported by benchmarks: ngcdl, made_runs, lab_parts
+SEEN = ("toolkit", "tests/support", "scripts")  # imported by benchmarks: ngcdl, made_runs, lab_parts
 
 
 def main() -> int:

@@ -21,7 +21,8 @@ LOOK_SECONDS = 0.02
 
 def measure(rounds: int | None) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as state:
-        environment = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": f"{ROOT / 'toolkit'}:{ROOT / 'tests'}"}
+        paths = f"{ROOT / 'toolkit'}:{ROOT / 'tests/support'}"
+        environment = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": paths}
         # in another process: a child's peak memory would otherwise include what it inherits from this one
         subprocess.run([sys.executable, __file__, state], env=environment, check=True)
         taken = [_taken(environment, Path(state, "page.html")) for _ in range((rounds or 5) + 1)][1:]

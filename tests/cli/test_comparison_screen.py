@@ -7,7 +7,7 @@ import io
 import pytest
 
 from ngcdl.cli.comparison_screen import ComparisonScreen
-from ngcdl.engines.base import Chunk
+from ngcdl.engines.values import Chunk
 
 
 class Terminal(io.TextIOWrapper):

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.cli.screen import Screen
-from ngcdl.engines.base import Chunk, PullEvent
+from ngcdl.engines.values import Chunk, PullEvent
 
 PULL = """
 from ngcdl.cli.screen import Screen
-from ngcdl.engines.base import Chunk, PullEvent
+from ngcdl.engines.values import Chunk, PullEvent
 with Screen() as screen:
     screen.pull(PullEvent("aaa", "Downloading", 512, 1024))
     screen.pull(PullEvent("bbb", "Already exists"))

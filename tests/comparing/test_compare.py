@@ -20,7 +20,8 @@ from ngcdl.comparing import compare
 from ngcdl.comparing.compare import Variant
 from ngcdl.comparing.rounds import Comparing, _told
 from ngcdl.dataset import Dataset
-from ngcdl.engines.base import Exit, Job, Order
+from ngcdl.engines.base import Job
+from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import (
     CommandNotFound,
     EngineLost,

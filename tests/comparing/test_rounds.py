@@ -18,7 +18,8 @@ from ngcdl.choice import NO_GPU, Choice
 from ngcdl.comparing import compare
 from ngcdl.comparing.rounds import Comparing
 from ngcdl.dataset import Dataset
-from ngcdl.engines.base import Exit, Job, Order
+from ngcdl.engines.base import Job
+from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import NotPlaceable, SlurmLost, StateNotWritable
 from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked

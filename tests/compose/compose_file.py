@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.docker import request
+from ngcdl.engines.values import Order
 from ngcdl.planning import plan
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 

@@ -16,7 +16,7 @@ from doctor.sights import (
     engine,
 )
 from ngcdl.doctor.sight import CdiSpec, Dataset, Keys, Programs, Registry, Sight, Space, ToolkitConfig, Trouble
-from ngcdl.engines.base import GpuWay
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import (
     BadKey,
     BadOption,

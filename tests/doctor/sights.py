@@ -9,7 +9,7 @@ from typing import Any
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
 from ngcdl.doctor.sight import Dataset, Engine, Kernel, Keys, Node, Programs, Registry, Sight, Space
-from ngcdl.engines.base import EngineFacts, GpuWay
+from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry.card import Card, Driver, Probe
 

@@ -25,7 +25,7 @@ from ngcdl.doctor import chain
 from ngcdl.doctor import links as links_package
 from ngcdl.doctor.chain import from_error
 from ngcdl.doctor.sight import Keys, Programs, Registry, Sight, Trouble
-from ngcdl.engines.base import GpuWay
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import (
     EngineAbsent,
     EngineHangs,

@@ -23,7 +23,7 @@ from doctor.sights import (
     not_in_order,
 )
 from ngcdl.doctor.sight import CdiSpec, Engine, Kernel, Node, Programs, ToolkitConfig
-from ngcdl.engines.base import GpuWay
+from ngcdl.engines.values import GpuWay
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import Probe
 

@@ -12,7 +12,7 @@ from ngcdl.cli.doctor import _mend, screen, summary
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding, Step, broken, from_error, ok, unchecked, warning
 from ngcdl.doctor.mend import Mender
-from ngcdl.engines.base import GpuWay
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import EngineHangs
 
 SICK = broken("engine", "it does not run", "It was stopped", Step("start it"), Step("look at it", by_hand=True))

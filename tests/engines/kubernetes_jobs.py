@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import Chunk, Order
 from ngcdl.engines.kubernetes import KubernetesEngine
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.pod_output import BEGIN, END
+from ngcdl.engines.values import Chunk, Order
 from ngcdl.errors import EngineError
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.engines import local
-from ngcdl.engines.base import Order
+from ngcdl.engines.values import Order
 from ngcdl.spec import RunSpec
 
 Start = Callable[..., local.LocalJob]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stand_ins import stand_in
 
-from ngcdl.engines.base import Order
+from ngcdl.engines.values import Order
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 
 ID = "20180216-182126-cifar10-beef"

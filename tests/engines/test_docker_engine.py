@@ -13,10 +13,11 @@ import docker.errors
 import pytest
 import requests.exceptions
 
-from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Order
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS
 from ngcdl.engines.docker import passwd
 from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
+from ngcdl.engines.values import Order
 from ngcdl.errors import DiskFull, EngineHangs, EngineRefused
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload

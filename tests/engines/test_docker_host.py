@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ngcdl.engines.base import EngineFacts, architecture
 from ngcdl.engines.docker import host
 from ngcdl.engines.docker.host import Files, read
+from ngcdl.engines.values import EngineFacts, architecture
 
 PLAIN: dict[str, Any] = {
     "Name": "vm",

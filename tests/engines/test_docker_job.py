@@ -18,8 +18,8 @@ import pytest
 import requests.exceptions
 from docker_socket import Daemon, serving
 
-from ngcdl.engines.base import Started
 from ngcdl.engines.docker.job import Clients, DockerJob
+from ngcdl.engines.values import Started
 from ngcdl.errors import EngineLost, GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 

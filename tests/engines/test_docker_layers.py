@@ -8,8 +8,8 @@ from typing import Any
 import docker.errors
 import pytest
 
-from ngcdl.engines.base import LayerStore
 from ngcdl.engines.docker.layers import layer_store, untag
+from ngcdl.engines.values import LayerStore
 from ngcdl.spec import ImageRef
 
 INFO: dict[str, Any] = {"Architecture": "aarch64", "OSType": "linux", "DockerRootDir": "/var/lib/docker"}

@@ -9,8 +9,8 @@ from typing import Any
 import docker.errors
 import pytest
 
-from ngcdl.engines.base import PullEvent
 from ngcdl.engines.docker.pull import TRIES, pull
+from ngcdl.engines.values import PullEvent
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError, RateLimited, RegistryAnswer
 from ngcdl.errors import RegistryUnreachable as Unreachable
 from ngcdl.spec import ImageRef

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.engines.base import Chunk
 from ngcdl.engines.docker.stream import Seen, Shortened
+from ngcdl.engines.values import Chunk
 
 PIECES = st.lists(st.builds(Chunk, st.sampled_from(["stdout", "stderr"]), st.binary(max_size=400)), max_size=12)
 

@@ -24,12 +24,12 @@ from house import House
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.kubernetes import KubernetesEngine, yaml
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import name
 from ngcdl.engines.kubernetes.manifest import objects, secret
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, TrainerTooLarge
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.trainings import containers_folder

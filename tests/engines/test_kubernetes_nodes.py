@@ -12,9 +12,9 @@ from kubernetes_api import Api
 from kubernetes_jobs import started
 from stand_ins import says, stand_in
 
-from ngcdl.engines.base import Node
 from ngcdl.engines.kubernetes import KubernetesEngine, nodes
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.values import Node
 from ngcdl.errors import ClusterForbidden
 
 A100 = Node("n1", "amd64", "535.104.05", "NVIDIA-A100-SXM4-80GB", "8.0", 8)

@@ -16,9 +16,9 @@ from fakes import FakeShow
 from kubernetes_api import Api
 from kubernetes_jobs import IMAGE, RUN
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.kubernetes import KubernetesEngine, bundle
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.values import Order
 from ngcdl.record import Run
 from ngcdl.running import launch, reconcile
 from ngcdl.running.prepare import Ready

@@ -19,12 +19,12 @@ from local_jobs import start as start  # a fixture
 
 from ngcdl import processes
 from ngcdl.engines import local
-from ngcdl.engines.base import RUN_FOLDER, Exit, PullEvent
 from ngcdl.engines.local.engine import _tool
+from ngcdl.engines.values import Exit, PullEvent
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.record import Run
 from ngcdl.running.interrupt import Interrupted
-from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Workload, inside
 from ngcdl.storing.store import Store
 
 
@@ -169,7 +169,7 @@ def left(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Callable[[str], 
 
     def started(code: str) -> local.LocalJob:
         folder = store.create(Run("run-1", "running", 1.0))
-        job = engine.start(order(folder, "-c", code, "--out", RUN_FOLDER))
+        job = engine.start(order(folder, "-c", code, "--out", inside.RUN))
         assert isinstance(job, local.LocalJob)
         begun.append(job)
         next(job.output())

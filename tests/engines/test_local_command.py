@@ -19,7 +19,7 @@ from local_jobs import start as start  # a fixture
 
 from ngcdl import processes
 from ngcdl.engines import local
-from ngcdl.engines.base import Chunk, Order
+from ngcdl.engines.values import Chunk, Order
 from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable
 from ngcdl.record import Run
 from ngcdl.spec import RunSpec, Workload

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.docker.request import Terms, command_line, create_body
+from ngcdl.engines.values import Order
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from stand_ins import refuses, says, stand_in
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.commands import State
+from ngcdl.engines.values import Order
 from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
 

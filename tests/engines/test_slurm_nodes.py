@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from stand_ins import says
 
-from ngcdl.engines.base import Node
 from ngcdl.engines.slurm import SlurmEngine, nodes
+from ngcdl.engines.values import Node
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 

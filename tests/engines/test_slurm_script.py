@@ -93,6 +93,11 @@ def test_a_path_that_an_option_would_split_is_refused(mount: Mount) -> None:
         script(ordered(replace(COMMAND, mounts=(mount,))))
 
 
+def test_a_folder_that_was_typed_for_the_cache_is_mounted_where_it_was_typed() -> None:
+    text = script(ordered(replace(COMMAND, mounts=(Mount("/big", "/ngcdl/cache", writable=True),))))
+    assert "source=/big,target=/ngcdl/cache " in text
+
+
 @pytest.mark.parametrize(
     ("image", "enroot"),
     [

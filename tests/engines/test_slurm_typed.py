@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slurm_orders import COMMAND, FOLDER, ID, ordered, program
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.slurm.runners import of_enroot
 from ngcdl.engines.slurm.script import script
+from ngcdl.engines.values import Order
 from ngcdl.spec import CONTAINERS, Placement, RunSpec
 
 # Variables that Slurm, the loader, a shell or the script itself reads.

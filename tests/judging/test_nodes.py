@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ngcdl import settings
-from ngcdl.engines.base import Node
 from ngcdl.engines.slurm.nodes import kept_off
+from ngcdl.engines.values import Node
 from ngcdl.errors import ClusterForbidden, EngineError, ImageUnfit, NotAsked
 from ngcdl.judging import imagefacts, nodes
 from ngcdl.judging.imagefacts import Found

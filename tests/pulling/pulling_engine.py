@@ -15,7 +15,7 @@ from typing import Any
 from fakes import FakeEngine, FakeJob
 from ngc_server import V2, NgcServer, digest
 
-from ngcdl.engines.base import LayerStore, PullEvent, ShowPull
+from ngcdl.engines.values import LayerStore, PullEvent, ShowPull
 from ngcdl.errors import EngineRefused, NgcdlError
 from ngcdl.pulling.feed import Feed
 from ngcdl.pulling.relay import is_relays

@@ -12,7 +12,7 @@ import pytest
 from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 
-from ngcdl.engines.base import LayerStore
+from ngcdl.engines.values import LayerStore
 from ngcdl.errors import (
     BadOption,
     BlobMissing,

@@ -10,7 +10,7 @@ import pytest
 from ngc_server import digest
 from pulling_engine import GZIP, GZIPS, TARS, Table, put_image
 
-from ngcdl.engines.base import LayerStore
+from ngcdl.engines.values import LayerStore
 from ngcdl.errors import DigestMismatch, DiskFull, EngineRefused, NgcdlError
 from ngcdl.pulling import disk_space, given_as_tars
 from ngcdl.pulling.relay import is_relays

@@ -11,7 +11,7 @@ from fakes import FakeEngine, FakeJob
 from ngc_server import NgcServer, html, status
 from pulling_engine import Table
 
-from ngcdl.engines.base import ShowPull
+from ngcdl.engines.values import ShowPull
 from ngcdl.errors import EngineRefused, KeyRejected, UnknownTag
 from ngcdl.pulling import fetch
 from ngcdl.spec import ImageRef

@@ -13,7 +13,7 @@ from fakes import FakeEngine, FakeJob, ready
 from followed import FINISH, START, STEP, follow
 from unwatched import DEAD, left
 
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuNotInside
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run

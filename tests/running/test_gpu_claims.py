@@ -91,7 +91,7 @@ def host(library: Path, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.Monk
 
 def prepared(host: Host, gpus: str, *others: str) -> Any:
     code = f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{PREPARE}"
-    return host.ask(code, str(Path(__file__).parents[1]), gpus, *others)
+    return host.ask(code, str(Path(__file__).parents[1] / "support"), gpus, *others)
 
 
 def recorded(store: Store, gpus: str, workload: Workload | None = None, **more: Any) -> str:

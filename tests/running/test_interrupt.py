@@ -18,8 +18,8 @@ from fakes import FakeJob
 from followed import by_signal
 from house import until
 
-from ngcdl.engines.base import Started
 from ngcdl.engines.docker.job import Clients, DockerJob
+from ngcdl.engines.values import Started
 from ngcdl.errors import EngineHangs
 from ngcdl.running.interrupt import SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
 

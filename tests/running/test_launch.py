@@ -12,7 +12,7 @@ from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, follow, recorded
 from house import until
 
-from ngcdl.engines.base import Chunk, Exit, Started
+from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused
 from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.running import launch, silence

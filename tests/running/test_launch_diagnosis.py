@@ -9,7 +9,7 @@ from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
 
 from ngcdl.catalog import failures
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuHookFailed, GpuNotInside
 from ngcdl.running import launch
 from ngcdl.storing.store import Store

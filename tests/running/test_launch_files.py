@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeJob, FakeShow, ready
 
-from ngcdl.engines.base import Chunk, Exit
+from ngcdl.engines.values import Chunk, Exit
 from ngcdl.errors import EngineLost
 from ngcdl.folder import LOG, RECORD, SAMPLES
 from ngcdl.running import launch, meanwhile

@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 from followed import follow, recorded
 
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 from ngcdl.folder import EVENTS

@@ -10,7 +10,7 @@ from fakes import FakeJob, FakeShow, ready
 from followed import FINISH, START, STEP, by_signal, follow, recorded
 from house import until
 
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
 from ngcdl.running import launch
 from ngcdl.running.interrupt import Interrupted, Stopper

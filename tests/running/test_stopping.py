@@ -15,7 +15,7 @@ import pytest
 from fakes import FakeEngine, FakeJob
 from house import until
 
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import ClusterForbidden, RunElsewhere, RunOfOthers, RunOnHost, SlurmLost
 from ngcdl.folder import LOG, RECORD
 from ngcdl.processes import began

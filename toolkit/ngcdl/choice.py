@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ngcdl import engines
-from ngcdl.engines.base import Engine, GpuWay
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, GpuError, NoGpu
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free_cards, shared_card

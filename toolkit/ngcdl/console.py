@@ -16,7 +16,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import NgcdlError, is_to_type
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +86,7 @@ def wrapped(text: str, stream: Any, indent: int = 2) -> str:
     folded = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
-    return "\n".join(line if line.startswith("   ") else folded.fill(line) for line in text.splitlines())
+    return "\n".join(line if is_to_type(line) else folded.fill(line) for line in text.splitlines())
 
 
 def filling(line: str, width: int) -> str:

@@ -100,9 +100,9 @@ def _elsewhere(name: str | None, is_desktop: bool) -> str:
 
 def architecture() -> str:
     """Return this machine's, as images name it."""
-    from ngcdl.engines import base
+    from ngcdl.engines import values
 
-    return base.architecture(platform.machine()) or "amd64"
+    return values.architecture(platform.machine()) or "amd64"
 
 
 def _probe() -> Probe:

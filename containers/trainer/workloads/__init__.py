@@ -10,7 +10,7 @@ A workload's name is its file's, with "-" for "_". What others read without runn
     BATCH, STEPS        the source's batch; how far to train by default: about ten minutes on a small GPU
     INPUT               the shape of one example
     PARAMETERS          as its source counts them; TRAINED if not all of these are (batch norm's running statistics)
-    MACS, FLOPS         of one example: multiply-accumulates forward; operations of a training step (cost.py)
+    MACS, FLOPS         of one example: multiply-accumulates forward (cost.py); operations of a training step
     FRAMEWORKS          that have layers for all of its words
     TRAINS = False      if it only runs forward: no loss, no checkpoint; FLOPS are then those of a forward pass
     EPOCHS = False      if its source has no epoch_steps: it is trained by steps only, and its batches can't be gathered

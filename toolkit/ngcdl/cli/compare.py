@@ -18,7 +18,6 @@ from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of, with
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
-from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, signal_exit_code
 from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
@@ -26,6 +25,7 @@ from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
+from ngcdl.spec.inside import WORK
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
@@ -163,7 +163,7 @@ def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
     unwatched = "whether the code stays the same is not checked"
     if kind_of(asked.engine).is_cluster:
         return lambda: None, (f"{unwatched}: the runs begin when the cluster lets them",)
-    here = () if asked.image else (Mount(asked.own.workdir or "/", HERE),)  # without an image nothing is mounted
+    here = () if asked.image else (Mount(asked.own.workdir or "/", WORK),)  # without an image nothing is mounted
     found = mounted.sources((*here, *asked.own.mounts, *(asked.extra.mounts if asked.extra else ())))
     return found.edited, (f"{unwatched} in {', '.join(found.unwatched)}",) if found.unwatched else ()
 

@@ -7,7 +7,7 @@ import sys
 
 from ngcdl import console
 from ngcdl.cli.screen import STEP_SECONDS, Screen
-from ngcdl.engines.base import Chunk
+from ngcdl.engines.values import Chunk
 
 _LONGEST = 4096  # bytes to keep of a line that has not ended
 _ENDS = re.compile(rb"[\r\n]+")  # a progress bar goes back to the beginning of its line

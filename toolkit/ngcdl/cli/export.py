@@ -8,7 +8,7 @@ from dataclasses import replace
 from ngcdl import console, settings
 from ngcdl.cli import lookup
 from ngcdl.cli.screen import Screen
-from ngcdl.engines.base import Order
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command

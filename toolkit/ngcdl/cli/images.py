@@ -218,8 +218,7 @@ def _sign_in(trouble: NgcdlError | None, indent: int) -> str:
     """Return the line that ends a refusal for want of a key, to be put below the text about it."""
     if not isinstance(trouble, LoginNeeded | KeyRejected):
         return ""
-    line = next(line.strip() for line in trouble.hint.splitlines() if line.startswith("    "))
-    return f"\n{' ' * indent}{line}"
+    return f"\n{' ' * indent}{trouble.commands[0]}"
 
 
 def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]) -> dict[str, Any]:

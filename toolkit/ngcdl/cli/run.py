@@ -14,7 +14,7 @@ from ngcdl import console, settings, trainings
 from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
-from ngcdl.engines.base import Order
+from ngcdl.engines.values import Order
 from ngcdl.errors import NgcdlError, signal_exit_code
 from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked

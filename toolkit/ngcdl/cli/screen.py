@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from ngcdl import console
-from ngcdl.engines.base import Chunk, PullEvent
+from ngcdl.engines.values import Chunk, PullEvent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 
 from ngcdl import console
-from ngcdl.engines.base import Chunk, Job
+from ngcdl.engines.base import Job
+from ngcdl.engines.values import Chunk
 
 UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C stops the run"
 

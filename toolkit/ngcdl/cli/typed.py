@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 
 from ngcdl import console, settings, trainings
 from ngcdl.cli import terminal
-from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
@@ -38,6 +37,7 @@ from ngcdl.spec import (
     redacted_words,
     whole_cpus,
 )
+from ngcdl.spec.inside import WORK
 from ngcdl.storing.store import Store
 
 
@@ -191,13 +191,13 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     here = _here()
     if not _holds_keys(here, config):
         return plan.with_folder_mounted(own, here)
-    if any(mount.container == HERE for mount in _mounts(typed)):
-        return replace(own, workdir=HERE)
-    if PurePosixPath(typed.workdir or "/").is_relative_to(HERE):
+    if any(mount.container == WORK for mount in _mounts(typed)):
+        return replace(own, workdir=WORK)
+    if PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
         return plan.with_folder_mounted(own, here)
     console.say(
-        f"{here} is not mounted at {HERE}: a container could read and change the keys and settings in it. "
-        f'Run this in the project\'s folder, or mount it on purpose: -v "$PWD:{HERE}"'
+        f"{here} is not mounted at {WORK}: a container could read and change the keys and settings in it. "
+        f'Run this in the project\'s folder, or mount it on purpose: -v "$PWD:{WORK}"'
     )
     return own
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import console, engines, errors, waiting
-from ngcdl.engines.base import Chunk, Job, Order, PullEvent
+from ngcdl.engines.base import Job
+from ngcdl.engines.values import Chunk, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running import launch

@@ -8,30 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ngcdl import choice
 from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
 from ngcdl.folder import EVENTS, lines
 from ngcdl.planning.asked import Asked
-from ngcdl.planning.asked import Show as Preparing
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
-from ngcdl.running import meanwhile, prepare
+from ngcdl.running import prepare
 from ngcdl.running.prepare import Settled
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
-
-
-class Show(Preparing, meanwhile.Show, Protocol):
-    """Where a preparation and the runs report their progress."""
-
-    def begins(self, what: str) -> None:
-        """Show that a run begins; `what` says which."""
-        ...
 
 
 @dataclass(frozen=True)

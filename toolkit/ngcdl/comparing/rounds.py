@@ -13,11 +13,12 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from ngcdl import console
-from ngcdl.comparing.compare import Show
 from ngcdl.engines.base import Job
 from ngcdl.errors import EngineLost, NgcdlError
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import launch, prepare
@@ -33,6 +34,12 @@ from ngcdl.storing.store import Store
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
 
 
+class ShowRounds(Show, Protocol):
+    def begins(self, what: str) -> None:
+        """Show that a run begins; `what` says which."""
+        ...
+
+
 class Comparing:
     """A comparison in progress. Its file always has what is done so far."""
 
@@ -41,7 +48,7 @@ class Comparing:
         arms: Mapping[str, Settled],
         kept: StoredComparison,
         store: Store,
-        show: Show,
+        show: ShowRounds,
         until: float | None = None,
         clock: Callable[[], float] = time.time,
         edited: Callable[[], object] = lambda: None,

@@ -112,15 +112,9 @@ _BY_HAND = re.compile(
 
 def from_error(name: str, state: State, error: NgcdlError, cause: str | None = None) -> Finding:
     """Turn an error of errors/ into a finding: its message, the prose of its hint, and its commands as the remedy."""
-    prose, steps, source = [], [], None
-    for line in error.hint.splitlines():
-        text = line.strip()
-        if text.startswith("https://"):
-            source = source or text
-        elif line.startswith("   "):
-            steps.append(Step(text, by_hand=bool(_BY_HAND.search(text))))
-        elif text:
-            prose.append(text)
+    urls = [text for line in error.hint.splitlines() if (text := line.strip()).startswith("https://")]
+    steps = [Step(line, by_hand=bool(_BY_HAND.search(line))) for line in error.commands if line not in urls]
+    prose = [line for line in error.prose if line not in urls]
     # the commands that followed the colons are shown separately
     told = " ".join([re.sub(":$", ".", line) for line in prose[:-1]] + prose[-1:]).rstrip(":")
-    return Finding(name, state, error.message, cause or told or None, tuple(steps), source)
+    return Finding(name, state, error.message, cause or told or None, tuple(steps), next(iter(urls), None))

@@ -10,7 +10,7 @@ import re
 
 from ngcdl.doctor.packages import TOOLKIT_CONFIG
 from ngcdl.doctor.sight import Engine, Sight, Trouble
-from ngcdl.engines.base import GpuWay
+from ngcdl.engines.values import GpuWay
 
 # Since then the runtime's mode auto is jit-cdi, before it was legacy:
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/CHANGELOG.md

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngcdl.engines.base import EngineFacts, GpuWay
+from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
 from ngcdl.telemetry.card import Card, Probe
 

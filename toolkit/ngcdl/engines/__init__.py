@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ngcdl.engines.base import Engine, EngineFacts, LayerStore, Order, ShowPull
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import EngineFacts, LayerStore, Order, ShowPull
 from ngcdl.errors import BadOption
 from ngcdl.spec import KINDS, ImageRef, Placement, kind_of
 

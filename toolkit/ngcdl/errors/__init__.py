@@ -97,7 +97,7 @@ No error ever carries a secret: registry.key.Secret holds the keys and prints as
 
 from __future__ import annotations
 
-from ngcdl.errors.base import NgcdlError, signal_exit_code
+from ngcdl.errors.base import NgcdlError, is_to_type, signal_exit_code
 from ngcdl.errors.data import DatasetError, DatasetUnavailable, DatasetWrong
 from ngcdl.errors.engine import (
     DiskFull,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class NgcdlError(Exception):
-    """What happened, and what to do about it. `hint` may have several lines; each command is on its own line."""
+    """What happened, and what to do about it. `hint` may have several lines; each command is on its own, indented."""
 
     exit_code: ClassVar[int] = 125
 
@@ -16,6 +16,19 @@ class NgcdlError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def prose(self) -> list[str]:
+        return [line.strip() for line in self.hint.splitlines() if line.strip() and not is_to_type(line)]
+
+    @property
+    def commands(self) -> list[str]:
+        return [line.strip() for line in self.hint.splitlines() if is_to_type(line)]
+
+
+def is_to_type(line: str) -> bool:
+    """Is this line, of a hint or another text for people, a command to type?"""
+    return line.startswith("    ")
 
 
 def signal_exit_code(number: int) -> int:

@@ -24,21 +24,19 @@ class SlurmLost(EngineLost):
 
 
 class SlurmRefused(EngineError):
-    """Slurm refused; its own words are kept."""
+    """Slurm refused, in the words `said`. `meant` says the same in ours."""
 
-    def __init__(self, said: str, hint: str = "") -> None:
-        super().__init__(f"Slurm said: {said}", hint)
+    def __init__(self, said: str, hint: str = "", meant: str = "") -> None:
+        super().__init__(f"Slurm said: {said}. That is: {meant}." if meant else f"Slurm said: {said}", hint)
+        self.said = said
 
 
 class NotPlaceable(SlurmRefused):
-    """No node, or too few, has what was asked for. `meant` says in our words what Slurm said."""
+    """No node, or too few, has what was asked for."""
 
     def __init__(self, said: str, there: str, meant: str = "", advice: str = "") -> None:
         advice = advice or "fewer --gpus or --nodes, or another --partition"
-        super().__init__(
-            f"{said}. That is: {meant}." if meant else said,
-            f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %G'",
-        )
+        super().__init__(said, f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %G'", meant)
 
 
 class UnknownPartition(SlurmRefused):

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl.engines.base import Cluster, Node
+from ngcdl.engines.base import Cluster
+from ngcdl.engines.values import Node
 from ngcdl.errors import EngineError, ImageUnfit, NgcdlError
 from ngcdl.judging import judge
 from ngcdl.judging.imagefacts import Found

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from ngcdl import choice
 from ngcdl.engines.base import Cluster, Engine
 from ngcdl.errors import NgcdlError
-from ngcdl.planning.asked import Asked, Show
+from ngcdl.planning.asked import Asked
+from ngcdl.planning.show import Show
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
 from ngcdl.telemetry.card import Card, Probe, is_mig

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from ngcdl.engines.base import PullEvent
 from ngcdl.errors import BadOption, MountMissing
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
 
@@ -33,20 +31,6 @@ class Asked:
     def nodes(self) -> int:
         """On how many machines?"""
         return self.placement.nodes if self.placement else 1
-
-
-class Show(Protocol):
-    """Where a preparation reports its progress. No method may raise or block for long."""
-
-    def say(self, text: str) -> None: ...
-
-    def pull(self, event: PullEvent) -> None: ...
-
-    def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None: ...
-
-    def quiet(self) -> None:
-        """Remove any animation from the screen."""
-        ...
 
 
 # What chooses a run's cards where no container does; the engine sets them from --gpus.

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ngcdl.engines.base import HERE, RUN_FOLDER
-from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload, inside
 from ngcdl.trainings import bundled, containers_folder, replicas
-
-INSIDE = "/ngcdl"  # contains trainer/, data/, resume/ and run/
 
 
 def training(
@@ -27,31 +24,31 @@ def training(
     and remembers what --autotune chose.
     The command runs through the image's own ENTRYPOINT, which enables NVIDIA's compatibility libraries.
     """
-    inside = image is not None
+    contained = image is not None
     data = data if bundled(workload.name).data_folder else None
-    words = ["python", "-m", "trainer", workload.name, "--out", RUN_FOLDER]
+    words = ["python", "-m", "trainer", workload.name, "--out", inside.RUN]
     words += ["--device", workload.device]
     words += ["--steps", str(workload.steps)] if workload.steps is not None else []
     words += ["--batch", "largest" if workload.largest_batch else str(workload.batch), "--seed", str(workload.seed)]
     words += ["--threads", str(workload.threads)] if workload.threads else []
     words += _computed(workload)
     words += ["--replicas", str(many)] if (many := replicas(workload, gpus)) > 1 else []
-    words += ["--data", (f"{INSIDE}/data" if inside else str(data)) if data else "synthetic"]
-    words += ["--resume", f"{INSIDE}/resume" if inside else str(resume)] if resume else []
+    words += ["--data", (inside.DATA if contained else str(data)) if data else "synthetic"]
+    words += ["--resume", inside.RESUME if contained else str(resume)] if resume else []
     words += [] if workload.evaluate else ["--no-eval"]
-    words += ["--choices", f"{INSIDE}/choices" if inside else str(choices)] if choices else []
+    words += ["--choices", inside.CHOICES if contained else str(choices)] if choices else []
     containers = containers_folder()
-    mounts = [Mount(str(containers / "trainer"), f"{INSIDE}/trainer")] if inside else []
-    mounts += [Mount(str(data), f"{INSIDE}/data")] if inside and data else []
-    mounts += [Mount(str(resume), f"{INSIDE}/resume")] if inside and resume else []
-    mounts += [Mount(str(choices), f"{INSIDE}/choices", writable=True)] if inside and choices else []
+    mounts = [Mount(str(containers / "trainer"), inside.TRAINER)] if contained else []
+    mounts += [Mount(str(data), inside.DATA)] if contained and data else []
+    mounts += [Mount(str(resume), inside.RESUME)] if contained and resume else []
+    mounts += [Mount(str(choices), inside.CHOICES, writable=True)] if contained and choices else []
     return RunSpec(
         image=image,
         command=tuple(words),
         gpus=gpus,
         mounts=tuple(mounts),
         environment=(("PYTHONUNBUFFERED", "1"), ("PYTHONDONTWRITEBYTECODE", "1")),
-        workdir=INSIDE if inside else str(containers),
+        workdir=inside.ROOT if contained else str(containers),
         workload=workload,
     )
 
@@ -85,5 +82,6 @@ def command(image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, te
 
 
 def with_folder_mounted(spec: RunSpec, folder: Path) -> RunSpec:
-    """Return `spec` with `folder` mounted at HERE as its working directory."""
-    return replace(spec, mounts=(*spec.mounts, Mount(str(folder), HERE, writable=True)), workdir=spec.workdir or HERE)
+    """Return `spec` with `folder` mounted at inside.WORK as its working directory."""
+    mount = Mount(str(folder), inside.WORK, writable=True)
+    return replace(spec, mounts=(*spec.mounts, mount), workdir=spec.workdir or inside.WORK)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ngcdl.engines.base import architecture
+from ngcdl.engines.values import architecture
 from ngcdl.errors import BadOption
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
 from ngcdl.preflight.names import brand_of, capability_of

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ngcdl.engines.base import Engine, LayerStore, PullEvent, ShowPull
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import LayerStore, PullEvent, ShowPull
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,

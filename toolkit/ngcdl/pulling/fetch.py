@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ngcdl import settings
-from ngcdl.engines.base import Engine, ShowPull
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import ShowPull
 from ngcdl.errors import (
     DigestMismatch,
     DiskFull,

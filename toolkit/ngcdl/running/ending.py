@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl.engines.base import Exit
+from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuNotInside, NgcdlError, signal_exit_code
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line, last_error, number, text

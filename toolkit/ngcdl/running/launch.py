@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ngcdl import waiting
-from ngcdl.engines.base import Exit, Job, OutlivesEngine, grace_seconds
+from ngcdl.engines.base import Job, OutlivesEngine, grace_seconds
+from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import as_text, diagnosed
 from ngcdl.report.measured.filled import filled
 from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
-from ngcdl.running.meanwhile import Show, Terminal
+from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
 from ngcdl.running.reconcile import SUBMISSION_SECONDS, bring_output
 from ngcdl.storing.nodesamples import samples

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from ngcdl import waiting
-from ngcdl.engines.base import Chunk, Job, Piped, Unbound
+from ngcdl.engines.base import Job, Piped, Unbound
+from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, opened
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.running.prepare import Ready
 
@@ -28,16 +30,6 @@ LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
 GOES_ON = "the run goes on, log.txt has all of it."
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
-
-
-class Show(Protocol):
-    """Where messages about a run, and its output, are shown."""
-
-    def say(self, text: str) -> None: ...
-
-    def chunk(self, chunk: Chunk) -> None:
-        """Show it. Raise BrokenPipeError if nobody reads its stream any more (`| head`)."""
-        ...
 
 
 class Terminal(Protocol):

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, hostfacts, trainings
-from ngcdl.engines.base import Engine, Order
+from ngcdl.engines.base import Engine
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
-from ngcdl.planning.asked import Asked, Show, check_without_container, check_without_screen, look_ahead
+from ngcdl.planning.asked import Asked, check_without_container, check_without_screen, look_ahead
+from ngcdl.planning.show import Show
 from ngcdl.pulling import fetch
 from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims

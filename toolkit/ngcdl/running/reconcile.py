@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from ngcdl import engines
-from ngcdl.engines.base import Engine, Exit, Job
+from ngcdl.engines.base import Engine, Job
+from ngcdl.engines.values import Exit
 from ngcdl.errors import (
     ClusterHangs,
     ClusterUnreachable,

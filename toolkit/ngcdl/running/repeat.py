@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import __version__, engines, trainings
-from ngcdl.engines.base import is_planned
 from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
-from ngcdl.planning.asked import Asked, Show
+from ngcdl.planning.asked import Asked
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.lines import last_start
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.settings import Settings
 from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload, kind_of
+from ngcdl.spec.inside import is_ours
 from ngcdl.storing.store import Store
 
 
@@ -130,7 +131,7 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
 
 def _typed(spec: RunSpec) -> tuple[Mount, ...]:
     """Return the mounts of a training that its plan did not add."""
-    return tuple(mount for mount in spec.mounts if not is_planned(mount.container))
+    return tuple(mount for mount in spec.mounts if not is_ours(mount.container))
 
 
 def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ngcdl.catalog.rows import comparable
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
-from ngcdl.engines.base import architecture
+from ngcdl.engines.values import architecture
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, known
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import Card, Probe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
-from ngcdl.engines.base import architecture
+from ngcdl.engines.values import architecture
 
 _SHM_BYTES = 1 << 30  # what NVIDIA's own commands give a container: --shm-size=1g
 _SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"

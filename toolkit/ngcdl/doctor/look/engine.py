@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import UVM, CdiSpec, Engine, Trouble
-from ngcdl.engines.base import GpuWay
 from ngcdl.engines.docker import DockerEngine, connect, memlock
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import NgcdlError
 
 # capability 24: https://man7.org/linux/man-pages/man7/capabilities.7.html

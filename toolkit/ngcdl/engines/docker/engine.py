@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines import OfKind
-from ngcdl.engines.base import RUN_FOLDER, EngineFacts, GpuWay, Job, LayerStore, Order, ShowPull, Started
+from ngcdl.engines.base import Job
 from ngcdl.engines.docker import (
     client,
     context,
@@ -30,8 +30,9 @@ from ngcdl.engines.docker import (
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
+from ngcdl.engines.values import EngineFacts, GpuWay, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef, RunSpec, redacted
+from ngcdl.spec import ImageRef, RunSpec, inside, redacted
 
 _PING_SECONDS = 10
 # For queries about a running container: the engine answers them at once, and a person may be waiting for the result.
@@ -248,7 +249,7 @@ class DockerEngine(OfKind):
             with messages.docker_errors(self.address, "was starting the run"):
                 streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
                 groups = body["HostConfig"].get("GroupAdd") or ()
-                passwd.add_caller(self._client, identity, order.spec.user, f"{RUN_FOLDER}/home", groups)
+                passwd.add_caller(self._client, identity, order.spec.user, inside.HOME, groups)
                 attachment = self._client.attach_socket(identity, params={**streams, "detachKeys": keys.named()})
                 with self._waiting():
                     self._client.start(identity)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ngcdl.engines.base import EngineFacts, architecture
+from ngcdl.engines.values import EngineFacts, architecture
 
 # Identifies the containerd image store, the default of new installations since Docker 29:
 # https://docs.docker.com/engine/storage/containerd/

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ngcdl.engines.base import Chunk, Exit, Started
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
+from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
 
 log = logging.getLogger(__name__)

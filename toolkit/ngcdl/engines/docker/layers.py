@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import LayerStore, architecture
 from ngcdl.engines.docker import host, podman
+from ngcdl.engines.values import LayerStore, architecture
 from ngcdl.spec import ImageRef
 
 

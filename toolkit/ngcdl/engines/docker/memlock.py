@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import processes, settings
-from ngcdl.engines.base import Order
+from ngcdl.engines.values import Order
 
 
 def is_refusal(text: str) -> bool:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ngcdl.engines.base import PullEvent, ShowPull
 from ngcdl.engines.docker.messages import is_transient, pull_meaning
+from ngcdl.engines.values import PullEvent, ShowPull
 from ngcdl.errors import DigestMismatch
 from ngcdl.spec import ImageRef
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ngcdl.engines.base import CACHE_FOLDER, RUN_FOLDER, TRAINING_GRACE_SECONDS, Order
-from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, redacted
+from ngcdl.engines.base import TRAINING_GRACE_SECONDS
+from ngcdl.engines.values import Order
+from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, inside, redacted
 
 LABEL = "ngcdl.run"
 # Docker's default is an unlimited log.
@@ -58,7 +59,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
                 "Target": mount.container,
                 "ReadOnly": not mount.writable,
             }
-            for mount in (*spec.mounts, Mount(str(order.folder), RUN_FOLDER, writable=True), *_cache_mount(order))
+            for mount in (*spec.mounts, Mount(str(order.folder), inside.RUN, writable=True), *_cache_mount(order))
         ],
         "PortBindings": _bindings(spec),
     }
@@ -73,8 +74,8 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         # https://docs.docker.com/engine/security/userns-remap/#disable-namespace-remapping-for-a-container
         host["UsernsMode"] = "host"
     environment = dict(terms.proxies)
-    environment |= {} if spec.workload else {"NGCDL_RUN": RUN_FOLDER}  # where the user's own script reports its steps
-    environment |= {"HOME": f"{RUN_FOLDER}/home"} if spec.user else {}
+    environment |= {} if spec.workload else {"NGCDL_RUN": inside.RUN}  # where the user's own script reports its steps
+    environment |= {"HOME": inside.HOME} if spec.user else {}
     environment |= _caches(order)
     environment |= _with_gpus(spec.gpus, order.way, host, terms)
     environment |= dict(spec.environment)
@@ -110,9 +111,9 @@ def _label(terms: Terms) -> list[str]:
 
 
 def _cache_mount(order: Order) -> tuple[Mount, ...]:
-    if order.cache is None or any(posixpath.normpath(one.container) == CACHE_FOLDER for one in order.spec.mounts):
+    if order.cache is None or any(posixpath.normpath(one.container) == inside.CACHE for one in order.spec.mounts):
         return ()
-    return (Mount(str(order.cache), CACHE_FOLDER, writable=True),)
+    return (Mount(str(order.cache), inside.CACHE, writable=True),)
 
 
 def _caches(order: Order) -> dict[str, str]:
@@ -126,16 +127,16 @@ def _caches(order: Order) -> dict[str, str]:
     """
     if order.cache is None:
         return {}
-    built = f"{CACHE_FOLDER}/built/{order.target.rpartition(':')[2][:20]}"
+    built = f"{inside.CACHE}/built/{order.target.rpartition(':')[2][:20]}"
     return {
-        "XDG_CACHE_HOME": CACHE_FOLDER,
+        "XDG_CACHE_HOME": inside.CACHE,
         # What the driver compiled from PTX. For TensorFlow's kernels its default size is too small:
         # https://github.com/tensorflow/tensorflow/releases/tag/v2.3.0
-        "CUDA_CACHE_PATH": f"{CACHE_FOLDER}/nv",
+        "CUDA_CACHE_PATH": f"{inside.CACHE}/nv",
         "CUDA_CACHE_MAXSIZE": str(2 << 30),
         "PIP_CACHE_DIR": f"{built}/pip",
         # A build that is killed leaves its lock, for which the next one would wait for ever.
-        "TORCH_EXTENSIONS_DIR": f"{RUN_FOLDER}/home/.cache/torch_extensions",
+        "TORCH_EXTENSIONS_DIR": f"{inside.HOME}/.cache/torch_extensions",
         "TORCHINDUCTOR_CACHE_DIR": f"{built}/inductor",
         "TRITON_CACHE_DIR": f"{built}/triton",
     }

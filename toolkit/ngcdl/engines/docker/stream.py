@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ngcdl.engines.base import Chunk
+from ngcdl.engines.values import Chunk
 
 _STREAMS = {1: "stdout", 2: "stderr"}
 _HEAD_BYTES = 256

@@ -14,13 +14,14 @@ from typing import Any
 
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import HERE, GpuWay, Job, Node, Order, ShowPull
+from ngcdl.engines.base import Job
 from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import gpus, name, placement_of, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
+from ngcdl.engines.values import GpuWay, Node, Order, ShowPull
 from ngcdl.errors import (
     BadOption,
     ClusterError,
@@ -32,14 +33,15 @@ from ngcdl.errors import (
 )
 from ngcdl.folder import LOG, MANIFEST
 from ngcdl.spec import Placement, RunSpec
+from ngcdl.spec.inside import WORK
 
 _NOBODY = "1000:1000"
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 _LEFT_OUT = f"""\
-# Left out {{folder!r}}, its working directory at {HERE}: a pod sees no folder of another machine.
-# To mount a claim instead: ngcdl run ... --engine kubernetes -v CLAIM:{HERE} -- COMMAND
+# Left out {{folder!r}}, its working directory at {WORK}: a pod sees no folder of another machine.
+# To mount a claim instead: ngcdl run ... --engine kubernetes -v CLAIM:{WORK} -- COMMAND
 """
 
 

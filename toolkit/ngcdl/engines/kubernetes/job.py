@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ngcdl.engines.base import Chunk, Exit, NoInput, Started
+from ngcdl.engines.base import NoInput
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import labels
 from ngcdl.engines.kubernetes.pod import CONTAINER
 from ngcdl.engines.kubernetes.pod_output import PodOutput
 from ngcdl.engines.kubernetes.podstate import Pod
 from ngcdl.engines.kubernetes.state import State
+from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLost, KubectlMissing
 from ngcdl.folder import recorded_exit
 

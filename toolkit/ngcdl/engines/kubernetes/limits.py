@@ -6,13 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ngcdl.engines.base import HERE
 from ngcdl.errors import BadOption
 from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
+from ngcdl.spec.inside import RESUME, TRAINER, WORK
 
 RUN_LABEL = "ngcdl.run"
-INSIDE = "/ngcdl"
-TRAINER, RESUME = f"{INSIDE}/trainer", f"{INSIDE}/resume"
 LABEL_LENGTH = 63  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
 
 
@@ -40,16 +38,16 @@ def gpus(spec: RunSpec) -> int:
 
 
 def workdir(spec: RunSpec) -> str | None:
-    """Return the working directory: a claim at HERE stands in for the caller's; None is the image's own."""
-    return spec.workdir or (HERE if any(mount.container == HERE for mount in spec.mounts) else None)
+    """Return the working directory: a claim at WORK stands in for the caller's; None is the image's own."""
+    return spec.workdir or (WORK if any(mount.container == WORK for mount in spec.mounts) else None)
 
 
 def without_callers_folder(spec: RunSpec) -> tuple[RunSpec, str | None]:
-    """Return the spec without the folder that a recorded command had at HERE, and that folder, None if it had none."""
-    found = [mount for mount in spec.mounts if mount.container == HERE and not mount.is_volume]
+    """Return the spec without the folder that a recorded command had at WORK, and that folder, None if it had none."""
+    found = [mount for mount in spec.mounts if mount.container == WORK and not mount.is_volume]
     if not found or not spec.workdir or spec.workload:  # `check` refuses a typed one
         return spec, None
-    is_gone = PurePosixPath(spec.workdir).is_relative_to(HERE)
+    is_gone = PurePosixPath(spec.workdir).is_relative_to(WORK)
     mounts = tuple(mount for mount in spec.mounts if mount not in found)
     return replace(spec, mounts=mounts, workdir=None if is_gone else spec.workdir), found[0].host
 

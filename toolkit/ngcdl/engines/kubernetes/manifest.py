@@ -9,10 +9,11 @@ import base64
 import json
 from typing import Any
 
-from ngcdl.engines.base import Order
 from ngcdl.engines.kubernetes.bundle import KEY, SCRIPT, packed, script
-from ngcdl.engines.kubernetes.limits import TRAINER, check, is_secret, labels, name, placement_of
+from ngcdl.engines.kubernetes.limits import check, is_secret, labels, name, placement_of
 from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
+from ngcdl.engines.values import Order
+from ngcdl.spec import inside
 
 
 def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:
@@ -63,7 +64,7 @@ def _beside_no_mesh(order: Order) -> dict[str, Any]:
 
 def _config_map(order: Order) -> dict[str, Any]:
     found = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(order), "data": {SCRIPT: script()}}
-    trainer = [mount for mount in order.spec.mounts if mount.container == TRAINER]
+    trainer = [mount for mount in order.spec.mounts if mount.container == inside.TRAINER]
     return {**found, "binaryData": {KEY: packed(trainer[0].host)}} if trainer else found
 
 

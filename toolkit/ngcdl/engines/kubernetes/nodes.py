@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ngcdl.engines.base import Node
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.values import Node
 from ngcdl.errors import EngineError
 
 SECONDS = 10  # a run goes on without an answer

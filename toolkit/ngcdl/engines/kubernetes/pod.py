@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.kubernetes.bundle import SCRIPT
-from ngcdl.engines.kubernetes.limits import INSIDE, RESUME, gpus, is_secret, labels, name, placement_of, workdir
-from ngcdl.spec import RunSpec
+from ngcdl.engines.kubernetes.limits import gpus, is_secret, labels, name, placement_of, workdir
+from ngcdl.engines.values import Order
+from ngcdl.spec import RunSpec, inside
 
 GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin
 CONTAINER = "run"
@@ -115,8 +115,8 @@ def _environment(order: Order) -> list[dict[str, Any]]:
     spec, nodes = order.spec, placement_of(order.spec).nodes
     called = name(order.run_id, nodes)
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
-    plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": RUN_FOLDER}
-    plain |= {"HOME": f"{RUN_FOLDER}/home", "USER": "ngcdl"} if spec.user else {}
+    plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": inside.RUN}
+    plain |= {"HOME": inside.HOME, "USER": "ngcdl"} if spec.user else {}
     if not gpus(spec):  # NGC images set it to all, which is enough if nvidia is the node's default runtime
         plain["NVIDIA_VISIBLE_DEVICES"] = "void"
     if nodes > 1:
@@ -146,15 +146,15 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
     spec = order.spec
     found: list[dict[str, Any]] = [
         {"name": "brought", "mountPath": BROUGHT, "readOnly": True},
-        {"name": "scratch", "mountPath": INSIDE},
+        {"name": "scratch", "mountPath": inside.ROOT},
         {"name": "shm", "mountPath": "/dev/shm"},
     ]
     claims, kept = _claims(spec), placement_of(spec).data_pvc
     if kept:
-        found.append({"name": claims[kept], "mountPath": RUN_FOLDER, "subPath": f"{RUNS}/{order.run_id}"})
+        found.append({"name": claims[kept], "mountPath": inside.RUN, "subPath": f"{RUNS}/{order.run_id}"})
         if spec.workload and spec.workload.resume:
             before = f"{RUNS}/{spec.workload.resume}"
-            found.append({"name": claims[kept], "mountPath": RESUME, "subPath": before, "readOnly": True})
+            found.append({"name": claims[kept], "mountPath": inside.RESUME, "subPath": before, "readOnly": True})
     return found + [
         {"name": claims[mount.host], "mountPath": mount.container, "readOnly": not mount.writable}
         for mount in spec.mounts

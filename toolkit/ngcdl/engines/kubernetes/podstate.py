@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ngcdl.engines.base import Exit
 from ngcdl.engines.kubernetes.pod import CONTAINER, GPU
+from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineError, ImageNotPulled, PodFailed
 
 Json = Mapping[str, Any]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ngcdl.engines.base import Exit
 from ngcdl.engines.kubernetes.messages import remedy
 from ngcdl.engines.kubernetes.podstate import TIMED_OUT, Json, Pod, condition, happened, newest, seconds
+from ngcdl.engines.values import Exit
 from ngcdl.errors import ClusterRefused, EngineError
 
 # Why a Job's controller, which tries again, could create no pod for now

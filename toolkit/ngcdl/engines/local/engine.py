@@ -23,13 +23,14 @@ from typing import Any
 
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import RUN_FOLDER, GpuWay, Job, Order, PullEvent, ShowPull, architecture
+from ngcdl.engines.base import Job
 from ngcdl.engines.local import program
 from ngcdl.engines.local.family import mark
 from ngcdl.engines.local.job import FoundJob, LocalJob
+from ngcdl.engines.values import GpuWay, Order, PullEvent, ShowPull, architecture
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.folder import job_of
-from ngcdl.spec import RunSpec, redacted
+from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
 # TensorFlow 2.21's wheels for x86-64, by far the largest; installed with its dependencies, the CPU's takes 1.6 GB.
@@ -141,7 +142,7 @@ class LocalEngine(OfKind, NoImages):
     def request(self, order: Order) -> dict[str, Any]:
         spec, words = order.spec, order.spec.command
         if spec.workload:
-            words = (order.target, *(str(order.folder) if word == RUN_FOLDER else word for word in words[1:]))
+            words = (order.target, *(str(order.folder) if word == inside.RUN else word for word in words[1:]))
         return {
             "program": order.target,
             "argv": list(words),

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from ngcdl import processes
-from ngcdl.engines.base import Chunk, Exit, NoInput, Started
+from ngcdl.engines.base import NoInput
 from ngcdl.engines.local.family import Family
+from ngcdl.engines.values import Chunk, Exit, Started
 
 LOOK_SECONDS = 0.1  # between looks at a process that is not our child
 # After its end, what it left in the background may go on writing: its output is read on for at most OVER_SECONDS, or

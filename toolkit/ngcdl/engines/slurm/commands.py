@@ -24,25 +24,49 @@ WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
            "EXPEDITING")  # fmt: skip
 GOING = (*WAITING, "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
 ENDED_BY_OTHERS = ("CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED")
-# Why a job waits: Slurm's word and what it means. https://slurm.schedmd.com/job_reason_codes.html
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What a job waits for. `instead` is what it could be asked to run with, `how` the words before that."""
+
+    meaning: str
+    instead: str = ""
+    how: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.meaning}: {self.how}{self.instead}" if self.instead else self.meaning
+
+
+# By Slurm's word for it. https://slurm.schedmd.com/job_reason_codes.html
 REASONS = {
-    "Resources": "it waits for nodes to become free",
-    "Priority": "other jobs are ahead of it",
-    "BeginTime": "it was requeued, and Slurm holds it back for two minutes",
-    "Dependency": "it waits for another job",
-    "JobHeldUser": "it is held; release it with: scontrol release {job}",
-    "JobHeldAdmin": "an administrator holds it",
-    "launch failed requeued held": "it failed to start and is held; release it with: scontrol release {job}",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition accepts no jobs",
-    "PartitionNodeLimit": "it needs more nodes than its partition allows: fewer --nodes, or another --partition",
-    "PartitionConfig": "its partition can never run it: fewer --gpus or --nodes, or another --partition",
-    "PartitionTimeLimit": "it needs more time than its partition allows: a shorter --time, or another --partition",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
-    "QOSMaxJobsPerUserLimit": "you already run as many jobs as your quality of service allows",
-    "InvalidAccount": "its account is not valid: name another --account",
-    "InvalidQOS": "its quality of service is not valid: name another --qos",
-    "BadConstraints": "no node can run it as requested: fewer --gpus, or another --partition",
+    "Resources": Reason("it waits for nodes to become free"),
+    "Priority": Reason("other jobs are ahead of it"),
+    "BeginTime": Reason("it was requeued, and Slurm holds it back for two minutes"),
+    "Dependency": Reason("it waits for another job"),
+    "JobHeldUser": Reason("it is held; release it with: scontrol release {job}"),
+    "JobHeldAdmin": Reason("an administrator holds it"),
+    "launch failed requeued held": Reason("it failed to start and is held; release it with: scontrol release {job}"),
+    "PartitionDown": Reason("its partition is down"),
+    "PartitionInactive": Reason("its partition accepts no jobs"),
+    "PartitionNodeLimit": Reason(
+        "it needs more nodes than its partition allows", "fewer --nodes, or another --partition"
+    ),
+    "PartitionConfig": Reason("its partition can never run it", "fewer --gpus or --nodes, or another --partition"),
+    "PartitionTimeLimit": Reason(
+        "it needs more time than its partition allows", "a shorter --time, or another --partition"
+    ),
+    "ReqNodeNotAvail": Reason("nodes that it needs are down, drained or reserved"),
+    "QOSMaxJobsPerUserLimit": Reason("you already run as many jobs as your quality of service allows"),
+    "InvalidAccount": Reason("its account is not valid", "another --account", "name "),
+    "InvalidQOS": Reason("its quality of service is not valid", "another --qos", "name "),
+    "BadConstraints": Reason("no node can run it as requested", "fewer --gpus, or another --partition"),
+}
+_GROUPS = {
+    "Assoc": Reason("your account has reached a limit", "another --account", "wait, or name "),
+    "QOS": Reason("your quality of service has reached a limit", "another --qos", "wait, or name "),
+    "Nodes required": Reason("nodes that it needs are down, drained or reserved"),
 }
 # With these it waits forever, unless an administrator changes a limit or repairs a node.
 NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount",
@@ -53,11 +77,6 @@ _GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 # A node's GPUs as sinfo and scontrol describe them, as (type, count): gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null).
 GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
-_GROUPS = {
-    "Assoc": "your account has reached a limit: wait, or name another --account",
-    "QOS": "your quality of service has reached a limit: wait, or name another --qos",
-    "Nodes required": "nodes that it needs are down, drained or reserved",
-}
 
 
 @dataclass(frozen=True)
@@ -83,20 +102,19 @@ def why_waiting(state: State, job: str) -> str:
     """Say why a job has not started, in Slurm's words and in ours."""
     reason = state.reason or state.state
     meant = _meant(reason)
-    return f"{state.state} ({reason}{': ' + meant.format(job=job) if meant else ''})"
+    return f"{state.state} ({reason}{': ' + meant.text.format(job=job) if meant else ''})"
 
 
-def _meant(reason: str) -> str | None:
+def _meant(reason: str) -> Reason | None:
     known = REASONS.get(reason.partition(",")[0])
-    return known or next((text for begin, text in _GROUPS.items() if reason.startswith(begin)), None)
+    return known or next((meant for begin, meant in _GROUPS.items() if reason.startswith(begin)), None)
 
 
 def never_starts(state: State) -> NotPlaceable:
     """Return the error of a job that can never start: Slurm's words, what they mean, and what to ask for instead."""
     reason = state.reason or state.state
-    meant, _, advice = (_meant(reason) or "").partition(": ")
-    advice = advice.removeprefix("wait, or ").removeprefix("name ")
-    return NotPlaceable(f"{state.state} ({reason})", partitions(), meant, advice)
+    meant = _meant(reason) or Reason("")
+    return NotPlaceable(f"{state.state} ({reason})", partitions(), meant.meaning, meant.instead)
 
 
 def is_never(state: State) -> bool:
@@ -150,7 +168,7 @@ def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str
     try:
         return _run(("sbatch", *words), SUBMIT_SECONDS, environment, given)
     except SlurmRefused as error:
-        said = error.message.removeprefix("Slurm said: ")
+        said = error.said
         if re.search(r"nvalid partition|not permitted to use this partition", said):
             raise UnknownPartition(said, partitions()) from error
         if re.search(r"[Ii]nvalid (account|qos)|accounting/QOS policy", said):
@@ -193,9 +211,9 @@ def _told(*words: str) -> str:
     try:
         return output_of(*words)
     except SlurmRefused as error:
-        if _GONE.search(error.message):
+        if _GONE.search(error.said):
             return ""
-        raise SlurmLost(words[0], error.message.removeprefix("Slurm said: ")) from error
+        raise SlurmLost(words[0], error.said) from error
 
 
 def _by_squeue(job: str) -> State | None:
@@ -255,5 +273,5 @@ def cancel(job: str, signal: str | None = None) -> None:
     try:
         output_of("scancel", *([f"--signal={signal}"] if signal else []), job)
     except SlurmRefused as error:
-        if not _GONE.search(error.message):
+        if not _GONE.search(error.said):
             raise

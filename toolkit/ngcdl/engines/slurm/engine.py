@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines import NoImages, OfKind
-from ngcdl.engines.base import GpuWay, Job, Node, Order, ShowPull, Started
+from ngcdl.engines.base import Job
 from ngcdl.engines.slurm import commands, nodes
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
-from ngcdl.engines.slurm.script import TRAINER, job_name, script
+from ngcdl.engines.slurm.script import job_name, script
+from ngcdl.engines.values import GpuWay, Node, Order, ShowPull, Started
 from ngcdl.errors import (
     BadOption,
     NoRunner,
@@ -27,7 +28,7 @@ from ngcdl.errors import (
     StateNotWritable,
 )
 from ngcdl.folder import LOG, SCRIPT, job_of
-from ngcdl.spec import Placement, RunSpec
+from ngcdl.spec import Placement, RunSpec, inside
 
 IMAGES = "NGCDL_IMAGES"
 LOOK_SECONDS = 2.0  # for the scheduler to say why a job waits
@@ -118,7 +119,7 @@ class SlurmEngine(OfKind, NoImages):
         path = order.folder / SCRIPT
         try:
             for mount in order.spec.mounts:
-                if mount.container == TRAINER:  # as it is now: the job may start days later
+                if mount.container == inside.TRAINER:  # as it is now: the job may start days later
                     shutil.copytree(mount.host, order.folder / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
             path.write_text(script(order))
             (order.folder / LOG).touch()

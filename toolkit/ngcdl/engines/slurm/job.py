@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ngcdl.engines.base import Chunk, Exit, NoInput, Started
+from ngcdl.engines.base import NoInput
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.script import UNSEEN
+from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import SlurmLost
 from ngcdl.folder import EXIT, LOG, opened, recorded_exit
 

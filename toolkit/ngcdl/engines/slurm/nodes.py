@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ngcdl.engines.base import Node, architecture
 from ngcdl.engines.slurm import commands
+from ngcdl.engines.values import Node, architecture
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
 

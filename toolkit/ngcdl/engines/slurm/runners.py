@@ -1,4 +1,4 @@
-"""How a task runs its image with pyxis, docker, podman or apptainer: words of srun and a few lines of bash. Pure."""
+"""How a task runs its image with pyxis, docker, podman or apptainer: words of srun, and the values in its bash."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ngcdl.engines.slurm.bash import bash
 from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")
@@ -55,28 +56,22 @@ def of_enroot(image: str) -> str:
     return f"{host}#{name.partition(':')[0]}:{digest}" if at else f"{host}#{rest}"
 
 
-def before(task: Task) -> list[str]:
-    """Return the lines that pull the image once for all nodes, if they share a folder for that."""
+def image(task: Task) -> str:
+    """Return the lines that name the image, and pull it once for all nodes if they share a folder for that."""
     if task.runner in ("docker", "podman"):
-        return []
+        return ""
     is_pyxis = task.runner == "pyxis"
     source = of_enroot(task.image) if is_pyxis else f"docker://{task.image}"
     if task.images is None:
-        return [f"export NGCDL_IMAGE={shlex.quote(source)}"]
+        return f"export NGCDL_IMAGE={shlex.quote(source)}"
     end, fetch = ("sqsh", "enroot import -o") if is_pyxis else ("sif", "apptainer pull")
-    kept = f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"
-    uri = f"docker://{source}" if is_pyxis else source
-    return [
-        f"export NGCDL_IMAGE={shlex.quote(kept)} # pulled by one node for all",
-        f"mkdir -p {shlex.quote(task.images)}",
-        "part=$NGCDL_IMAGE.part",
-        'if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock',
-        '    ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||',
-        f'        {{ rm -f "$part" && {fetch} "$part" {shlex.quote(uri)} && mv "$part" "$NGCDL_IMAGE"; }}; }}',
-        '    ) 9>"$NGCDL_IMAGE.lock" &',
-        '    wait "$!" || ended 125 # a trap cuts this wait short',
-        "fi",
-    ]
+    return bash(
+        "fetch",
+        KEPT=shlex.quote(f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"),
+        FOLDER=shlex.quote(task.images),
+        FETCH=fetch,
+        SOURCE=shlex.quote(f"docker://{source}" if is_pyxis else source),
+    )
 
 
 def srun(task: Task) -> list[str]:
@@ -112,73 +107,23 @@ def _workdir(task: Task, otherwise: str) -> str:
     return shlex.quote(task.workdir) if task.workdir else otherwise
 
 
-# Once Slurm asks a task to end, it has until KillWait, and then this shell is killed with it: record before that that
-# it was killed, or the node would be taken for a lost one. A stop by ngcdl lets it take its time.
-_MARKED = """name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
-mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
-said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
-export NGCDL_NODE=$SLURM_NODEID
-is_told=
-ended() {{
-    is_told=yes
-    [ ! -e "$NGCDL_RUN/.stopping" ] || return
-    {{
-        trap "" TERM
-        sleep "$NGCDL_KILL_SECONDS"
-        read -r told <"$mark"
-        [ "$told" != began ] || echo 137 >"$mark"{remove}
-    }} >/dev/null 2>&1 &
-}}
-trap ended TERM
-echo began >"$mark"
-{run}
-echo "$code" >"$mark"
-[ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
-exit "$code"
-"""
-
-# A shell handles no signal while it waits for a foreground process, so the client runs in the background. It records
-# its own exit code: bash 5.2 returns -1 for a process that ended while a signal interrupted `wait`.
-_WAITED = """{{ trap : TERM; {command}; echo "$?" >"$said"; }} &
-client=$!
-while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-read -r code <"$said" || code=137"""
-
-# The container's first process gets SIGTERM through its client. A second SIGTERM would cut a checkpoint short: a
-# container that ignores the first is removed just before Slurm kills the client, which would leave the container
-# behind.
-_REMOVED = """
-        {program} rm -f "$name\""""
-_CLIENT = """{more}begin() {{
-    {program} rm -f "$name" >/dev/null 2>&1 # left by an earlier attempt, on a node that was lost
-    {waited}
-}}
-{limited}"""
-
-# If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
-# 126, as for much else: so the limit is tried once more, alone. The log, which gets all output as it
-# comes, has the refusal; report/measured/diagnosis.py knows by the line below that it caused nothing.
-_LIMITED = """memlock=(--ulimit memlock={limit})
-begin "$@"
-if [[ $code = 12[56] ]] && {program} run --rm "${{memlock[@]}}" --entrypoint true {image} 2>&1 |
-    grep -qE 'rlimit type 8|RLIMIT_MEMLOCK' && [ -z "$is_told" ]; then
-    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock={limit} (see above); the container now starts without it" >&2
-    echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2
-    memlock=()
-    begin "$@"
-fi"""
-
-
 def task(task: Task) -> str:
     """Return the bash that each node runs, with the command as its arguments."""
     if task.runner in ("docker", "podman"):
-        return _MARKED.format(run=_client(task), remove=_REMOVED.format(program=task.runner))
-    look = "" if task.is_training or not task.gpus else _LOOK
+        return bash("task", RUN=_client(task), REMOVE=f'{task.runner} rm -f "$name"') + "\n"
+    return bash("task", RUN=_child(task), REMOVE="") + "\n"
+
+
+def _child(task: Task) -> str:
     # the home in the job's variables is not mounted, and the image may be read-only: caches need a place
-    home = "export HOME=$NGCDL_RUN/home\n" if task.runner == "pyxis" and "HOME" not in dict(task.variables) else ""
-    # bash makes background processes ignore Ctrl-C, and their children with them
-    command = f'(trap - INT QUIT; exec {_inside(task)}{_apptainer(task)}"$@"{task.after})'
-    return _MARKED.format(run=f"{home}{look}{_WAITED.format(command=command)}", remove="")
+    has_home = task.runner != "pyxis" or "HOME" in dict(task.variables)
+    return bash(
+        "child",
+        HOME="" if has_home else "export HOME=$NGCDL_RUN/home",
+        LOOK="" if task.is_training or not task.gpus else _LOOK,
+        BEFORE=_inside(task) + _apptainer(task),
+        AFTER=task.after,
+    )
 
 
 def _inside(task: Task) -> str:
@@ -193,7 +138,7 @@ def _inside(task: Task) -> str:
 
 
 # A training checks for itself.
-_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }\n'
+_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }'
 
 
 def _apptainer(task: Task) -> str:
@@ -210,15 +155,27 @@ def _apptainer(task: Task) -> str:
 
 
 def _client(task: Task) -> str:
-    typed, image = dict(task.variables), shlex.quote(task.image)
+    image, limit = shlex.quote(task.image), dict(task.ulimits).get("memlock")
+    return bash(
+        "client",
+        CLIENT=task.runner,
+        MORE="\n".join(_more(task)),
+        WORDS=" \\\n        ".join([*_words(task), image]),
+        AFTER=task.after,
+        BEGIN='begin "$@"' if limit is None else bash("memlock", CLIENT=task.runner, IMAGE=image, LIMIT=str(limit)),
+    )
+
+
+def _words(task: Task) -> list[str]:
+    """Return the words of `docker run` that are known before the job runs."""
+    typed = dict(task.variables)
     words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
     # docker's daemon, and where it can podman, puts a container outside the job, whose own limits it then lacks
     words += [f"--memory={task.memory_bytes}"] if task.memory_bytes is not None else []
     # podman without root mostly may not limit CPUs, and then starts nothing if it is to:
     # https://github.com/containers/podman/blob/main/troubleshooting.md#26-running-containers-with-resource-limits-fails-with-a-permissions-error
     words += [f"--cpus={task.cpus}"] if task.cpus is not None and task.runner == "docker" else []
-    limit = dict(task.ulimits).get("memlock")
-    words += ['"${memlock[@]}"'] if limit is not None else []
+    words += ['"${memlock[@]}"'] if "memlock" in dict(task.ulimits) else []
     words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
     words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
     binds = (f"type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}" for m in task.mounts)
@@ -226,44 +183,28 @@ def _client(task: Task) -> str:
     words += [f"--workdir={_workdir(task, '$NGCDL_RUN')}"]
     words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.secrets)) if name not in typed]
     mine = {"HOME": '-e HOME="$NGCDL_RUN/home"', "USER": "-e USER"} if task.user else {}
-    words += [" ".join(word for name, word in mine.items() if name not in typed), image]
-    lines = ["more=()", "[ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)"]
+    own = " ".join(word for name, word in mine.items() if name not in typed)
+    return words + ([own] if own else [])
+
+
+def _more(task: Task) -> list[str]:
+    """Return the lines that add the words that only the node knows, and the variables that were typed."""
+    lines = []
     if task.user and task.runner == "docker":
         lines.append('more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)')
     elif task.user:
         lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
     lines += _gpus(task)
     # what the site or the user chose for the network of its nodes, which pyxis and apptainer pass on by themselves
-    own = "|".join(name for name in typed if name.startswith(("NCCL_", "GLOO_")))
-    unless = f"[[ $site =~ ^({own})$ ]] || " if own else ""
+    typed = "|".join(name for name, _ in task.variables if name.startswith(("NCCL_", "GLOO_")))
+    unless = f"[[ $site =~ ^({typed})$ ]] || " if typed else ""
     lines.append(f'for site in "${{!NCCL_@}}" "${{!GLOO_@}}"; do {unless}more+=(-e "$site"); done')
-    lines += [f"more+=(-e {word})" for word in _assigned(task.variables)]
-    command = " \\\n        ".join(word for word in words if word)
-    waited = _WAITED.replace("\n", "\n    ").format(command=f'{task.runner} run {command} "$@"{task.after}')
-    return _CLIENT.format(
-        program=task.runner,
-        more="\n".join(lines) + "\n",
-        waited=waited,
-        limited='begin "$@"' if limit is None else _LIMITED.format(program=task.runner, image=image, limit=limit),
-    )
+    return lines + [f"more+=(-e {word})" for word in _assigned(task.variables)]
 
 
-# Slurm's numbers may count the device files, docker's and podman's the cards on the PCI bus. On some AMD machines these
-# differ (https://github.com/PrincetonUniversity/jobstats/issues/34), and only a UUID means the same card to all.
-# Slurm gives UUIDs of MIG devices, and of cards with Flags=env_uuid (https://slurm.schedmd.com/gres.conf.html).
-# Otherwise nvidia-smi names them, if it lists as many cards as Slurm assigned: the others are hidden from the task.
-_CARDS = """cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
-[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
-case $CUDA_VISIBLE_DEVICES in
-*MIG-* | *GPU-*) cards=$CUDA_VISIBLE_DEVICES ;;
-*)
-    seen=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | paste -sd,)
-    [[ $seen != GPU-* || ${seen//[^,]/} != "${cards//[^,]/}" ]]%s || cards=$seen
-    ;;
-esac"""
 # podman refuses a UUID that the node's CDI description lacks: nvidia-ctk writes them by default from 1.15
 # (https://github.com/NVIDIA/nvidia-container-toolkit/pull/314).
-_UNLISTED = ' ||\n        ! nvidia-ctk cdi list 2>/dev/null | grep -qxF "nvidia.com/gpu=${seen%%,*}"'
+_UNLISTED = '\n        ! nvidia-ctk cdi list 2>/dev/null | grep -qxF "nvidia.com/gpu=${seen%%,*}" ||'
 
 
 def _gpus(task: Task) -> list[str]:
@@ -272,5 +213,6 @@ def _gpus(task: Task) -> list[str]:
     if not task.gpus:
         return ["more+=(-e NVIDIA_VISIBLE_DEVICES=void)"]
     if task.runner == "podman":  # its --gpus and device requests do nothing
-        return [_CARDS % _UNLISTED, 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done']
-    return [_CARDS % "", 'more+=(--gpus "\\"device=$cards\\"")']
+        each = 'for card in ${cards//,/ }; do more+=(--device "nvidia.com/gpu=$card"); done'
+        return [bash("cards", OR_UNLISTED=_UNLISTED), each]
+    return [bash("cards", OR_UNLISTED=""), 'more+=(--gpus "\\"device=$cards\\"")']

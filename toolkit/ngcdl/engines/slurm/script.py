@@ -9,103 +9,42 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import PurePosixPath
 
-from ngcdl.engines.base import RUN_FOLDER, Order
 from ngcdl.engines.slurm import runners
+from ngcdl.engines.slurm.bash import bash
+from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, redacted, whole_cpus
+from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, inside, redacted, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
 # Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
-_OWN = f"{PurePosixPath(RUN_FOLDER).parent}/"
-TRAINER = f"{_OWN}trainer"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
-
-# MASTER_ADDR: node names need not resolve, and a container has no scontrol. No trap cuts the wait for srun short. After
-# a plain scancel, Slurm itself sends SIGTERM, and tasks live for KillWait more.
-_HEAD = """
-attempt=${SLURM_RESTART_COUNT:-0}
-export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\\([^ ]*\\).*/\\1/p')
-export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-seconds=$(scontrol show config | sed -n 's/^KillWait *= \\([0-9]*\\).*/\\1/p')
-export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
-why=null
-ended() {
-    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\\n'
-    # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
-    mv "$RUN/.exit.json" "$RUN/exit.json"
-    exit "$1"
-}
-trap 'why=\\"time_limit\\"; ended 143' USR1 # until tasks run: an image may be fetched first
-"""
-
-_RESUME = """
-resume=() # a restarted job continues from its last checkpoint
-for file in "$RUN"/checkpoints/step-*; do
-    [ ! -e "$file" ] || resume=(--resume "$RUN")
-done
-"""
-
-_TAIL = """
-trap 'why=\\"time_limit\\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
-is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
-trap is_told=yes TERM
-while kill -0 "$srun" 2>/dev/null; do
-    wait "$srun"
-done
-wait "$srun"
-code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
-
-# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
-# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
-is_lost=
-for file in "$RUN/.task-$attempt-"*; do
-    told=
-    [ ! -e "$file" ] || read -r told <"$file"
-    case $told in
-    began)
-        is_lost=yes
-        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
-        ;;
-    137 | 143) [ "$code" != 0 ] || code=$told ;;
-    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
-    0) ;;
-    *) code=$told ;;
-    esac
-done
-if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt $RESTARTS ]; then
-    echo "ngcdl: a node was lost; the job is requeued" >&2
-    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
-fi
-ended "$code"
-"""
 
 
 def script(order: Order, is_kept: bool = False) -> str:
     """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
     Raise PathUnfit or BadOption."""
-    task = _task(order, is_kept)
-    resume = ' "${resume[@]}"' if order.spec.workload else ""
-    lines = ["#!/bin/bash", *(f"#SBATCH {word}" for word in _options(order, task, is_kept)), ""]
-    lines += ["# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder."]
-    lines += [*_folder(order, is_kept), _HEAD.rstrip(), *_secrets(task)]
-    lines += [_RESUME.rstrip()] if resume else []
-    lines += ["", *runners.before(task), "task=" + shlex.quote(runners.task(task))]
+    task, is_training = _task(order, is_kept), order.spec.workload is not None
     words = [" ".join(found)] if (found := runners.environment(task)) else []
     words += ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
-    lines += [" \\\n    ".join([*words, f'bash -c "$task" task {_command(order)}{resume} &']), "srun=$!"]
-    return "\n".join(lines) + "\n" + _TAIL.replace("$RESTARTS", str(RESTARTS)).lstrip("\n")
+    words += [f'bash -c "$task" task {_command(order)}' + (' "${resume[@]}"' if is_training else "")]
+    text = bash(
+        "job",
+        OPTIONS="\n".join(f"#SBATCH {word}" for word in _options(order, task, is_kept)),
+        FOLDER="\n".join(_folder(order, is_kept)),
+        SECRETS="\n".join(_secrets(task)),
+        RESUME="\n" + bash("resume") if is_training else "",
+        IMAGE=runners.image(task),
+        TASK=shlex.quote(runners.task(task)),
+        SRUN=" \\\n    ".join(words),
+        RESTARTS=str(RESTARTS),
+    )
+    return text + "\n"
 
 
 def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
@@ -148,7 +87,7 @@ def _folder(order: Order, is_kept: bool) -> list[str]:
         there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}", 'mkdir -p "$RUN/home" && cd "$RUN" || exit 1']
-    trainer = next((mount.host for mount in order.spec.mounts if mount.container == TRAINER), None)
+    trainer = next((mount.host for mount in order.spec.mounts if mount.container == inside.TRAINER), None)
     if trainer:
         lines += [f'[ -e trainer ] || cp -r "${{NGCDL_TRAINER:-{_fit(trainer)}}}" trainer || exit 1']
     return lines
@@ -179,9 +118,9 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a Docker volume is on one machine only")
     # ngcdl's own have the same path inside and outside: so a task is the same under any runner
-    own = [m for m in spec.mounts if _is_own(m) and m.container != TRAINER]
-    mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in own]
-    mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if not _is_own(m)]
+    ours = [m for m in spec.mounts if inside.is_ours(m.container)]
+    mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in ours if m.container != inside.TRAINER]
+    mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if m not in ours]
     secrets = tuple(name for name, value in spec.environment if _is_secret(name, value))
     after = ""
     if spec.workload:
@@ -205,15 +144,11 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     )
 
 
-def _is_own(mount: Mount) -> bool:
-    return mount.container.startswith(_OWN)
-
-
 def _command(order: Order) -> str:
     """Return the command's words for a shell, with ngcdl's own folders by their paths on the nodes."""
-    known = {mount.container: _fit(mount.host) for mount in order.spec.mounts if _is_own(mount)}
+    known = {m.container: _fit(m.host) for m in order.spec.mounts if inside.is_ours(m.container)}
     return " ".join(
-        '"$RUN"' if word == RUN_FOLDER else shlex.quote(known.get(word, word)) for word in order.spec.command
+        '"$RUN"' if word == inside.RUN else shlex.quote(known.get(word, word)) for word in order.spec.command
     )
 
 

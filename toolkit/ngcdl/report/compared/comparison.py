@@ -123,6 +123,18 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Note:
+    """Something to know about the runs, a line for each arm that it is about, and what to do about it."""
+
+    lines: tuple[str, ...]
+    advice: str = ""
+
+    @property
+    def text(self) -> str:
+        return "\n".join([*self.lines, *(f"  {line}" for line in self.advice.splitlines())])
+
+
+@dataclass(frozen=True)
 class Comparison:
     vary: str
     workload: str | None
@@ -131,7 +143,7 @@ class Comparison:
     ratios: tuple[Ratio, ...]
     refused: tuple[Refusal, ...]
     answers: tuple[Answer, ...]
-    diagnosis: tuple[str, ...]
+    notes: tuple[Note, ...]
     published: Published | None
     is_training: bool  # the speeds are a training's or an inference's: published figures may be shown beside them
     synthetic: str | None  # why the data is not real, None if it is
@@ -144,6 +156,10 @@ class Comparison:
         """The ratio of the last arm to the first: with two arms, the only one."""
         last = self.arms[-1].name if self.arms else None
         return next((ratio for ratio in self.ratios if ratio.arm == last), None)
+
+    @property
+    def diagnosis(self) -> tuple[str, ...]:
+        return tuple(note.text for note in self.notes)
 
     def as_json(self) -> dict[str, Any]:
         theirs = self.published
@@ -159,7 +175,7 @@ class Comparison:
             "ratio": self.ratio.as_json() if self.ratio else None,
             "ratios": [ratio.as_json() for ratio in self.ratios],
             "spread": None if self.ratio else self.why_no_ratio(),
-            "refused": [asdict(refusal) for refusal in self.refused],
+            "refused": [refusal.as_json() for refusal in self.refused],
             "diagnosis": [*(answer.text for answer in self.answers), *self.diagnosis],
             "published": {**asdict(theirs), "ratio": round(theirs.ratio, 2)} if theirs else None,
         }
@@ -178,7 +194,7 @@ class Comparison:
 def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scaling: str | None = None) -> Comparison:
     """Compare the arms. `vary` names what differs between them on purpose: a key of unlike.BECAUSE_OF.
 
-    `remarks` are sentences about these runs from elsewhere, put in front of the diagnosis. `scaling`, when varying
+    `remarks` are sentences about these runs from elsewhere, the first of the notes. `scaling`, when varying
     nodes or GPUs, is scaling.STRONG or WEAK."""
     entries = [
         Entry(arm.name, number, measured, arm.device)
@@ -205,7 +221,11 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
         ratios=ratios,
         refused=refused,
         answers=() if by_duration else answers(vary, find(workload), [_figures(arm, fields) for arm in arms], scaling),
-        diagnosis=(*remarks, *_findings(arms, fields), *_diagnosis(reached, runs)),
+        notes=(
+            *(Note(tuple(remark.splitlines())) for remark in remarks),
+            *_findings(arms, fields),
+            *(Note((doubt,)) for doubt in _doubts(reached, runs)),
+        ),
         published=published(workload) if vary == "device" and is_training else None,  # it answers nothing else
         is_training=is_training,
         synthetic=next((run.dataset_note or "as requested" for run in runs if run.is_synthetic), None),
@@ -304,7 +324,7 @@ def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
     return Ratio(arm, against, times) if times and times.rounds > 1 else None  # without a spread it is no result
 
 
-def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[Note]:
     """Yield what limited the arms according to their runs' records: per finding a line for each arm, and the advice."""
     told: dict[str, dict[str, str]] = {}
     advice: dict[str, str] = {}
@@ -314,11 +334,10 @@ def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iter
                 told.setdefault(finding.rule, {}).setdefault(arm.name, finding.text)
                 advice.setdefault(finding.rule, finding.advice or "")
     for rule, by_arm in told.items():
-        found = [f"{arm}: {text}" for arm, text in by_arm.items()]
-        yield "\n".join([*found, *(f"  {line}" for line in advice[rule].splitlines())])
+        yield Note(tuple(f"{arm}: {text}" for arm, text in by_arm.items()), advice[rule])
 
 
-def _diagnosis(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
+def _doubts(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     for arm in arms:
         if (percent := arm.apart_percent) is not None:
             why = (

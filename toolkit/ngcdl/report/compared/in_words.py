@@ -11,7 +11,7 @@ from ngcdl.report.compared.arm import counted
 from ngcdl.report.compared.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.compared.pairs import Published
 from ngcdl.report.compared.scaling import UNITS
-from ngcdl.report.compared.unlike import NOT_ENDED, UNEQUAL, Refusal
+from ngcdl.report.compared.unlike import Refusal
 from ngcdl.report.measured.case import IDLE_PERCENT
 from ngcdl.report.measured.spread import figure, times
 
@@ -110,15 +110,15 @@ def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
 
 
 def _happened(refusal: Refusal) -> str:
-    if refusal.field != "status":
-        if refusal.why.startswith(UNEQUAL):
-            return f"had a different {refusal.field.replace('_', ' ')}"
-        return f"can't be counted: {refusal.why}"
+    if refusal.kind == "differ":
+        return f"had a different {refusal.field.replace('_', ' ')}"
+    if refusal.kind == "happened":
+        return f"can't be counted: {refusal.text}"
     status = next(iter(refusal.values.values()), None)
     if status == "running":  # a cluster's job may not have begun
-        return "is still running" if refusal.why == NOT_ENDED else f"is waiting: {refusal.why}"
+        return f"is waiting: {refusal.why}" if refusal.why else "is still running"
     verb = {"interrupted": "was interrupted", "lost": "was lost"}.get(str(status), "failed")
-    return verb if refusal.why == NOT_ENDED else f"{verb}: {refusal.why}"
+    return f"{verb}: {refusal.why}" if refusal.why else verb
 
 
 def _doubt(it: Comparison) -> Iterator[str]:
@@ -209,7 +209,7 @@ def _on(arm: Reached) -> str:
 
 def _refused(refusal: Refusal) -> str:
     found = (f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items())
-    return f"refused, {refusal.field}: {refusal.why} ({', '.join(found)})"
+    return f"refused, {refusal.field}: {refusal.text} ({', '.join(found)})"
 
 
 def _also(it: theirs.Table | None) -> Iterator[str]:

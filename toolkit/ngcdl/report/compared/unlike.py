@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 from ngcdl.record import Run
 from ngcdl.report.measured import lines, naming, throttling, tuned
@@ -48,9 +48,7 @@ _NAMES = {"name": "workload"}
 # An older trainer did not report these, and one that trains nothing has none.
 _MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
-NOT_ENDED = "it did not finish"
 TOO_FEW_STEPS = "too few steps: none are left after the start-up"
-UNEQUAL = "it must be the same in all runs, but is not that of"
 # Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them, as a card
 # under load runs at it in every round.
 _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_damage)
@@ -91,14 +89,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Refusal:
-    """`values`: what was found, by the label of the run; if runs differ, also the value of the run they differ from.
+    """`kind`: the runs "differ" in `field`, or are "unfinished" (`field` is "status"), or something "happened" to them.
+    `values`: what was found, by the label of the run; if runs differ, also the value of the run they differ from.
 
-    `runs` are the ids of the refused runs."""
+    `why` is None if the record does not say why a run is unfinished. `runs` are the ids of the refused runs."""
 
+    kind: Literal["differ", "unfinished", "happened"]
     field: str
     values: Mapping[str, Any]
-    why: str
+    why: str | None
     runs: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return self.why or "it did not finish"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"field": self.field, "values": self.values, "why": self.text, "runs": self.runs}
 
 
 def refusals(
@@ -125,12 +132,12 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
     is_silent = run.device is None and is_command(run)  # most do not report what they compute on
 
     def refuse(name: str, value: Any, why: str) -> None:
-        found.append(Refusal(name, {entry.label: value}, why, (run.id,)))
+        found.append(Refusal("happened", name, {entry.label: value}, why, (run.id,)))
 
     if entry.measured.error == "no_gpu" or _fell_back(entry):
         refuse("device", run.device, "it was meant to compute on the GPU, but its framework saw none")
     elif run.status != "finished":
-        refuse("status", run.status, run.reason or NOT_ENDED)
+        found.append(Refusal("unfinished", "status", {entry.label: run.status}, run.reason or None, (run.id,)))
     elif entry.device == "cpu" and is_silent and run.gpus:
         refuse("device", "gpu", "it was to have no GPU, but one of its processes computed on one")
     elif entry.device and run.device != entry.device and not is_silent:
@@ -171,12 +178,11 @@ def throttled(run: Run) -> Mapping[str, float]:
 
 def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
     """Merge refusals for the same reason, and those of unfinished runs only for the same status."""
-    found: dict[tuple[str, ...], Refusal] = {}
+    found: dict[tuple[str | None, ...], Refusal] = {}
     for one in refused:
-        same = (one.field, one.why, *(str(value) for value in one.values.values() if one.field == "status"))
+        same = (one.field, one.why, *(str(value) for value in one.values.values() if one.kind == "unfinished"))
         old = found.get(same)
-        values, runs = (old.values, old.runs) if old else ({}, ())
-        found[same] = Refusal(one.field, {**values, **one.values}, one.why, runs + one.runs)
+        found[same] = replace(old, values={**old.values, **one.values}, runs=old.runs + one.runs) if old else one
     return list(found.values())
 
 
@@ -214,7 +220,8 @@ def _odd(name: str, group: Sequence[Entry], values: Mapping[str, Any]) -> list[R
     model = next(entry for entry in group if spelt[entry.run.id] == usual)
     shown = {entry.label: values[entry.run.id] for entry in group if entry is model or entry.run.id in odd}
     same = f"; to make it the same in all: {_SAME_BY[name]}" if name in _SAME_BY else ""
-    return [Refusal(name, shown, f"{UNEQUAL} {model.label}{same}", odd)]
+    why = f"it must be the same in all runs, but is not that of {model.label}{same}"
+    return [Refusal("differ", name, shown, why, odd)]
 
 
 def _fields(measured: MeasuredRun) -> dict[str, Any]:

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ngcdl.engines.base import is_planned
 from ngcdl.record import Run
 from ngcdl.report.measured import lines
 from ngcdl.spec import KINDS, REDACTED, USUAL, Mount, Placement, RunSpec, Workload, kind_of
+from ngcdl.spec.inside import ROOT, WORK, is_ours
 from ngcdl.spec.placement import TYPED
 
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
 _ALWAYS = ("name", "steps", "batch", "seed")  # stated even at their defaults
 _PLACED = Placement().as_json()
 _CONTAINER = RunSpec(None)  # a container's defaults
-_FOLDERS = (None, "/ngcdl", "/work")  # default working folders (plan.py: INSIDE, engines/base.py: HERE)
+_FOLDERS = (None, ROOT, WORK)  # default working folders
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 # Feeds that train nothing, or nothing new (containers/trainer/feed.py): their speed is not a training's.
 _WITHOUT_RESULT = {
@@ -236,7 +236,7 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 def _typed(mount: str) -> bool:
     """Return whether it was typed rather than planned by ngcdl. A claim at /work was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
-    return not is_planned(inside) and not (inside == "/work" and mount.startswith("/"))
+    return not is_ours(inside) and not (inside == WORK and mount.startswith("/"))
 
 
 def _image(run: Run) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import Run
-from ngcdl.report.compared.unlike import UNEQUAL, Entry, MeasuredRun, Refusal, refusals
+from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals
 from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.shown.story import Story
@@ -105,7 +105,7 @@ def kept_apart(two: Mapping[str, MeasuredRun]) -> list[str]:
 
 def _said(refusal: Refusal) -> str:
     name = refusal.field.replace("_", " ")
-    if not refusal.why.startswith(UNEQUAL):
-        return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.why}"
+    if refusal.kind != "differ":
+        return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.text}"
     shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
     return f"different {name} ({shown})" if len(shown) < 60 else f"different {name}"

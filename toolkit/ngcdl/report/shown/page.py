@@ -86,10 +86,9 @@ def _findings(stories: Sequence[Story]) -> Markup | None:
 def _diagnosis(comparison: Comparison) -> Markup | None:
     """Show what was found about a comparison: each finding once for all rounds, and first what is missing."""
     items = []
-    for said in comparison.diagnosis:
-        told = [tag("div", line) for line in said.splitlines() if not line.startswith(" ")]
-        advice = "\n".join(line.strip() for line in said.splitlines() if line.startswith(" "))
-        items.append(joined(*told, _advice(advice)))
+    for note in comparison.notes:
+        advice = "\n".join(line.strip() for line in note.advice.splitlines())
+        items.append(joined(*(tag("div", line) for line in note.lines), _advice(advice)))
     return tag("section", tag("h2", "What was found"), _notes(items)) if items else None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ngcdl.engines import local
 from ngcdl.storing.store import Store
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = Path(__file__).with_name("stand_in_trainer.py")
 # Root may enter every folder; without these two capabilities file permissions apply to it like to other users.
 LIKE_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--") if os.geteuid() == 0 else ()

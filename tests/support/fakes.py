@@ -8,19 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ngcdl.engines.base import (
-    Chunk,
-    Engine,
-    EngineFacts,
-    Exit,
-    GpuWay,
-    Job,
-    LayerStore,
-    Order,
-    PullEvent,
-    ShowPull,
-    Started,
-)
+from ngcdl.engines.base import Engine, Job
+from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, LayerStore, Order, PullEvent, ShowPull, Started
 from ngcdl.errors import NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process

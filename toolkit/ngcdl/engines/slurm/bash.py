@@ -1,0 +1,19 @@
+"""The bash that a job is made of: the *.sh files beside this module, whose @NAMES@ stand for values."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_FOR_READERS = re.compile(r"^ *## .*\n", re.MULTILINE)
+_NAME = re.compile(r"@([A-Z_]+)@")
+
+
+def bash(part: str, **values: str) -> str:
+    """Return the text of PART.sh with each @NAME@ replaced by its value, without the comments that begin with ## and
+    the last line's end. A line that is nothing but the name of an empty value is left out. Values are not searched for
+    names."""
+    text = _FOR_READERS.sub("", (Path(__file__).parent / f"{part}.sh").read_text(encoding="utf-8"))
+    for name in (name for name, value in values.items() if not value):
+        text = re.sub(rf"^ *@{name}@\n", "", text, flags=re.MULTILINE)
+    return _NAME.sub(lambda found: values[found[1]], text).removesuffix("\n")

@@ -1,0 +1,65 @@
+#!/bin/bash
+@OPTIONS@
+
+# Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
+@FOLDER@
+
+attempt=${SLURM_RESTART_COUNT:-0}
+export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+## node names need not resolve, and a container has no scontrol
+MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p')
+export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
+## After a plain scancel, Slurm itself sends SIGTERM, and tasks live for KillWait more.
+seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
+export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
+why=null
+ended() {
+    told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
+    # shellcheck disable=SC2059
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
+    mv "$RUN/.exit.json" "$RUN/exit.json"
+    exit "$1"
+}
+trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
+@SECRETS@
+@RESUME@
+
+@IMAGE@
+task=@TASK@
+@SRUN@ &
+srun=$!
+## No trap cuts the wait for srun short.
+trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
+trap is_told=yes TERM
+while kill -0 "$srun" 2>/dev/null; do
+    wait "$srun"
+done
+wait "$srun"
+code=$?
+[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
+
+# The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
+# recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.
+is_lost=
+for file in "$RUN/.task-$attempt-"*; do
+    told=
+    [ ! -e "$file" ] || read -r told <"$file"
+    case $told in
+    began)
+        is_lost=yes
+        [ "$code" != 0 ] || code=137 # srun gave up waiting for it, and returns 0 for that
+        ;;
+    137 | 143) [ "$code" != 0 ] || code=$told ;;
+    '') [ "$code" != 0 ] || [ -z "$is_told" ] || code=143 ;; # ended before any task began: not a success
+    0) ;;
+    *) code=$told ;;
+    esac
+done
+if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt @RESTARTS@ ]; then
+    echo "ngcdl: a node was lost; the job is requeued" >&2
+    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
+ended "$code"

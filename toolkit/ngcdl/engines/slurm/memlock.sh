@@ -1,0 +1,12 @@
+## If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
+## 126, as for much else: so the limit is tried once more, alone. The log, which gets all output as it comes, has the
+## refusal; report/measured/diagnosis.py knows by the line below that it caused nothing.
+memlock=(--ulimit memlock=@LIMIT@)
+begin "$@"
+if [[ $code = 12[56] ]] && @CLIENT@ run --rm "${memlock[@]}" --entrypoint true @IMAGE@ 2>&1 |
+    grep -qE 'rlimit type 8|RLIMIT_MEMLOCK' && [ -z "$is_told" ]; then
+    echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=@LIMIT@ (see above); the container now starts without it" >&2
+    echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2
+    memlock=()
+    begin "$@"
+fi
