@@ -14,6 +14,7 @@ from ngcdl.engines.base import (
     EngineFacts,
     Exit,
     GpuWay,
+    Held,
     Job,
     LayerStore,
     Order,
@@ -136,7 +137,7 @@ class FakeEngine:
     def caller(self) -> str | None:
         return "1000:1000"
 
-    def has(self, image: ImageRef) -> str | None:
+    def has(self, image: ImageRef) -> Held | None:
         return None
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:

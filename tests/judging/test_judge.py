@@ -14,6 +14,7 @@ from ngc_server import NgcServer, serving
 
 from ngcdl import settings
 from ngcdl.choice import NO_GPU, Choice
+from ngcdl.engines.base import Held
 from ngcdl.errors import ImageUnfit, NgcdlError
 from ngcdl.judging import judge
 from ngcdl.judging.imagefacts import Found
@@ -57,8 +58,8 @@ class Engine(FakeEngine):
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     digests: Collection[str | None] = ()
 
-    def has(self, image: ImageRef) -> str | None:
-        return image.digest if image.digest in self.digests else None
+    def has(self, image: ImageRef) -> Held | None:
+        return Held("sha256:1d", image.digest) if image.digest in self.digests else None
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
         return self.configs.get(str(image))

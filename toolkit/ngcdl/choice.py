@@ -174,7 +174,7 @@ def named_default(registry: str, environ: Mapping[str, str] = os.environ) -> Ima
     from ngcdl.preflight import meant
 
     named = environ.get("NGCDL_DEFAULT_IMAGE")
-    return meant.named(named, registry) if named else None
+    return meant.typed(named, registry) if named else None
 
 
 def default_image(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef:
@@ -191,7 +191,7 @@ def _image(
     *,
     on_each: bool = False,
 ) -> tuple[ImageRef, str]:
-    """Return the image to run, and, if its name left that open, which release that is, in words.
+    """Return the image to run, and, if its name left that open, which release that is, or whose image, in words.
 
     `on_each`: it must run on all cards of `probe`."""
     from ngcdl import hostfacts
@@ -199,6 +199,10 @@ def _image(
     from ngcdl.preflight.facts import HostFacts
 
     image = image or named_default(registry)
+    if image:
+        image = meant.settled(image, registry, engine.has if engine else lambda _: None)
+        if image.id and image.short:
+            return image, f"{meant.own_in_words(image)}; "
     if image and not meant.is_open(image):
         return image, ""
     host = hostfacts.gather(None, probe)

@@ -178,11 +178,11 @@ def _by_name(variable: re.Match[str]) -> str:
 
 
 def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:
-    """Parse an image's name, which may leave the release of a framework open (preflight.meant). Raise BadReference, or
+    """Parse an image's name, which may leave open which image is meant (preflight.meant). Raise BadReference, or
     BadOption if a training's name was typed instead. `command` is the one that was typed."""
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl {command} --train {name}")
-    return meant.named(name, config.registry)
+    return meant.typed(name, config.registry)
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from ngcdl.engines.base import Engine, EngineFacts, LayerStore, Order, ShowPull
+from ngcdl.engines.base import Engine, EngineFacts, Held, LayerStore, Order, ShowPull
 from ngcdl.errors import BadOption
 from ngcdl.spec import KINDS, ImageRef, Placement, kind_of
 
@@ -57,7 +57,7 @@ class NoImages:
 
     name: str
 
-    def has(self, image: ImageRef) -> str | None:
+    def has(self, image: ImageRef) -> Held | None:
         del image
         return None
 

@@ -179,6 +179,15 @@ class GpuWay:
 
 
 @dataclass(frozen=True)
+class Held:
+    """An image that an engine has: `id` is the engine's own name for it, `digest` the registry's, None if it has none,
+    as one that was built or loaded there."""
+
+    id: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
 class EngineFacts:
     """What is known about an engine. `images_folder` is where it stores pulled images.
 
@@ -290,8 +299,8 @@ class Engine(Protocol):
         """Return the uid:gid under which the caller's files stay the caller's."""
         ...
 
-    def has(self, image: ImageRef) -> str | None:
-        """Return the digest of an image that is here (its id if it was built here), else None."""
+    def has(self, image: ImageRef) -> Held | None:
+        """Return what identifies an image that is here, None if it is not here."""
         ...
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
@@ -313,7 +322,7 @@ class Engine(Protocol):
         ...
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Return what to start: the image by digest, or by id if it was built on this host."""
+        """Return what to start: the image by `digest`; by it alone if the engine does not know it by that name."""
         ...
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:

@@ -1,12 +1,17 @@
-"""Which image a name without a tag means: the newest that is known to run on a host.
+"""Which image a name means.
 
-Known to the catalogue: a tag that is new in the registry must not mean another 20 GB from one day to the next.
+A framework of the catalogue without a tag is the newest that is known to run on a host. The catalogue must know it: a
+tag that is new in the registry must not mean another 20 GB from one day to the next.
+
+A short name of anything else is the engine's own image if the engine has one under exactly that name, as `docker run`
+would take it; only otherwise does it belong to NGC, or to the registry that takes NGC's place. An engine's own image is
+identified by its id and is never pulled: whoever owns that name on Docker Hub must not get to run code here.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +19,41 @@ from ngcdl.errors import BadReference
 from ngcdl.spec import NVCR, ImageRef
 
 if TYPE_CHECKING:
+    from ngcdl.engines.base import Held
     from ngcdl.preflight.facts import HostFacts, ImageFacts
+
+
+def typed(name: str, registry: str) -> ImageRef:
+    """Parse an image's name as named() does, but leave a name that may be the engine's own to settled()."""
+    image = ImageRef.parse(name, registry, needs_tag=False)
+    return image if may_be_own(image, registry) else named(name, registry)
+
+
+def may_be_own(image: ImageRef, registry: str) -> bool:
+    """May the engine have an image of its own under the name that was typed?"""
+    return image.short is not None and image.id is None and image.name not in _frameworks(registry)
+
+
+def settled(image: ImageRef, registry: str, has: Callable[[ImageRef], Held | None]) -> ImageRef:
+    """Return the engine's own image, with its id, if typed() left that open and `has` finds one, else `image`. Raise
+    BadReference as named() does."""
+    if not may_be_own(image, registry):
+        return image
+    for own in image.own_names():
+        if found := has(own):
+            return replace(own, id=found.id, short=image.short)
+    return named(str(image.short), registry) if is_open(image) else image
+
+
+def own_in_words(image: ImageRef) -> str:
+    return f"{image.typable}: this engine's own image"
+
+
+def _frameworks(registry: str) -> set[str]:
+    """Return the names of the catalogue's frameworks, at NGC and in `registry`."""
+    from ngcdl.catalog import releases
+
+    return {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in releases.frameworks()}
 
 
 def named(name: str, registry: str) -> ImageRef:
@@ -25,11 +64,10 @@ def named(name: str, registry: str) -> ImageRef:
         return image
     from ngcdl.catalog import releases
 
-    frameworks = releases.frameworks()
-    known = {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in frameworks}
+    known = _frameworks(registry)
     if image.name in known:
         return image
-    near = difflib.get_close_matches(image.framework, frameworks, 1, 0.8)
+    near = difflib.get_close_matches(image.framework, releases.frameworks(), 1, 0.8)
     if near and image.name.removesuffix(image.framework) + near[0] in known:
         meant = name.removesuffix(image.framework) + near[0]
         raise BadReference(f"{name}: which release? NGC has no 'latest'.", typed=name, meant=meant)
@@ -38,7 +76,7 @@ def named(name: str, registry: str) -> ImageRef:
 
 def is_open(image: ImageRef) -> bool:
     """Does the name leave open which image is meant?"""
-    return image.tag is None and image.digest is None
+    return image.tag is None and image.digest is None and image.id is None
 
 
 def chosen(
