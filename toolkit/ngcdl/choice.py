@@ -67,7 +67,11 @@ def choose(
     probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
     on_each = is_training and gpus.kind in ("all", "devices")
     tagged = partial(_image, registry, _meant(gpus, probe), usual, on_each=on_each)
-    engine, image, why = _engine(engine_name, image, gpus, probe, tagged, is_training)
+    try:
+        engine, image, why = _engine(engine_name, image, gpus, probe, tagged, is_training)
+    except EngineError as error:
+        _check_name(image, registry, error)
+        raise
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -110,6 +114,14 @@ def choose(
     device = "gpu" if gpus.demanded else "auto"
     warnings = (*shared_with, *_without_fabric(probe, uuids))
     return Choice(engine, image, way, gpus, device, uuids, why, probe, warnings, shares=bool(shared_with))
+
+
+def _check_name(image: ImageRef | None, registry: str, error: EngineError) -> None:
+    """Raise BadReference, whose remedy comes first, if `image` is a name that no registry has."""
+    from ngcdl.preflight import meant
+
+    if image:
+        meant.without_engine(image, registry, error)
 
 
 def _without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:

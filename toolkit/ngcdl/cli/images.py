@@ -158,8 +158,8 @@ def _own(name: str, registry: str) -> tuple[ImageRef, Engine | None]:
     try:
         engine = engines.connect("docker")
         return meant.settled(typed, registry, engine.has), engine
-    except EngineError:  # an image of the registry can be judged without one
-        return meant.named(name, registry), None
+    except EngineError as error:  # an image of the registry can be judged without one
+        return meant.without_engine(typed, registry, error), None
 
 
 def _where(typed: str | None, cards: Sequence[str]) -> str:

@@ -9,11 +9,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ngcdl.catalog import releases
-from ngcdl.errors import EngineError, ImageGone, ImageUnfit, NgcdlError, NoReleases, RegistryError, UnknownTag
+from ngcdl.errors import (
+    EngineError,
+    ImageGone,
+    ImageUnfit,
+    KeyWithoutRights,
+    LoginNeeded,
+    NgcdlError,
+    NoReleases,
+    RegistryError,
+    UnknownRepository,
+    UnknownTag,
+)
 from ngcdl.judging import imagefacts
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.meant import on_docker_hub
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge, judge_each
 from ngcdl.pulling.fetch import FINAL
@@ -96,17 +108,25 @@ def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef
 
 @contextlib.contextmanager
 def spelt(ref: ImageRef) -> Iterator[None]:
-    """Add the name that was probably meant to an error of the registry: it tells nobody which repositories exist."""
+    """Add what was probably meant to an error of the registry: it tells nobody which repositories exist."""
     try:
         yield
-    except UnknownTag:
+    except UnknownTag as error:
+        if not error.nearest:
+            _add_docker_hub(error, ref)
         raise
     except RegistryError as error:
+        if isinstance(error, UnknownRepository | LoginNeeded | KeyWithoutRights):
+            _add_docker_hub(error, ref)
         *_, owner, name = ("", *ref.repository.split("/"))
         near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
         if near and near[0] != name:
             error.hint = f"Did you mean {near[0]}?\n{error.hint}"
         raise
+
+
+def _add_docker_hub(error: NgcdlError, ref: ImageRef) -> None:
+    error.hint = "\n".join(filter(None, (error.hint, on_docker_hub(ref))))
 
 
 def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:

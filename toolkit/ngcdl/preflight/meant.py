@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ngcdl.errors import BadReference
+from ngcdl.errors import BadReference, NgcdlError
 from ngcdl.spec import NVCR, ImageRef
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Held
     from ngcdl.preflight.facts import HostFacts, ImageFacts
+
+# Those that people start trainings from: https://github.com/docker-library/official-images/tree/master/library
+_OFFICIAL = ("almalinux", "alpine", "busybox", "debian", "fedora", "julia", "python", "r-base", "rockylinux", "ubuntu")
 
 
 def typed(name: str, registry: str) -> ImageRef:
@@ -42,11 +45,40 @@ def settled(image: ImageRef, registry: str, has: Callable[[ImageRef], Held | Non
     for own in image.own_names():
         if found := has(own):
             return replace(own, id=found.id, short=image.short)
-    return named(str(image.short), registry) if is_open(image) else image
+    return _not_own(image, registry, f"This engine has no {image.short}:latest of its own.")
+
+
+def without_engine(image: ImageRef, registry: str, why: NgcdlError) -> ImageRef:
+    """Return what typed() left open as settled() does where no engine can be asked, because of `why`."""
+    if not may_be_own(image, registry):
+        return image
+    return _not_own(image, registry, f"Whether an engine here has {image.short}:latest is not known: {why.message}")
+
+
+def _not_own(image: ImageRef, registry: str, said: str) -> ImageRef:
+    if not is_open(image):
+        return image
+    try:
+        return named(str(image.short), registry)
+    except BadReference as error:
+        error.message += f" {said}"
+        raise
 
 
 def own_in_words(image: ImageRef) -> str:
     return f"{image.typable}: this engine's own image"
+
+
+def on_docker_hub(image: ImageRef) -> str:
+    """Return the lines for whoever meant Docker Hub's image of that name; "" if the name is complete, NVIDIA's, or one
+    word that is no official image there."""
+    if image.short is None or image.id:
+        return ""
+    there, _ = image.own_names()
+    owner, _, name = there.repository.partition("/")
+    if owner == "nvidia" or (owner == "library" and name not in _OFFICIAL):
+        return ""
+    return f"On Docker Hub?\n    ngcdl run {str(there).replace('/library/', '/')}"
 
 
 def _frameworks(registry: str) -> set[str]:
@@ -71,7 +103,11 @@ def named(name: str, registry: str) -> ImageRef:
     if near and image.name.removesuffix(image.framework) + near[0] in known:
         meant = name.removesuffix(image.framework) + near[0]
         raise BadReference(f"{name}: which release? NGC has no 'latest'.", typed=name, meant=meant)
-    return ImageRef.parse(name, registry)
+    try:
+        return ImageRef.parse(name, registry)
+    except BadReference as error:
+        error.hint = "\n".join(filter(None, (error.hint, on_docker_hub(image))))
+        raise
 
 
 def is_open(image: ImageRef) -> bool:

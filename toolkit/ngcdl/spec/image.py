@@ -49,14 +49,20 @@ class ImageRef:
         rest, digest = cls._split_digest(text)
         rest, tag = cls._split_tag(text, rest)
         domain, path = cls._split_domain(text, rest, registry)
+        is_whole = rest == f"{domain}/{path}"
         if len(domain) + 1 + len(path) > 255:
             raise BadReference(f"{text[:60]}...: a name has at most 255 characters.")
         if needs_tag and tag is None and digest is None:
+            if is_whole and domain != NVCR:
+                raise BadReference(
+                    f"{text}: which tag?", f"docker takes latest:\n    ngcdl run {text}:latest\n    ngcdl images {text}"
+                )
             raise BadReference(
                 f"{text}: which release? NGC has no 'latest'.",
-                f"Its tags, and the newest that runs here:\n    ngcdl images {text}\n    ngcdl resolve {text}",
+                "Its tags, if NGC has it, and the newest that runs here:\n"
+                f"    ngcdl images {text}\n    ngcdl resolve {text}",
             )
-        return cls(domain, path, tag, digest, short=None if rest == f"{domain}/{path}" else text)
+        return cls(domain, path, tag, digest, short=None if is_whole else text)
 
     @staticmethod
     def _split_digest(text: str) -> tuple[str, str | None]:
