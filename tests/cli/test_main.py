@@ -144,7 +144,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "tensorflow:1", "--times", "3"), "    ngcdl workloads\n"),
         (("run", "pytorch:1", "--epochs", "3", "--", "ls"), "if the command reads it, type it after --"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
-        (("run", "cuda"), " NGC has no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine"),
+        (("run", "cuda"), "no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine answers"),
         (("run", "ubuntu"), "  On Docker Hub?\n      ngcdl run docker.io/ubuntu:latest\n"),
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
