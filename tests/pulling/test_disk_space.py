@@ -47,14 +47,14 @@ def test_a_folder_that_only_root_may_look_into_has_the_room_of_the_one_above(
 def test_what_fits_is_judged_by_both_folders(
     monkeypatch: pytest.MonkeyPatch, engines: Room | None, own: Room | None, verdict: LayerForm
 ) -> None:
-    monkeypatch.setattr(disk_space, "of", lambda folder, **_: engines if folder == ENGINES else own)
+    monkeypatch.setattr(disk_space, "file_system_of", lambda folder, **_: engines if folder == ENGINES else own)
     said: list[str] = []
     assert (disk_space.judge(NEED, ENGINES, OWN, said.append), said) == (verdict, [])
 
 
 def test_what_may_not_fit_is_said_and_what_can_t_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     free = Room(1, 249)
-    monkeypatch.setattr(disk_space, "of", lambda folder, **_: free if folder == ENGINES else None)
+    monkeypatch.setattr(disk_space, "file_system_of", lambda folder, **_: free if folder == ENGINES else None)
     said: list[str] = []
     assert disk_space.judge(NEED, ENGINES, OWN, said.append) is LayerForm.PACKED
     (line,) = said
@@ -62,3 +62,13 @@ def test_what_may_not_fit_is_said_and_what_can_t_is_refused(monkeypatch: pytest.
     free = Room(1, 99)
     with pytest.raises(DiskFull, match="No space left in /engine: an image needs"):
         disk_space.judge(NEED, ENGINES, OWN, said.append)
+
+
+def test_before_a_large_pull_its_size_and_its_place_are_said() -> None:
+    need = Need("nvcr.io/nvidia/pytorch:26.07-py3", 9_800_000_000, 0, 24_500_000_000)
+    assert disk_space.announced(need, Path("/var/lib/docker")) == (
+        "nvcr.io/nvidia/pytorch:26.07-py3: 9.80 GB to fetch, about 24.50 GB on disk in /var/lib/docker; "
+        "Ctrl-C keeps what has arrived."
+    )
+    nearly_here = Need(need.image, need.missing_bytes, 9_000_000_000, need.likely_bytes)
+    assert disk_space.announced(nearly_here, None) is None
