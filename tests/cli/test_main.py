@@ -144,7 +144,8 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("run", "tensorflow:1", "--times", "3"), "    ngcdl workloads\n"),
         (("run", "pytorch:1", "--epochs", "3", "--", "ls"), "if the command reads it, type it after --"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
-        (("run", "cuda"), "which release"),
+        (("run", "cuda"), "no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine answers"),
+        (("run", "ubuntu"), "  On Docker Hub?\n      ngcdl run docker.io/ubuntu:latest\n"),
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
         (("compare", "cuda", "--train", "cifar10"), "which release"),
@@ -160,6 +161,8 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("pull", "pytorh"), "    ngcdl pull pytorch\n"),
         (("compare", "pytorh", "--train", "cifar10"), "    ngcdl compare pytorch --train cifar10\n"),
         (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
+        (("run", "tensorflow:1", "train.py"), "    ngcdl run tensorflow:1 -- python train.py\n"),
+        (("run", "pytorch", "./train.sh", "1"), "    ngcdl run pytorch -- bash ./train.sh 1\n"),
         (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs 3"),
         (
             ("run", "--gpus", "all", "-e", "A=1 2", "-v", "/tmp:/t", "tensorflow:1", "sh", "-i", "a b"),
@@ -182,6 +185,39 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert house.store.ids() == [], "nothing was recorded"
+
+
+@pytest.mark.parametrize(
+    ("argv", "in_an_image", "here"),
+    [
+        ("run train.py", "run pytorch -- python train.py", "run -- python train.py"),
+        ("run ./go.sh", "run pytorch -- bash ./go.sh", "run -- bash ./go.sh"),
+        ("run ./tool x", "run pytorch -- ./tool x", "run -- ./tool x"),
+        ("run -e A_KEY=hush train.py --gpus none a b", "run -e A_KEY pytorch --gpus none -- python train.py a b",
+         "run -e A_KEY --gpus none -- python train.py a b"),
+        ("run train.py -- --n 3", "run pytorch -- python train.py --n 3", "run -- python train.py --n 3"),
+        ("compare train.py", "compare pytorch -- python train.py", "compare -- python train.py"),
+        ("run ../out.py", None, "run -- python ../out.py"),
+    ],
+)  # fmt: skip
+def test_a_file_in_an_image_s_place_leads_on_to_the_commands_that_start_it(
+    house: House, argv: str, in_an_image: str | None, here: str
+) -> None:
+    folder = house.home / "project"
+    folder.mkdir()
+    for name in ("train.py", "go.sh", "tool", "../out.py"):
+        (folder / name).touch()
+    done = house.run(*argv.split(), cwd=folder)
+    name = next(word for word in argv.split() if (folder / word).is_file())
+    lines = [f"      ngcdl {in_an_image}", "  On this host, without an image:"] if in_an_image else []
+    assert done.stderr.splitlines() == [
+        f"ngcdl: {name} is a file here, not an image.", *lines, f"      ngcdl {here}",
+    ]  # fmt: skip
+    assert done.returncode == 2
+
+
+def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) -> None:
+    assert "which release" in house.run("run", "train.py").stderr
 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])

@@ -29,9 +29,11 @@ def test_check_s_document_is_alone_on_stdout(house: House) -> None:
     assert json.loads(done.stdout)["image"] == "127.0.0.1:1/nvidia/pytorch:26.02-py3"
 
 
-def test_a_name_that_the_catalogue_lacks_needs_its_tag(house: House) -> None:
+def test_a_name_that_neither_the_catalogue_nor_the_engine_has_needs_its_tag(house: House, tmp_path: Path) -> None:
     for argv in (("check", "cuda"), ("pull", "cuda"), ("run", "me/pytorch", "--train", "cifar10")):
-        done = house.run(*argv)
+        with serving(Daemon(tmp_path / "d.sock")) as daemon:
+            done = house.run(*argv, env={"DOCKER_HOST": daemon.host})
+        (tmp_path / "d.sock").unlink(missing_ok=True)
         assert "which release? NGC has no 'latest'" in done.stderr
         assert done.returncode == (125 if argv[0] == "check" else 2)
 

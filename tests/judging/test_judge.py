@@ -14,7 +14,16 @@ from ngc_server import NgcServer, serving
 
 from ngcdl import settings
 from ngcdl.choice import NO_GPU, Choice
-from ngcdl.errors import ImageUnfit, NgcdlError
+from ngcdl.engines.values import Held
+from ngcdl.errors import (
+    ImageUnfit,
+    KeyWithoutRights,
+    LoginNeeded,
+    NgcdlError,
+    RegistryUnreachable,
+    UnknownRepository,
+    UnknownTag,
+)
 from ngcdl.judging import judge
 from ngcdl.judging.imagefacts import Found
 from ngcdl.judging.verdicts import Verdicts
@@ -57,8 +66,8 @@ class Engine(FakeEngine):
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     digests: Collection[str | None] = ()
 
-    def has(self, image: ImageRef) -> str | None:
-        return image.digest if image.digest in self.digests else None
+    def has(self, image: ImageRef) -> Held | None:
+        return Held("sha256:1d", image.digest) if image.digest in self.digests else None
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
         return self.configs.get(str(image))
@@ -177,6 +186,25 @@ def test_a_misspelt_framework_is_told_the_name_that_was_meant(
     assert isinstance(failed, NgcdlError)
     assert failed.hint.startswith("Did you mean") == (meant is not None)
     assert meant is None or failed.hint.startswith(f"Did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_offered"),
+    [
+        (UnknownRepository("nvcr.io", "pytorch/pytorch"), True),
+        (LoginNeeded("nvcr.io", "pytorch/pytorch"), True),
+        (KeyWithoutRights("nvcr.io", "pytorch/pytorch"), True),
+        (UnknownTag("nvcr.io/pytorch/pytorch:2.5.0", ()), True),
+        (UnknownTag("nvcr.io/pytorch/pytorch:2.5.0", ("2.5.1",)), False),
+        (RegistryUnreachable("nvcr.io", "no route"), False),
+    ],
+)
+def test_who_asks_the_registry_for_docker_hub_s_image_is_told_its_name(error: NgcdlError, is_offered: bool) -> None:
+    said = error.hint
+    with pytest.raises(type(error)), judge.spelt(ImageRef.parse("pytorch/pytorch:2.5.0")):
+        raise error
+    offer = "\nOn Docker Hub?\n    ngcdl run docker.io/pytorch/pytorch:2.5.0"
+    assert error.hint == said + (offer if is_offered else "")
 
 
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.catalog import releases
+from ngcdl.engines.values import Held
 from ngcdl.errors import BadReference
 from ngcdl.preflight import meant
 from ngcdl.preflight.facts import Gpu, HostFacts
@@ -35,7 +36,7 @@ def test_so_does_the_same_framework_on_the_mirror_that_is_in_use() -> None:
     "name", ["cuda", "pytorch/pytorch", "docker.io/nvidia/pytorch", "nvidia/cuda", "me/tensorflow"]
 )
 def test_any_other_name_needs_its_tag(name: str) -> None:
-    with pytest.raises(BadReference, match="which release"):
+    with pytest.raises(BadReference, match=r"which (release|tag)"):
         image(name)
 
 
@@ -95,3 +96,82 @@ def test_the_first_framework_with_kernels_for_these_cards_is_taken() -> None:
     assert words == f"pytorch: {found.tag}, the newest known to run here; no tensorflow fits as well"
     old = replace(thor, driver="470.82.01")
     assert meant.chosen(both, old)[0].framework == "tensorflow", "neither has kernels for it"
+
+
+# -- an engine's own image --------------------------------------------------------------------------------------------
+
+ID = "sha256:" + "1" * 64
+
+
+def settled(name: str, *has: str, registry: str = NVCR) -> ImageRef:
+    """Return what `name` means to an engine that has images with the names `has`."""
+    held = {ImageRef.parse(one): Held(ID) for one in has}
+    return meant.settled(meant.typed(name, registry), registry, held.get)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("mine", "docker.io/library/mine:latest"),
+        ("mine:v2", "docker.io/library/mine:v2"),
+        ("me/mine", "docker.io/me/mine:latest"),
+        ("mine", "localhost/mine:latest"),  # Podman
+        ("pytorch2", "docker.io/library/pytorch2:latest"),  # not a misspelt pytorch, if there is one of that name
+        ("pytorch/pytorch:2.5.0", "docker.io/pytorch/pytorch:2.5.0"),
+        ("nvidia/cuda:12.4.1-base-ubuntu22.04", "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04"),
+        (f"mine@sha256:{'2' * 64}", f"docker.io/library/mine@sha256:{'2' * 64}"),
+    ],
+)
+@pytest.mark.parametrize("registry", [NVCR, MIRROR])
+def test_a_short_name_is_the_image_that_the_engine_has_under_exactly_that_name(
+    name: str, kept: str, registry: str
+) -> None:
+    assert settled(name, kept, registry=registry) == replace(ImageRef.parse(kept), id=ID)
+    assert settled(name, kept, registry=registry).typable == name
+
+
+def test_where_the_engine_has_none_a_short_name_is_the_registry_s() -> None:
+    assert settled("mine:v2", "docker.io/library/mine:v1") == ImageRef.parse("nvcr.io/nvidia/mine:v2")
+    assert settled("me/mine:v2", registry=MIRROR) == ImageRef.parse(f"{MIRROR}/me/mine:v2")
+    with pytest.raises(BadReference, match="mine: which release") as refused:
+        settled("mine", "docker.io/library/mine:v1")
+    assert refused.value.message.endswith(" This engine has no mine:latest of its own.")
+    with pytest.raises(BadReference) as refused:
+        settled("pytorh")
+    assert refused.value.meant == "pytorch"
+
+
+@pytest.mark.parametrize("name", ["pytorch:26.02-py3", "nvidia/pytorch:26.02-py3", "docker.io/me/mine:v2"])
+def test_the_engine_is_not_asked_about_a_framework_of_the_catalogue_or_a_complete_name(name: str) -> None:
+    assert settled(name, f"docker.io/library/{name}", f"docker.io/{name}") == ImageRef.parse(name)
+    with pytest.raises(BadReference, match="which tag"):
+        meant.typed("docker.io/me/mine", NVCR)
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("pytorch/pytorch:2.5.0", "docker.io/pytorch/pytorch:2.5.0"),
+        ("pytorch/pytorch", "docker.io/pytorch/pytorch:latest"),
+        ("ubuntu", "docker.io/ubuntu:latest"),
+        ("ubuntu:24.04", "docker.io/ubuntu:24.04"),
+        ("jax", None), ("cuda:13", None), ("nvidia/cuda:13", None), ("docker.io/ubuntu:1", None),
+    ],
+)  # fmt: skip
+def test_a_name_that_docker_hub_may_have_is_offered_there(name: str, there: str | None) -> None:
+    image = ImageRef.parse(name, needs_tag=False)
+    assert meant.on_docker_hub(image) == (f"On Docker Hub?\n    ngcdl run {there}" if there else "")
+    if there:
+        assert meant.named(there, NVCR) == ImageRef.parse(there)
+    if meant.is_open(image):
+        with pytest.raises(BadReference) as refused:
+            meant.named(name, NVCR)
+        assert f"ngcdl images {name}\n" in refused.value.hint, "what NGC has of that name"
+        assert ("Docker Hub" in refused.value.hint) == (there is not None)
+
+
+def test_another_registry_s_name_without_a_tag_is_not_told_about_ngc() -> None:
+    with pytest.raises(BadReference) as refused:
+        meant.named("docker.io/pytorch/pytorch", NVCR)
+    assert "NGC" not in refused.value.message + refused.value.hint
+    assert "    ngcdl run docker.io/pytorch/pytorch:latest\n" in refused.value.hint

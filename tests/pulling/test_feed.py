@@ -157,6 +157,15 @@ def test_where_layers_in_transit_have_no_room_those_of_an_earlier_pull_make_room
     assert table.engine.pulls == []
 
 
+def test_a_large_pull_is_announced_once_before_its_first_layer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_space, "_LARGE_BYTES", 1)
+    table.engine.troubles = [EngineRefused("the transfer of another pull broke off")]  # a second try says nothing new
+    table.pull()
+    (line,) = [line for line in table.said if "to fetch" in line]
+    assert line.startswith(f"{table.image}: 0.00 GB to fetch, about 0.00 GB on disk")
+    assert line == table.said[0]
+
+
 def test_a_wait_that_the_registry_asks_for_is_told_once(table: Table) -> None:
     table.ngc.fail("/blobs/", status(429, Retry_After="45"), times=1)
     table.pull()

@@ -22,6 +22,7 @@ from ngcdl.errors import (
     DigestMismatch,
     EngineError,
     EngineLost,
+    ImageGone,
     MountMissing,
     NgcdlError,
     NoGpu,
@@ -30,9 +31,11 @@ from ngcdl.errors import (
 )
 from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
+from ngcdl.preflight import meant
 from ngcdl.pulling import fetch
+from ngcdl.record import Image
 from ngcdl.running import prepare
-from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+from ngcdl.spec import NVCR, GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import Store
 
 DIGEST = "sha256:" + "5" * 64
@@ -80,6 +83,45 @@ def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
     assert run.machine.cores
     assert run.ngcdl == __version__
     assert not [path for path in daemon.asked if "/containers" in path]
+
+
+MINE = ImageRef.parse("docker.io/library/mine:latest")
+ID = "sha256:" + "1" * 64
+
+
+@pytest.mark.parametrize("always_pull", [False, True])
+def test_an_engine_s_own_image_is_never_pulled_starts_by_its_id_and_has_no_digest_made_up(
+    daemon: Daemon, config: settings.Settings, store: Store, always_pull: bool
+) -> None:
+    daemon.images[str(MINE)] = daemon.images[ID] = {"Id": ID, "RepoDigests": []}
+    show = FakeShow()
+    ready = prepare.prepare(training(image=meant.typed("mine", NVCR), always_pull=always_pull), config, store, show)
+    assert ready.run.image == Image(str(MINE), None, ID)
+    assert store.load(ready.run.id).image == ready.run.image
+    assert ready.order.target == ID
+    assert [line for line in show.said if "own image" in line] == [
+        "mine: this engine's own image; engine docker: it was named; GPUs: none (no GPU was asked for)"
+    ]
+    assert not [path for path in daemon.asked if "/images/create" in path]
+
+
+def test_one_that_came_from_a_registry_keeps_its_digest(
+    daemon: Daemon, config: settings.Settings, store: Store
+) -> None:
+    hub = ImageRef.parse("docker.io/pytorch/pytorch:2.5.0")
+    held = {"Id": ID, "RepoDigests": [f"pytorch/pytorch@{DIGEST}"]}
+    daemon.images |= dict.fromkeys((str(hub), ID, hub.pinned(DIGEST)), held)
+    ready = prepare.prepare(training(image=meant.typed("pytorch/pytorch:2.5.0", NVCR)), config, store, FakeShow())
+    assert (ready.run.image, ready.order.target) == (Image(str(hub), DIGEST), hub.pinned(DIGEST))
+
+
+def test_an_own_image_that_is_gone_meanwhile_is_not_looked_for_elsewhere(
+    daemon: Daemon, config: settings.Settings, store: Store
+) -> None:
+    daemon.images[str(MINE)] = {"Id": ID}  # but not under its id
+    with pytest.raises(ImageGone, match="no longer has the image mine"):
+        prepare.prepare(training(image=meant.typed("mine", NVCR), force=True), config, store, FakeShow())
+    assert not [path for path in daemon.asked if "/images/create" in path]
 
 
 def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(

@@ -18,7 +18,7 @@ from ngcdl.folder import EVENTS, IMPORTED, RECORD
 from ngcdl.record import Image, Run
 from ngcdl.running import repeat
 from ngcdl.running.owner import this_process
-from ngcdl.spec import GpuRequest, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.storing.store import Store
 
 SYNTHETIC = Made(steps=10, seed=3, dataset="synthetic")
@@ -44,6 +44,14 @@ def test_a_training_is_asked_for_by_digest_with_its_cards_its_seed_and_its_data(
     assert asked.workload
     assert (asked.workload.steps, asked.workload.seed, asked.workload.data) == (10, 3, "synthetic")
     assert (asked.engine, asked.device) == ("docker", "gpu")
+
+
+def test_an_engine_s_own_image_is_asked_for_by_its_id(config: settings.Settings) -> None:
+    run = replace(SYNTHETIC.run("x"), image=Image("docker.io/library/mine:latest", None, DIGEST))
+    image = again(run, config).asked.image
+    assert image == replace(ImageRef.parse("docker.io/library/mine:latest"), id=DIGEST)
+    with pytest.raises(NotRepeatable, match="a tag may be another image by now"):
+        again(replace(run, image=Image("docker.io/library/mine:latest")), config)
 
 
 def test_how_it_was_fed_and_computed_and_how_long_is_asked_for_once_more(config: settings.Settings) -> None:

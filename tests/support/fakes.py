@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import Engine, Job
-from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, LayerStore, Order, PullEvent, ShowPull, Started
+from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, Held, LayerStore, Order, PullEvent, ShowPull, Started
 from ngcdl.errors import NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
@@ -125,7 +125,7 @@ class FakeEngine:
     def caller(self) -> str | None:
         return "1000:1000"
 
-    def has(self, image: ImageRef) -> str | None:
+    def has(self, image: ImageRef) -> Held | None:
         return None
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:

@@ -68,7 +68,11 @@ def choose(
     probe = Probe() if kind_of(engine_name).is_cluster else nvml.probe()  # NVML here can't see its nodes
     on_each = is_training and gpus.kind in ("all", "devices")
     tagged = partial(_image, registry, _meant(gpus, probe), usual, on_each=on_each)
-    engine, image, why = _engine(engine_name, image, gpus, probe, tagged, is_training)
+    try:
+        engine, image, why = _engine(engine_name, image, gpus, probe, tagged, is_training)
+    except EngineError as error:
+        _check_name(image, registry, error)
+        raise
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     if gpus.kind == "none":
@@ -111,6 +115,14 @@ def choose(
     device = "gpu" if gpus.demanded else "auto"
     warnings = (*shared_with, *_without_fabric(probe, uuids))
     return Choice(engine, image, way, gpus, device, uuids, why, probe, warnings, shares=bool(shared_with))
+
+
+def _check_name(image: ImageRef | None, registry: str, error: EngineError) -> None:
+    """Raise BadReference, whose remedy comes first, if `image` is a name that no registry has."""
+    from ngcdl.preflight import meant
+
+    if image:
+        meant.without_engine(image, registry, error)
 
 
 def _without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:
@@ -175,7 +187,7 @@ def named_default(registry: str, environ: Mapping[str, str] = os.environ) -> Ima
     from ngcdl.preflight import meant
 
     named = environ.get("NGCDL_DEFAULT_IMAGE")
-    return meant.named(named, registry) if named else None
+    return meant.typed(named, registry) if named else None
 
 
 def default_image(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef:
@@ -192,7 +204,7 @@ def _image(
     *,
     on_each: bool = False,
 ) -> tuple[ImageRef, str]:
-    """Return the image to run, and, if its name left that open, which release that is, in words.
+    """Return the image to run, and, if its name left that open, which release that is, or whose image, in words.
 
     `on_each`: it must run on all cards of `probe`."""
     from ngcdl import hostfacts
@@ -200,6 +212,10 @@ def _image(
     from ngcdl.preflight.facts import HostFacts
 
     image = image or named_default(registry)
+    if image:
+        image = meant.settled(image, registry, engine.has if engine else lambda _: None)
+        if image.id and image.short:
+            return image, f"{meant.own_in_words(image)}; "
     if image and not meant.is_open(image):
         return image, ""
     host = hostfacts.gather(None, probe)

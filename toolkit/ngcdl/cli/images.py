@@ -63,9 +63,12 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     from ngcdl.judging import judge
 
     config = settings.load()
-    typed = meant.named(name, config.registry)
+    typed, keeper = _own(name, config.registry)
     there, engine = _host(host, cards)
-    judged = judge.judge_image(_closed(typed, there, console.say, _where(host, cards)), there, config, engine)
+    if typed.id:
+        console.say(meant.own_in_words(typed))
+    image = _closed(typed, there, console.say, _where(host, cards))
+    judged = judge.judge_image(image, there, config, keeper if typed.id else engine)
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
@@ -145,6 +148,18 @@ def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | 
         return there, None if there.free_bytes is None else engine  # which images it has matters only for its disk
     except EngineError as error:  # an image can be judged without one; doctor says what is wrong with it
         return hostfacts.without_engine(error), None
+
+
+def _own(name: str, registry: str) -> tuple[ImageRef, Engine | None]:
+    """Parse a name, and return it with the engine whose own image it is, None if it is none's. Raise BadReference."""
+    typed = meant.typed(name, registry)
+    if not meant.may_be_own(typed, registry):
+        return typed, None
+    try:
+        engine = engines.connect("docker")
+        return meant.settled(typed, registry, engine.has), engine
+    except EngineError as error:  # an image of the registry can be judged without one
+        return meant.without_engine(typed, registry, error), None
 
 
 def _where(typed: str | None, cards: Sequence[str]) -> str:
@@ -331,6 +346,8 @@ def _origin(judged: Judged) -> str:
     asked_before = f", asked {minutes:.0f} min ago" if minutes else ""
     if found.origin == "registry":
         return f"the registry ({found.requests} requests, {size(found.bytes)})"
+    if found.origin == "engine":
+        return "this engine's own image"
     if found.origin == "catalogue":
         why = f": {found.trouble.message}{_sign_in(found.trouble, 17)}" if found.trouble else ""
         return f"ngcdl's own catalogue{why}"

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ngcdl.cli import completed
+
 # An option under one of the headings of --help.
 training = partial(typer.Option, rich_help_panel="Training")
 place = partial(typer.Option, rich_help_panel="Where it runs")
@@ -19,7 +21,11 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.
 # -- a training -----------------------------------------------------------------------------------------------------
 Train = Annotated[
     str | None,
-    training(metavar="NAME", help="A bundled training: cifar10, or another that ngcdl workloads lists."),
+    training(
+        metavar="NAME",
+        help="A bundled training: cifar10, or another that ngcdl workloads lists.",
+        autocompletion=completed.trainings,
+    ),
 ]
 Steps = Annotated[int | None, training(help="Stop at this step; default: the workload's own.")]
 Fewer = Annotated[
@@ -158,12 +164,12 @@ DataPvc = Annotated[
 PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull the image with (Kubernetes).")]
 
 # -- arguments ------------------------------------------------------------------------------------------------------
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
+run = partial(typer.Argument, autocompletion=completed.runs)
+image = partial(typer.Argument, autocompletion=completed.images)
+RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
 ImageName = Annotated[
     str,
-    typer.Argument(
-        metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."
-    ),
+    image(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."),
 ]
 
 # -- another machine ------------------------------------------------------------------------------------------------

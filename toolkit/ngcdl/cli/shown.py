@@ -106,8 +106,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = []
     if run.image.reference:
         name, _, pinned = run.image.reference.partition("@")
-        digest = run.image.digest or pinned
-        rows.append(("image", f"{name}  {digest[:19]}..." if digest else name))
+        identity = run.image.identity or pinned
+        rows.append(("image", f"{name}  {identity[:19]}..." if identity else name))
     if command := naming.typed(run):
         rows.append(("command", command.replace("\n", "\\n")))
     if run.program:

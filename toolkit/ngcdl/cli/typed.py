@@ -91,6 +91,8 @@ class Typed:
 
 def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     """Parse `typed`. Raise UsageError with the expected form."""
+    if typed.image and (start := _start(typed.image)):
+        raise BadOption(_no_image(typed.image), _as_command(typed, start, sys.argv[1:]))
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
         said = f"{words}: the command goes after --, ngcdl's own options before it."
@@ -150,7 +152,7 @@ def in_an_image(typed: Typed) -> str:
 
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
     """Return the line that was typed, with -- where the command begins: after the image, or before a program that was
-    taken for one."""
+    taken for one. A script gets what starts it."""
     words = list(argv)
     if "--" in words:
         words.remove("--")
@@ -160,7 +162,44 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
         words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
     if typed.image and shutil.which(typed.image):
         at = words.index(typed.image)
-    return again([*words[:at], "--", *words[at:]])
+    starter = _STARTERS.get(Path(words[at]).suffix)
+    return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
+
+
+# What starts a script, by the end of its name: it need not be executable, nor is this folder on PATH.
+_STARTERS = {".py": "python", ".sh": "bash"}
+
+
+def _start(word: str) -> list[str] | None:
+    """Return the command that starts a file of this host, typed in an image's place; None for any other word."""
+    path = Path(word)
+    starter = _STARTERS.get(path.suffix)
+    is_path = word.startswith(("./", "../", "/"))
+    try:
+        is_meant = (starter is not None or is_path) and path.is_file()
+    except (OSError, ValueError):
+        return None
+    return ([starter, word] if starter else [word]) if is_meant else None
+
+
+def _no_image(word: str) -> str:
+    return f"{word} is a file here, not an image."
+
+
+def _as_command(typed: Typed, start: Sequence[str], argv: Sequence[str]) -> str:
+    """Return the line that was typed with a file in an image's place, as a command: in an image, and on this host."""
+    words, name = list(argv), str(typed.image)
+    end = words.index("--") if "--" in words else len(words)
+    rest = [*words[:end], *words[end + 1 :]]
+    if name not in words[:end]:  # argv belongs to a program that embeds ngcdl
+        rest, end = ["run", name, *typed.stray, *typed.command], 2
+    at = rest.index(name)
+    first = rest.index(typed.stray[0], at + 1) if typed.stray else end
+    options, command = rest[at + 1 : first], [*start, *rest[first:]]
+    here = again([*rest[:at], *options, "--", *command])
+    if Path(name).is_absolute() or ".." in Path(name).parts:  # a container gets this folder alone
+        return here
+    return f"{again([*rest[:at], 'pytorch', *options, '--', *command])}\nOn this host, without an image:\n{here}"
 
 
 def again(words: Sequence[str]) -> str:
@@ -178,11 +217,14 @@ def _by_name(variable: re.Match[str]) -> str:
 
 
 def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:
-    """Parse an image's name, which may leave the release of a framework open (preflight.meant). Raise BadReference, or
+    """Parse an image's name, which may leave open which image is meant (preflight.meant). Raise BadReference, or
     BadOption if a training's name was typed instead. `command` is the one that was typed."""
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl {command} --train {name}")
-    return meant.named(name, config.registry)
+    if start := _start(name):
+        in_an_image, here = (again([*words, "--", *start]) for words in ([command, "pytorch"], [command]))
+        raise BadOption(_no_image(name), f"{in_an_image}\nOn this host, without an image:\n{here}")
+    return meant.typed(name, config.registry)
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:

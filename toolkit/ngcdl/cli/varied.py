@@ -149,7 +149,7 @@ def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], regist
     if name == "nodes":
         return replace(base, placement=_on_nodes(base, value))
     if name == "image":
-        return replace(base, image=meant.named(value, registry))
+        return replace(base, image=meant.typed(value, registry))
     if name == "framework":
         return replace(base, image=_of_framework(value, images))
     raise BadOption(f"--vary {name}: {FORM}", EXAMPLE)

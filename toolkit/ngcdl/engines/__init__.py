@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from ngcdl.engines.base import Engine
-from ngcdl.engines.values import EngineFacts, LayerStore, Order, ShowPull
+from ngcdl.engines.values import EngineFacts, Held, LayerStore, Order, ShowPull
 from ngcdl.errors import BadOption
 from ngcdl.spec import KINDS, ImageRef, Placement, kind_of
 
@@ -58,7 +58,7 @@ class NoImages:
 
     name: str
 
-    def has(self, image: ImageRef) -> str | None:
+    def has(self, image: ImageRef) -> Held | None:
         del image
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, LayerStore, Node, Order, ShowPull, Started
+from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, Held, LayerStore, Node, Order, ShowPull, Started
 from ngcdl.spec import ImageRef, Placement, RunSpec
 
 
@@ -168,8 +168,8 @@ class Engine(Protocol):
         """Return the uid:gid under which the caller's files stay the caller's."""
         ...
 
-    def has(self, image: ImageRef) -> str | None:
-        """Return the digest of an image that is here (its id if it was built here), else None."""
+    def has(self, image: ImageRef) -> Held | None:
+        """Return what identifies an image that is here, None if it is not here."""
         ...
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
@@ -191,7 +191,7 @@ class Engine(Protocol):
         ...
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Return what to start: the image by digest, or by id if it was built on this host."""
+        """Return what to start: the image by `digest`; by it alone if the engine does not know it by that name."""
         ...
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:

@@ -105,6 +105,15 @@ class GpuWay:
 
 
 @dataclass(frozen=True)
+class Held:
+    """An image that an engine has: `id` is the engine's own name for it, `digest` the registry's, None if it has none,
+    as one that was built or loaded there."""
+
+    id: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
 class EngineFacts:
     """What is known about an engine. `images_folder` is where it stores pulled images.
 

@@ -38,6 +38,7 @@ NgcdlError (125)
 │   │   └── SlurmLost         Slurm does not answer
 │   ├── EngineElsewhere       it is on another machine, which does not work here
 │   ├── EngineRefused         it refused; its own words are kept
+│   ├── ImageGone             the engine's own image is no longer there
 │   ├── DiskFull
 │   ├── ClusterError          Kubernetes, or kubectl, which talks to it
 │   │   ├── KubectlMissing
@@ -109,6 +110,7 @@ from ngcdl.errors.engine import (
     EngineLost,
     EngineRefused,
     EngineTooOld,
+    ImageGone,
 )
 from ngcdl.errors.gpu import (
     ON_CPU_ALONE,

@@ -29,6 +29,15 @@ class EngineError(NgcdlError):
     """Docker, or what takes its place."""
 
 
+class ImageGone(EngineError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"This engine no longer has the image {name}.",
+            "It is the engine's own image, by its id, so no registry is asked for it. What the engine has:\n"
+            "    docker image ls",
+        )
+
+
 CONFIG = "Docker's config.json"
 # What sets an address, and how to go back to the default: `docker context use` does not override a variable.
 _LEAVE = {

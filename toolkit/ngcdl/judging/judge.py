@@ -9,11 +9,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ngcdl.catalog import releases
-from ngcdl.errors import EngineError, ImageUnfit, NgcdlError, NoReleases, RegistryError, UnknownTag
+from ngcdl.errors import (
+    EngineError,
+    ImageGone,
+    ImageUnfit,
+    KeyWithoutRights,
+    LoginNeeded,
+    NgcdlError,
+    NoReleases,
+    RegistryError,
+    UnknownRepository,
+    UnknownTag,
+)
 from ngcdl.judging import imagefacts
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.meant import on_docker_hub
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge, judge_each
 from ngcdl.pulling.fetch import FINAL
@@ -50,8 +62,12 @@ def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engi
     """Judge `ref` for `host`, and name the newest tag that runs. Raise RegistryError if nothing is known about `ref`.
 
     This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
-    `engine` is the host's, which may have the image.
+    `engine` is the host's, which may have the image. Its own image is judged by its configuration alone.
     """
+    if ref.id and engine:
+        if (own := _local(ref, engine)) is None:
+            raise ImageGone(ref.typable)
+        return Judged(ref, host, own, judge(own.facts, host))
     with spelt(ref), Session(Keys()) as session:
         found = imagefacts.look_up(ref, settings.cache, host.architecture, session=session)
         verdict = judge(to_fetch(ref, found.facts, engine), host)
@@ -92,17 +108,25 @@ def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef
 
 @contextlib.contextmanager
 def spelt(ref: ImageRef) -> Iterator[None]:
-    """Add the name that was probably meant to an error of the registry: it tells nobody which repositories exist."""
+    """Add what was probably meant to an error of the registry: it tells nobody which repositories exist."""
     try:
         yield
-    except UnknownTag:
+    except UnknownTag as error:
+        if not error.nearest:
+            _add_docker_hub(error, ref)
         raise
     except RegistryError as error:
+        if isinstance(error, UnknownRepository | LoginNeeded | KeyWithoutRights):
+            _add_docker_hub(error, ref)
         *_, owner, name = ("", *ref.repository.split("/"))
         near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
         if near and near[0] != name:
             error.hint = f"Did you mean {near[0]}?\n{error.hint}"
         raise
+
+
+def _add_docker_hub(error: NgcdlError, ref: ImageRef) -> None:
+    error.hint = "\n".join(filter(None, (error.hint, on_docker_hub(ref))))
 
 
 def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:
@@ -129,7 +153,7 @@ def _newest(
     `on_each` as in before(). Return None for another machine, too: its cards are unknown, so no tag is known to
     run there.
     """
-    if not _is_framework(ref) or host.elsewhere:
+    if ref.id or not _is_framework(ref) or host.elsewhere:
         return None
     try:
         tags = imagefacts.tags(ref.registry, ref.repository, settings.cache, offline=offline, session=session)
@@ -184,9 +208,11 @@ def facts_of(
     """Return what is known about an image, or the error because of which nothing is.
 
     If `engine` has the image, its own configuration answers, without any network. With `anew` the registry answers
-    instead, as for a pull."""
+    instead, as for a pull, but not about an engine's own image, of which none is asked."""
     try:
-        local = _local(ref, engine) if engine and not anew else None
+        local = _local(ref, engine) if engine and (ref.id or not anew) else None
+        if ref.id and not local:
+            raise ImageGone(ref.typable)
         with spelt(ref):
             found = local or imagefacts.look_up(ref, settings.cache, host.architecture, offline=offline)
         return replace(found, facts=to_fetch(ref, found.facts, engine))
@@ -215,7 +241,7 @@ def cautions(
     if isinstance(found, FINAL):
         raise found
     if isinstance(found, NgcdlError):
-        return (f"it is not known whether {ref} can run here: {found.message}",)
+        return (f"it is not known whether {ref.typable} can run here: {found.message}",)
     verdict, others = judge(found.facts, host), ""
     if on_each and len(verdict.cards) > 1:
         others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
@@ -260,10 +286,10 @@ def refusal(
 ) -> ImageUnfit:
     """Return the error for an image that can't run for `reasons`; `elsewhere` is ImageUnfit's `where` and `host`."""
     return ImageUnfit(
-        str(ref),
+        ref.typable,
         why,
         str(take) if take else None,
-        others=None if _is_framework(ref) else ref.name,
+        others=None if ref.id or _is_framework(ref) else ref.name,
         command=command,
         cpu_would_do=not any(reason.rule in _OF_THE_CPU for reason in reasons),
         **elsewhere,

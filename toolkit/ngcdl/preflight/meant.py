@@ -1,20 +1,91 @@
-"""Which image a name without a tag means: the newest that is known to run on a host.
+"""Which image a name means.
 
-Known to the catalogue: a tag that is new in the registry must not mean another 20 GB from one day to the next.
+A framework of the catalogue without a tag is the newest that is known to run on a host. The catalogue must know it: a
+tag that is new in the registry must not mean another 20 GB from one day to the next.
+
+A short name of anything else is the engine's own image if the engine has one under exactly that name, as `docker run`
+would take it; only otherwise does it belong to NGC, or to the registry that takes NGC's place. An engine's own image is
+identified by its id and is never pulled: whoever owns that name on Docker Hub must not get to run code here.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ngcdl.errors import BadReference
+from ngcdl.errors import BadReference, NgcdlError
 from ngcdl.spec import NVCR, ImageRef
 
 if TYPE_CHECKING:
+    from ngcdl.engines.values import Held
     from ngcdl.preflight.facts import HostFacts, ImageFacts
+
+# Those that people start trainings from: https://github.com/docker-library/official-images/tree/master/library
+_OFFICIAL = ("almalinux", "alpine", "busybox", "debian", "fedora", "julia", "python", "r-base", "rockylinux", "ubuntu")
+
+
+def typed(name: str, registry: str) -> ImageRef:
+    """Parse an image's name as named() does, but leave a name that may be the engine's own to settled()."""
+    image = ImageRef.parse(name, registry, needs_tag=False)
+    return image if may_be_own(image, registry) else named(name, registry)
+
+
+def may_be_own(image: ImageRef, registry: str) -> bool:
+    """May the engine have an image of its own under the name that was typed?"""
+    return image.short is not None and image.id is None and image.name not in _frameworks(registry)
+
+
+def settled(image: ImageRef, registry: str, has: Callable[[ImageRef], Held | None]) -> ImageRef:
+    """Return the engine's own image, with its id, if typed() left that open and `has` finds one, else `image`. Raise
+    BadReference as named() does."""
+    if not may_be_own(image, registry):
+        return image
+    for own in image.own_names():
+        if found := has(own):
+            return replace(own, id=found.id, short=image.short)
+    return _not_own(image, registry, f"This engine has no {image.short}:latest of its own.")
+
+
+def without_engine(image: ImageRef, registry: str, why: NgcdlError) -> ImageRef:
+    """Return what typed() left open as settled() does where no engine can be asked, because of `why`."""
+    if not may_be_own(image, registry):
+        return image
+    return _not_own(image, registry, f"Whether an engine here has {image.short}:latest is not known: {why.message}")
+
+
+def _not_own(image: ImageRef, registry: str, said: str) -> ImageRef:
+    if not is_open(image):
+        return image
+    try:
+        return named(str(image.short), registry)
+    except BadReference as error:
+        error.message += f" {said}"
+        raise
+
+
+def own_in_words(image: ImageRef) -> str:
+    return f"{image.typable}: this engine's own image"
+
+
+def on_docker_hub(image: ImageRef) -> str:
+    """Return the lines for whoever meant Docker Hub's image of that name; "" if the name is complete, NVIDIA's, or one
+    word that is no official image there."""
+    if image.short is None or image.id:
+        return ""
+    there, _ = image.own_names()
+    owner, _, name = there.repository.partition("/")
+    if owner == "nvidia" or (owner == "library" and name not in _OFFICIAL):
+        return ""
+    return f"On Docker Hub?\n    ngcdl run {str(there).replace('/library/', '/')}"
+
+
+def _frameworks(registry: str) -> set[str]:
+    """Return the names of the catalogue's frameworks, at NGC and in `registry`."""
+    from ngcdl.catalog import releases
+
+    return {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in releases.frameworks()}
 
 
 def named(name: str, registry: str) -> ImageRef:
@@ -25,20 +96,23 @@ def named(name: str, registry: str) -> ImageRef:
         return image
     from ngcdl.catalog import releases
 
-    frameworks = releases.frameworks()
-    known = {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in frameworks}
+    known = _frameworks(registry)
     if image.name in known:
         return image
-    near = difflib.get_close_matches(image.framework, frameworks, 1, 0.8)
+    near = difflib.get_close_matches(image.framework, releases.frameworks(), 1, 0.8)
     if near and image.name.removesuffix(image.framework) + near[0] in known:
         meant = name.removesuffix(image.framework) + near[0]
         raise BadReference(f"{name}: which release? NGC has no 'latest'.", typed=name, meant=meant)
-    return ImageRef.parse(name, registry)
+    try:
+        return ImageRef.parse(name, registry)
+    except BadReference as error:
+        error.hint = "\n".join(filter(None, (error.hint, on_docker_hub(image))))
+        raise
 
 
 def is_open(image: ImageRef) -> bool:
     """Does the name leave open which image is meant?"""
-    return image.tag is None and image.digest is None
+    return image.tag is None and image.digest is None and image.id is None
 
 
 def chosen(

@@ -79,5 +79,21 @@ def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None
     return LayerForm.UNPACKED
 
 
+# Less than this comes in a minute or so on most lines, and its progress says enough.
+_LARGE_BYTES = 1_000_000_000
+
+
+def announced(need: Need, engines: Path | None) -> str | None:
+    """Return the line about a large pull whose layers arrive in a cache of ours, None about a smaller one."""
+    to_come_bytes = need.missing_bytes - need.here_bytes
+    if to_come_bytes < _LARGE_BYTES:
+        return None
+    where = f" in {engines}" if engines else ""
+    return (
+        f"{need.image}: {gb(to_come_bytes)} to fetch, about {gb(need.likely_bytes)} on disk{where}; "
+        "Ctrl-C keeps what has arrived."
+    )
+
+
 def gb(number_of_bytes: int) -> str:
     return f"{number_of_bytes / 1e9:.2f} GB"

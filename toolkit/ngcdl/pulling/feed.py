@@ -214,6 +214,8 @@ class Feed:
             self._blobs += self._left(sizes)
             self._drop()  # the engine may need the space that they took
             raise _ByItself(f"{self.folder} has no room for the layers in transit")
+        if not is_last and (line := disk_space.announced(need, store.folder)):
+            self.say(line)
         if here and not is_last:
             self.say(f"{disk_space.gb(here)} of {disk_space.gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]

@@ -3,7 +3,8 @@
 run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
     exit_code, oom_killed, reason, engine, engine_version, engine_id (the Docker engine's own ID: only there is the
-    container looked for), gpu_way, container, image {reference, digest}, dataset, dataset_note,
+    container looked for), gpu_way, container, image {reference, digest, id (the engine's own; of one
+    without a digest)}, dataset, dataset_note,
     device (cpu | gpu: what the framework said it computed on), gpus [uuid], machine, spec,
     owner {pid, ticks, boot} (the process that watches a running run, or lost its engine, or gave up its start before
     the engine answered; null on a cluster, where `container` names the job: slurm:ID or kubernetes:NAMESPACE/NAME),
@@ -38,6 +39,12 @@ STATUSES = ("running", "finished", "failed", "interrupted", "lost")
 class Image:
     reference: str | None = None
     digest: str | None = None
+    id: str | None = None
+
+    @property
+    def identity(self) -> str | None:
+        """What tells it from any other image: its digest, else its id."""
+        return self.digest or self.id
 
 
 @dataclass(frozen=True)

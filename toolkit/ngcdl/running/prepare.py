@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ngcdl import __version__, choice, hostfacts, trainings
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Order
-from ngcdl.errors import BadOption, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, ImageGone, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
 from ngcdl.planning.asked import Asked, check_without_container, check_without_screen, look_ahead
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 class Settled:
     """Everything is decided and fetched, nothing is recorded: any number of runs can begin from it.
 
-    `placement` is where they go on a cluster, as chosen; `cache` is as in Order, but need not exist yet."""
+    `placement` is where they go on a cluster, as chosen; `cache` is as in Order, but need not exist yet. `image_id` is
+    the engine's own id of an image without a digest."""
 
     asked: Asked
     picked: choice.Choice
@@ -43,6 +44,7 @@ class Settled:
     target: str
     placement: Placement | None = None
     cache: Path | None = None
+    image_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,9 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
             raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
-    digest, target = _target(picked, asked, show, verdicts)
-    return Settled(asked, picked, data, digest, target, spec.placement, cache_of(picked, spec, settings))
+    digest, image_id, target = _target(picked, asked, show, verdicts)
+    cache = cache_of(picked, spec, settings)
+    return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id)
 
 
 def doubt(settled: Settled, store: Store) -> str | None:
@@ -207,7 +210,7 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
         engine_version=picked.engine.version if spec.workload or picked.image else None,  # of this Python
         engine_id=picked.engine.identity,
         gpu_way=picked.way.name,
-        image=Image(str(picked.image) if picked.image else None, digest),
+        image=Image(str(picked.image) if picked.image else None, digest, settled.image_id),
         dataset=data.kind if data else None,
         dataset_note=data.note if data else None,
         gpus=picked.uuids,
@@ -302,22 +305,28 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
     )
 
 
-def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str]:
-    """Return the image's digest and the name to start it by; fetch the image if the engine lacks it.
+def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str | None, str]:
+    """Return the image's digest, the id of one without a digest, and the name to start it by; fetch the image if the
+    engine lacks it.
 
     A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
-        return None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
+        return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
-        return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
-    digest = None if asked.always_pull else picked.engine.has(picked.image)
+        return pinned, None, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
+    held = None if asked.always_pull and not picked.image.id else picked.engine.has(picked.image)
+    if held and held.digest is None:
+        return None, held.id, held.id
+    if held is None and picked.image.id:
+        raise ImageGone(picked.image.typable)
+    digest = held.digest if held else None
     if digest is None:
         try:
             digest = fetch.image(picked.engine, picked.image, show.pull, show.say)
         finally:
             show.quiet()
-    return digest, picked.engine.target(picked.image, digest)
+    return digest, None, picked.engine.target(picked.image, digest)
 
 
 def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | None:

@@ -110,13 +110,15 @@ def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
 def _image(before: Run, settings: Settings) -> ImageRef | None:
     if not kind_of(before.engine).has_containers:
         return None
-    if not before.image.reference or not before.image.digest:
+    if not before.image.reference or not before.image.identity:
         raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
     try:
         image = ImageRef.parse(before.image.reference, settings.registry)
-        ImageRef.parse(image.pinned(before.image.digest))
+        ImageRef.parse(image.pinned(before.image.identity))
     except BadReference as error:
         raise NotRepeatable(before.id, f"its record names no valid image ({error})") from error
+    if not before.image.digest:
+        return replace(image, id=before.image.id)
     return replace(image, tag=None, digest=before.image.digest)
 
 

@@ -1,9 +1,9 @@
-"""An image by name, in the grammar of Docker references."""
+"""An image by name, in the grammar of Docker references, and the image of that name that an engine has of its own."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from ngcdl.errors import BadReference
@@ -27,12 +27,17 @@ def _is_domain(component: str) -> bool:
 
 @dataclass(frozen=True)
 class ImageRef:
-    """One image by name. With neither `tag` nor `digest` it is still open; `repository` excludes the registry."""
+    """One image by name. With neither `tag` nor `digest` it is still open; `repository` excludes the registry.
+
+    `id`: the engine's own id, which alone says which image is meant; no registry is asked for it. None: the name does.
+    `short`: the name as it was typed, None if it named its registry."""
 
     registry: str
     repository: str
     tag: str | None = None
     digest: str | None = None
+    id: str | None = None
+    short: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str, registry: str = NVCR, *, needs_tag: bool = True) -> Self:
@@ -44,14 +49,20 @@ class ImageRef:
         rest, digest = cls._split_digest(text)
         rest, tag = cls._split_tag(text, rest)
         domain, path = cls._split_domain(text, rest, registry)
+        is_whole = rest == f"{domain}/{path}"
         if len(domain) + 1 + len(path) > 255:
             raise BadReference(f"{text[:60]}...: a name has at most 255 characters.")
         if needs_tag and tag is None and digest is None:
+            if is_whole and domain != NVCR:
+                raise BadReference(
+                    f"{text}: which tag?", f"docker takes latest:\n    ngcdl run {text}:latest\n    ngcdl images {text}"
+                )
             raise BadReference(
                 f"{text}: which release? NGC has no 'latest'.",
-                f"Its tags, and the newest that runs here:\n    ngcdl images {text}\n    ngcdl resolve {text}",
+                "Its tags, if NGC has it, and the newest that runs here:\n"
+                f"    ngcdl images {text}\n    ngcdl resolve {text}",
             )
-        return cls(domain, path, tag, digest)
+        return cls(domain, path, tag, digest, short=None if is_whole else text)
 
     @staticmethod
     def _split_digest(text: str) -> tuple[str, str | None]:
@@ -103,6 +114,24 @@ class ImageRef:
     def name(self) -> str:
         """The registry and the repository, without tag and digest: what `docker` calls the name."""
         return f"{self.registry}/{self.repository}"
+
+    def own_names(self) -> tuple[ImageRef, ...]:
+        """Return what an engine calls an image of its own that has this short name: Docker as if it were Docker Hub's,
+        Podman also by the host localhost; without a tag it is `latest`. () for a name that is not short.
+
+        https://github.com/distribution/reference/blob/main/normalize.go
+        https://github.com/containers/podman/blob/main/docs/source/markdown/podman-build.1.md.in
+        """
+        if self.short is None:
+            return ()
+        hosts = ("docker.io" if "/" in self.short else "docker.io/library", "localhost")
+        named = [ImageRef.parse(f"{host}/{self.short}", needs_tag=False) for host in hosts]
+        return tuple(one if one.tag or one.digest else replace(one, tag="latest") for one in named)
+
+    @property
+    def typable(self) -> str:
+        """The name that a person types for it: the short one of an engine's own image, else the whole."""
+        return self.short if self.id and self.short else str(self)
 
     @property
     def framework(self) -> str:

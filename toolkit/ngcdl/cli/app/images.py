@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from ngcdl.cli import options
 from ngcdl.cli.app.root import app
 from ngcdl.cli.options import CardTyped, Force, HostTyped, ImageName, Json
 from ngcdl.errors import NgcdlError
@@ -60,7 +61,7 @@ def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json:
 def images(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: all frameworks."),
+        options.image(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: all frameworks."),
     ] = None,
     everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest ten.")] = False,
     host: HostTyped = None,
@@ -77,7 +78,7 @@ def images(
 def resolve(
     name: Annotated[
         str,
-        typer.Argument(
+        options.image(
             metavar="NAME",
             help="tensorflow, pytorch, or an image of the variant you want, such as tensorflow:24.05-tf2-py3.",
         ),

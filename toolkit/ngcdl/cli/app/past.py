@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ngcdl.cli import options
 from ngcdl.cli.app.root import app
 from ngcdl.cli.options import Json, RunName
 
@@ -32,8 +33,8 @@ def runs(
 
 @past.command("diff")
 def runs_diff(
-    one: Annotated[str, typer.Argument(metavar="A", help="last, last-1, an id, or the beginning or end of one.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another, named the same way.")],
+    one: Annotated[str, options.run(metavar="A", help="last, last-1, an id, or the beginning or end of one.")],
+    other: Annotated[str, options.run(metavar="B", help="Another, named the same way.")],
     json: Json = False,
 ) -> None:
     """Show what differs between two runs.
@@ -67,7 +68,7 @@ def runs_replay(
 def runs_export(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."),
+        options.run(metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."),
     ],
 ) -> None:
     """Write runs into one file, with checksums.
@@ -91,7 +92,7 @@ def runs_import(
 @past.command("rm", epilog="\b\nExamples:\n  ngcdl runs rm last last-1\n  ngcdl runs rm --older-than 30d --keep-record")
 def runs_rm(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="last, last-1, ids, or the beginning or end of one.")
+        list[str] | None, options.run(metavar="RUN...", help="last, last-1, ids, or the beginning or end of one.")
     ] = None,
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="AGE", help="All that ended that long ago: 12h, 30d, 8w.")
@@ -118,7 +119,7 @@ def runs_rm(
 @app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")
 def report(
     run: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN...", help="last (the default), run ids, or a comparison's id.")
+        list[str] | None, options.run(metavar="RUN...", help="last (the default), run ids, or a comparison's id.")
     ] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A self-contained page.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as an image; needs Chromium.")] = None,

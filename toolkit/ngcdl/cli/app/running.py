@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ngcdl.cli import options
+from ngcdl.cli import completed, options
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.app.root import app
@@ -47,12 +47,14 @@ class RunOptions:
 
     image: Annotated[
         str | None,
-        typer.Argument(
+        options.image(
             metavar="IMAGE",
             help="pytorch, tensorflow:18.01-py2, ...; a command comes after --, and without an image runs here.",
         ),
     ] = None
-    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None
+    stray: Annotated[
+        list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND", autocompletion=completed.tags)
+    ] = None
     train: options.Train = None
     steps: options.Steps = None
     epochs: options.Epochs = None
@@ -65,7 +67,7 @@ class RunOptions:
     data: options.Data = "auto"
     resume: Annotated[
         str | None,
-        options.training(metavar="RUN", help="Continue from a run's last checkpoint."),
+        options.training(autocompletion=completed.runs, metavar="RUN", help="Continue from a run's last checkpoint."),
     ] = None
     trace: Annotated[
         int | None,
@@ -123,7 +125,7 @@ class CompareOptions:
 
     images: Annotated[
         list[str] | None,
-        typer.Argument(
+        options.image(
             metavar="IMAGE...", help="Several are compared with each other. A command of yours comes after --."
         ),
     ] = None
@@ -214,7 +216,7 @@ def suite(
             metavar="articles|table7", help="The questions of articles and forums, or Table 7 of Shi et al. 2016."
         ),
     ],
-    image: Annotated[str | None, typer.Argument(metavar="IMAGE", help="As for run.")] = None,
+    image: Annotated[str | None, options.image(metavar="IMAGE", help="As for run.")] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this long, even in the middle of a run.")
     ] = None,

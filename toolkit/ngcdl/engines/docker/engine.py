@@ -30,7 +30,7 @@ from ngcdl.engines.docker import (
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
-from ngcdl.engines.values import EngineFacts, GpuWay, LayerStore, Order, ShowPull, Started
+from ngcdl.engines.values import EngineFacts, GpuWay, Held, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
 from ngcdl.spec import ImageRef, RunSpec, inside, redacted
 
@@ -48,6 +48,11 @@ _WAYS = ("runtime", "device-request", "cdi", "none")
 def _familiar(name: str) -> str:
     """Return an image's name as Docker lists it, without Docker Hub's host and library/; Podman lists full names."""
     return _HUB.sub("", name)
+
+
+def _asked_for(image: ImageRef) -> str:
+    """Return the name to ask the engine for: what identifies the image best."""
+    return image.id or (image.pinned(image.digest) if image.digest else str(image))
 
 
 def address() -> str:
@@ -152,18 +157,20 @@ class DockerEngine(OfKind):
 
     # -- images -----------------------------------------------------------------------------------------------------
 
-    def has(self, image: ImageRef) -> str | None:
-        found = self._inspected(image.pinned(image.digest) if image.digest else str(image))
-        if found is None or image.digest:
-            return image.digest if found else None
-        for digest in found.get("RepoDigests") or []:
-            name, _, listed = str(digest).partition("@")
+    def has(self, image: ImageRef) -> Held | None:
+        found = self._inspected(_asked_for(image))
+        if found is None:
+            return None
+        digest = image.digest
+        for listed in [] if digest else found.get("RepoDigests") or []:
+            name, _, its = str(listed).partition("@")
             if _familiar(name) == _familiar(image.name):
-                return listed
-        return str(found["Id"])
+                digest = its
+                break
+        return Held(str(found["Id"]), digest)
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
-        found = self._inspected(image.pinned(image.digest) if image.digest else str(image))
+        found = self._inspected(_asked_for(image))
         return {"architecture": found.get("Architecture"), "config": found.get("Config") or {}} if found else None
 
     def _inspected(self, name: str) -> Mapping[str, Any] | None:
@@ -194,7 +201,6 @@ class DockerEngine(OfKind):
         raise BadOption("A run with Docker needs an image.", "    ngcdl run IMAGE ...")
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Return what to start: the image by digest, or by id if it was built on this host."""
         pinned = image.pinned(digest)
         return pinned if self._inspected(pinned) else digest
 

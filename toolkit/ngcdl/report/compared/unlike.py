@@ -235,7 +235,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
         "oneDNN": tuned.onednn(start),
         **naming.computed(run, start),
         "dataset": run.dataset,
-        "digest": run.image.digest,
+        "digest": run.image.identity,
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},

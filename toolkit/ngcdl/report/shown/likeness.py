@@ -57,7 +57,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("folder", lambda it: naming.folder(it.run)),
     *((name.replace("_", " "), _asked(name)) for name in _ASKED),
     ("image", lambda it: it.run.image.reference),
-    ("image digest", lambda it: it.run.image.digest),
+    ("image digest", lambda it: it.run.image.identity),
     ("framework", lambda it: it.training.start.get("framework")),
     ("framework's version", lambda it: it.training.start.get("framework_version")),
     ("batch", lambda it: it.training.start.get("batch", it.run.workload.get("batch"))),
@@ -87,7 +87,7 @@ def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
         if len(set(values)) > 1:
             found.append((name, values))
     # The same image may be named by its tag and by its digest.
-    digests = {story.run.image.digest for story in stories}
+    digests = {story.run.image.identity for story in stories}
     return [one for one in found if one[0] != "image" or len(digests) > 1 or None in digests]
 
 

@@ -1,0 +1,61 @@
+"""What Tab completes: as a shell asks ngcdl for it."""
+
+from __future__ import annotations
+
+import pytest
+from house import House
+
+from ngcdl.catalog import releases
+from ngcdl.record import Run
+
+IDS = [f"20261121-1432{second}-cifar10-a665ad" for second in range(10, 70)]
+
+
+def offered(house: House, line: str, **env: str) -> list[str]:
+    """Return what bash is told to offer at the end of `line`; nothing else is written anywhere."""
+    words = line.split(" ")
+    asked = {"_NGCDL_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = house.run(env=asked | env)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "line", ["show ", "logs -f ", "stop ", "report last ", "runs rm ", "runs diff last ", "run --resume "]
+)
+def test_a_run_is_the_last_or_one_of_the_newest_fifty(house: House, line: str) -> None:
+    for run_id in IDS:
+        house.store.create(Run(run_id, "finished", 1.0))
+        (house.store.folder(run_id) / "run.json").write_text("no record is read")
+    assert offered(house, f"ngcdl {line}") == ["last", *IDS[::-1][:50]]
+    assert offered(house, f"ngcdl {line}l") == ["last"]
+
+
+@pytest.mark.parametrize(
+    "line", ["run ", "check ", "pull ", "images ", "resolve ", "compare pytorch ", "suite articles "]
+)
+def test_an_image_is_a_framework_of_the_catalogue_and_then_one_of_its_tags(house: House, line: str) -> None:
+    tags = [f"pytorch:{tag}" for tag in releases.tags("pytorch")]
+    assert offered(house, f"ngcdl {line}") == list(releases.frameworks())
+    assert offered(house, f"ngcdl {line}pyt") == ["pytorch"]
+    assert offered(house, f"ngcdl {line}pytorch") == ["pytorch", *tags]
+    assert offered(house, f"ngcdl {line}me/mine:") == []
+
+
+def test_bash_takes_what_follows_a_colon_for_a_word_and_gets_the_tag_alone(house: House) -> None:
+    tags = list(releases.tags("pytorch"))
+    assert offered(house, f"ngcdl run pytorch : {tags[0][:4]}") == [tag for tag in tags if tag.startswith(tags[0][:4])]
+
+
+def test_a_training_is_one_of_those_that_are_bundled(house: House) -> None:
+    assert "smoke" in offered(house, "ngcdl run --train ")
+    assert offered(house, "ngcdl compare --train cifar10-9") == ["cifar10-94"]
+
+
+def test_what_can_t_be_read_completes_nothing_and_says_nothing(house: House) -> None:
+    assert offered(house, "ngcdl show ") == []
+    (house.home / "file").touch()
+    assert offered(house, "ngcdl show ", XDG_STATE_HOME=f"{house.home}/file") == []
+    (house.home / ".config/ngcdl").mkdir(parents=True)
+    (house.home / ".config/ngcdl/config.toml").write_text("registry = [")
+    assert offered(house, "ngcdl show ") == []

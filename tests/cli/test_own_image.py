@@ -1,0 +1,70 @@
+"""The engine's own image, by the name that Docker lists it under: run and check take it, and no registry is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker_socket import Daemon, serving
+from house import House
+
+ID = "sha256:" + "1" * 64
+MINE = "docker.io/library/mine:latest"
+HELD = {"Id": ID, "Architecture": "amd64", "Config": {"Env": ["CUDA_VERSION=12.4.1.003"]}}
+HOST = ("--host", "driver=575.57.08,gpu=H100")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """A Docker with an image that was built there."""
+    with serving(Daemon(tmp_path / "d.sock", images={MINE: HELD, ID: HELD})) as one:
+        yield one
+
+
+@pytest.fixture
+def env(daemon: Daemon) -> dict[str, str]:
+    return {"DOCKER_HOST": daemon.host, "NGCDL_REGISTRY": "127.0.0.1:1"}
+
+
+def test_run_plans_with_it_and_says_whose_it_is_once(house: House, env: dict[str, str]) -> None:
+    done = house.run("run", "mine", "--dry-run", "--", "python", "train.py", env=env)
+    assert done.returncode == 0, done.stderr
+    assert f'"Image": "{MINE}"' in done.stdout
+    assert done.stderr.count("mine: this engine's own image") == 1
+
+
+def test_a_name_that_the_engine_lacks_is_still_the_registry_s(house: House, env: dict[str, str]) -> None:
+    done = house.run("run", "mine:v2", "--dry-run", "--", "python", "train.py", env=env)
+    assert '"Image": "127.0.0.1:1/nvidia/mine:v2"' in done.stdout
+    assert "own image" not in done.stderr
+
+
+def test_check_judges_it_by_its_own_configuration(house: House, env: dict[str, str]) -> None:
+    for host, verdict in ((HOST, "runs"), (("--host", "driver=470.82.01,gpu=GTX 1080 Ti"), "no")):
+        done = house.run("check", "mine", *host, "--json", env=env)
+        said = json.loads(done.stdout)
+        assert (said["image"], said["verdict"], said["known_from"], said["digest"], said["requests"]) == (
+            MINE, verdict, "engine", None, 0,
+        )  # fmt: skip
+        assert done.stderr == "ngcdl: mine: this engine's own image\n"
+    text = house.run("check", "mine", *HOST, env=env).stdout
+    assert "inside       CUDA 12.4.1.003, for amd64\n" in text
+    assert "known from   this engine's own image\n" in text
+
+
+@pytest.mark.parametrize(
+    "name", ["docker.io/pytorch/pytorch:2.5.0", "ghcr.io/me/mine:1", "localhost:5000/x:1", "localhost/mine:1"]
+)
+def test_a_name_with_its_registry_is_what_it_says(house: House, env: dict[str, str], name: str) -> None:
+    done = house.run("run", name, "--dry-run", "--", "ls", env=env)
+    assert done.returncode == 0, done.stderr
+    assert f'"Image": "{name}"' in done.stdout
+    assert "own image" not in done.stderr
+
+
+def test_an_own_image_can_be_the_default_one_and_an_arm_of_a_comparison(house: House, env: dict[str, str]) -> None:
+    argv = ("run", "--train", "cifar10", "--engine", "docker", "--data", "synthetic", "--dry-run")
+    done = house.run(*argv, env=env | {"NGCDL_DEFAULT_IMAGE": "mine"})
+    assert f'"Image": "{MINE}"' in done.stdout, done.stderr

@@ -1,0 +1,69 @@
+"""What the shell completes: runs, images and trainings, as this machine knows them; no record and no network is read.
+
+Whatever goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. Every
+import is inside, as start-up imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_NEWEST = 50
+
+
+def runs(incomplete: str) -> list[str]:
+    """Return `last` and the ids of the newest runs."""
+    return _quietly(_runs, incomplete)
+
+
+def images(incomplete: str) -> list[str]:
+    """Return the catalogue's frameworks; after one's name, its tags."""
+    return _quietly(_images, incomplete)
+
+
+def tags(ctx: Any, incomplete: str) -> list[str]:
+    """Return the tags of the framework before a colon: bash breaks words there, and asks for what follows."""
+    if list(ctx.params.get("stray") or ()) != [":"]:
+        return []
+    head = f"{ctx.params.get('image')}:"
+    return [one.removeprefix(head) for one in _quietly(_images, head + incomplete)]
+
+
+def trainings(incomplete: str) -> list[str]:
+    return _quietly(_trainings, incomplete)
+
+
+def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [one for one in those(incomplete) if one.startswith(incomplete)]
+    except Exception:
+        return []
+
+
+def _runs(incomplete: str) -> list[str]:
+    del incomplete
+    from ngcdl import settings
+    from ngcdl.storing.store import Store
+
+    ids = Store(settings.load().runs).ids()[:_NEWEST]
+    return ["last", *ids] if ids else []
+
+
+def _images(incomplete: str) -> list[str]:
+    from ngcdl.catalog import releases
+
+    name = incomplete.partition(":")[0]
+    found = list(releases.frameworks())
+    return found + [f"{name}:{tag}" for tag in releases.tags(name)] if name in found else found
+
+
+def _trainings(incomplete: str) -> list[str]:
+    del incomplete
+    from ngcdl.trainings import names
+
+    return list(names())
