@@ -13,6 +13,7 @@ import pytest
 from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
+from ngcdl.console import COMMANDS
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 
@@ -37,10 +38,16 @@ def test_help_loads_nothing_heavy(house: House) -> None:
     assert not imported(house, "--help") & (HEAVY - {"typer", "psutil"})
 
 
-def test_help_names_every_command_and_the_exit_codes(house: House) -> None:
-    text = house.run("--help").stdout
-    assert [command for command in ("login", "logout", "pull", "run", "gpu", "runs", "show", "logs", "stop")
-            if command not in text] == []  # fmt: skip
+def test_help_begins_with_the_way_in_and_names_every_command_once_in_the_order_of_use(house: House) -> None:
+    text = house.run("--help", env={"COLUMNS": "80"}).stdout
+    sections = dict(re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", text, re.MULTILINE))
+    assert list(sections) == ["Start here", "Run", "This machine", "Images", "What was run", "More", "Options"]
+    assert [line.split("  ")[1] for line in sections["Start here"].splitlines()] == [
+        "ngcdl doctor", "ngcdl run --train cifar10", "ngcdl compare --train cifar10"
+    ]  # fmt: skip
+    commands = "".join(text for heading, text in sections.items() if heading not in ("Start here", "Options"))
+    assert tuple(line.split()[0] for line in commands.splitlines()) == COMMANDS
+    assert not re.search(r"\.\.\.$", commands, re.MULTILINE), "no description is cut"
     assert "125" in text
 
 
@@ -51,9 +58,9 @@ def test_the_examples_of_a_command_stand_one_below_the_other(house: House, comma
     assert all(line.startswith("    ngcdl ") for line in examples)
 
 
-def test_nothing_typed_shows_the_help(house: House) -> None:
+def test_nothing_typed_shows_the_help_as_a_usage_error(house: House) -> None:
     done = house.run()
-    assert "Usage" in done.stdout + done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", house.run("--help").stdout)
 
 
 @pytest.mark.parametrize(
