@@ -198,11 +198,14 @@ def compare(
 
 
 @app.command(rich_help_panel=MORE)
-def workloads(json: Json = False) -> None:
-    """List the bundled trainings, and what each costs."""
+def workloads(
+    json: Json = False,
+    costs: Annotated[bool, typer.Option("--costs", help="What each computes instead of what it is for.")] = False,
+) -> None:
+    """List the bundled trainings: what each is for, or costs."""
     from ngcdl.cli.workloads import workloads
 
-    workloads(json)
+    workloads(json, costs)
 
 
 @app.command(
