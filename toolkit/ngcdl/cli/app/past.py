@@ -23,7 +23,8 @@ def runs(
 ) -> None:
     """List the runs; or diff, replay, export, import and remove them.
 
-    A terminal too narrow for all columns shows the most important ones; a pipe gets all."""
+    A narrow terminal gets the most important columns, and of each id the end, which names the run as well; a pipe
+    gets all."""
     if context.invoked_subcommand is None:
         from ngcdl.cli.runs import runs
 
