@@ -13,6 +13,7 @@ import pytest
 from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
+from ngcdl.console import COMMANDS
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 
@@ -37,10 +38,16 @@ def test_help_loads_nothing_heavy(house: House) -> None:
     assert not imported(house, "--help") & (HEAVY - {"typer", "psutil"})
 
 
-def test_help_names_every_command_and_the_exit_codes(house: House) -> None:
-    text = house.run("--help").stdout
-    assert [command for command in ("login", "logout", "pull", "run", "gpu", "runs", "show", "logs", "stop")
-            if command not in text] == []  # fmt: skip
+def test_help_begins_with_the_way_in_and_names_every_command_once_in_the_order_of_use(house: House) -> None:
+    text = house.run("--help", env={"COLUMNS": "80"}).stdout
+    sections = dict(re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", text, re.MULTILINE))
+    assert list(sections) == ["Start here", "Run", "This machine", "Images", "What was run", "More", "Options"]
+    assert [line.split("  ")[1] for line in sections["Start here"].splitlines()] == [
+        "ngcdl doctor", "ngcdl run --train cifar10", "ngcdl compare --train cifar10"
+    ]  # fmt: skip
+    commands = "".join(text for heading, text in sections.items() if heading not in ("Start here", "Options"))
+    assert tuple(line.split()[0] for line in commands.splitlines()) == COMMANDS
+    assert not re.search(r"\.\.\.$", commands, re.MULTILINE), "no description is cut"
     assert "125" in text
 
 
@@ -51,15 +58,34 @@ def test_the_examples_of_a_command_stand_one_below_the_other(house: House, comma
     assert all(line.startswith("    ngcdl ") for line in examples)
 
 
-def test_nothing_typed_shows_the_help(house: House) -> None:
+def test_nothing_typed_shows_the_help_as_a_usage_error(house: House) -> None:
     done = house.run()
-    assert "Usage" in done.stdout + done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", house.run("--help").stdout)
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("nonsense",), "No such command"),
+        (("nonsense",), "ngcdl: nonsense: ngcdl has no such command.\n      ngcdl --help\n"),
+        (("docter", "--fix"), "  Did you mean doctor?\n      ngcdl doctor --fix\n"),
+        (("shell",), "    ngcdl run pytorch\n"),
+        (("attach", "abc"), "    ngcdl logs -f abc\n"),
+        (("status",), "    ngcdl runs\n"),
+        (("status", "abc"), "    ngcdl show abc\n"),
+        (("resume",), "    ngcdl run --train cifar10 --resume last\n"),
+        (("config",), "    ngcdl login\n"),
+        (("clean",), "    ngcdl runs rm --older-than 30d --dry-run\n"),
+        (("monitor",), "    ngcdl gpu --watch 1\n"),
+        (("benchmark", "resnet-56"), "    ngcdl compare --train resnet-56\n"),
+        (("kill",), "    ngcdl stop last\n"),
+        (("help",), "    ngcdl --help\n"),
+        (("help", "runs", "diff"), "    ngcdl runs diff --help\n"),
+        (("update",), "    git pull\n"),
+        (("train.py", "--lr", "3"), "    ngcdl run -- python train.py --lr 3\n"),
+        (("python", "train.py"), "    ngcdl run -- python train.py\n"),
+        (("--", "ls"), "    ngcdl run -- ls\n"),
+        (("--train", "cifar10"), "    ngcdl run --train cifar10\n"),
+        (("-V",), "    ngcdl --version\n"),
         (("ps", "-q"), "ps: ngcdl has no such command.\n      ngcdl runs\n"),
         (("ls",), "    ngcdl runs\n"),
         (("top",), "    ngcdl gpu --watch 1\n"),
@@ -78,23 +104,43 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         (("runs", "ls"), "runs ls: ngcdl has no such command.\n      ngcdl runs\n"),
         (("runs", "inspect", "abc"), "    ngcdl show abc\n"),
         (("runs", "logs", "abc", "-f"), "    ngcdl logs abc -f\n"),
-        (("runs", "nonsense"), "No such command 'nonsense'"),
+        (("runs", "nonsense"), "runs nonsense: ngcdl has no such command.\n      ngcdl runs --help\n"),
+        (("runs", "dif", "a", "b"), "    ngcdl runs diff a b\n"),
+        (("runs", "last"), "    ngcdl show last\n"),
         (("version",), "    ngcdl --version\n"),
         (("pytorch",), "    ngcdl run pytorch\n"),
         (("nvidia/pytorch:25.03-py3", "--", "ls"), "    ngcdl run nvidia/pytorch:25.03-py3 -- ls\n"),
         (("resnet-56", "--steps", "9"), "    ngcdl run --train resnet-56 --steps 9\n"),
         (("logs", "-n", "5"), "-n: ngcdl logs has no such option.\n      ngcdl logs last | tail -n 5\n"),
         (("logs", "-f", "last-1", "--tail=50"), "    ngcdl logs last-1 | tail -n 50\n"),
-        (("logs", "--tall", "5"), "No such option: --tall"),
+        (("logs", "--tall", "5"), "--tall: ngcdl logs has no such option.\n      ngcdl logs --help\n"),
         (("runs", "-n3"), "    ngcdl runs | head -n 4\n"),
         (("runs", "--tail", "30"), "    ngcdl runs --all | head -n 31\n"),
         (("login", "-u", "$oauthtoken", "--password-stdin"), "    ngcdl login --password-stdin\n"),
         (("login", "--password"), "--password: ngcdl asks for the key.\n      ngcdl login\n"),
-        (("login", "--enrot"), "No such option: --enrot"),
-        (("run", "--nonsense"), "No such option"),
+        (("login", "--enrot", "hush"), "  Did you mean --enroot?\n      ngcdl login --enroot\n"),
+        (("login", "nvcr.io", "hush"), "ngcdl: login: more words than it takes.\n"),
+        (("run", "--nonsense"), "ngcdl: --nonsense: ngcdl run has no such option.\n      ngcdl run --help\n"),
+        (("run", "--gpu", "all", "x:1"), "  Did you mean --gpus?\n      ngcdl run --gpus all x:1\n"),
+        (("run", "--tarin", "cifar10"), "    ngcdl run --train cifar10\n"),
+        (("run", "--batch-size", "8", "--train", "cifar10"), "    ngcdl run --batch 8 --train cifar10\n"),
+        (("compare", "--train", "cifar10", "--epoch=3"), "    ngcdl compare --train cifar10 --epochs=3\n"),
+        (("run", "--shm_size", "2g", "x:1", "--", "ls"), "    ngcdl run --shm-size 2g x:1 -- ls\n"),
+        (("run", "-gpus", "all", "x:1"), "    ngcdl run --gpus all x:1\n"),
+        (("run", "--cpu", "x:1"), "  Did you mean --gpus none?\n      ngcdl run --gpus none x:1\n"),
+        (("run", "--gpu=1", "-e", "A_KEY=hush", "x:1"), "    ngcdl run --gpus=1 -e A_KEY x:1\n"),
+        (("run", "x:1", "train", "--lr", "3"), "    ngcdl run x:1 -- train --lr 3\n"),
+        (("run", "ls", "--colour"), "    ngcdl run -- ls --colour\n"),
+        (("show", "--jsn", "last"), "    ngcdl show --json last\n"),
+        (("show", "--json=1"), "ngcdl: --json: it takes no value.\n"),
+        (("run", "--gpus"), "--gpus: its value is missing: auto|none|all|N|0,2|UUID.\n      ngcdl run --help\n"),
+        (("run", "--train"), "ngcdl: --train: which training? cifar10, cifar10-keras, "),
+        (("run", "--train"), ", smoke.\n      ngcdl workloads\n"),
+        (("doctor", "x"), "ngcdl: doctor x: more words than it takes.\n      ngcdl doctor --help\n"),
+        (("runs", "diff", "last"), "runs diff: B is missing.\n      ngcdl runs diff last-1 last\n"),
         (("run",), "Nothing to run: name an image"),
         (("run",), "    ngcdl run --train cifar10\n      ngcdl run -- python train.py\n"),
-        (("run", "--steps", "many", "--train", "cifar10"), "'--steps'"),
+        (("run", "--steps", "many", "--train", "cifar10"), "--steps many: must be a whole number.\n"),
         (("run", "--train", "nonsense"), "cifar10-keras"),
         (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),
         (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
@@ -174,7 +220,7 @@ def test_nothing_typed_shows_the_help(house: House) -> None:
         ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
         (("pull", ""), "empty"),
-        (("gpu", "--watch", "x"), "'--watch'"),
+        (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
         (("_watch",), "RUN"),
     ],
 )
@@ -184,6 +230,8 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
     done = house.run(*argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+    assert done.stderr.startswith("ngcdl: "), "in one voice"
+    assert "hush" not in done.stderr
     assert house.store.ids() == [], "nothing was recorded"
 
 
@@ -222,7 +270,7 @@ def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
 @pytest.mark.parametrize(
-    "option", ["--ipc", "--net", "--network", "--name", "--user", "--env-file", "--entrypoint", "--privileged"]
+    "option", ["--ipc", "--net", "--name", "--user", "-u", "--env-file", "--entrypoint", "--privileged", "--pid"]
 )
 def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
     done = house.run("run", "tensorflow:1", option, *more)
@@ -231,11 +279,32 @@ def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option:
 
 
 @pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (("run", "--runtime", "nvidia", "x:1", "--", "ls"), "run x:1 -- ls"),
+        (("run", "x:1", "--runtime=nvidia"), "run x:1"),
+        (("run", "--privileged", "x:1"), "run x:1"),
+        (("run", "--cap-add", "SYS_PTRACE", "--gpus", "all", "x:1"), "run --gpus all x:1"),
+        (("compare", "--network", "host", "x:1", "--", "ls"), "compare x:1 -- ls"),
+        (("run", "--mount", "type=bind,src=/a,dst=/b,readonly", "x:1"), "run -v /a:/b:ro x:1"),
+        (("run", "--mount=type=volume,source=a,target=/b", "x:1"), "run -v a:/b x:1"),
+        (("run", "--env-file", "f", "x:1"), "run -e NAME=VALUE x:1"),
+    ],
+)
+def test_a_line_with_an_option_of_docker_s_is_told_as_ngcdl_takes_it(
+    house: House, typed: tuple[str, ...], line: str
+) -> None:
+    done = house.run(*typed)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"\n      ngcdl {line}\n")
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Missing argument 'IMAGE'"),
-        (("pytorch:25.03-py3", "--jsn"), "No such option: --jsn"),
-        (("pytorch:25.03-py3", "--gpu"), "requires an argument"),
+        ((), "ngcdl: check: IMAGE is missing.\n      ngcdl check pytorch\n"),
+        (("pytorch:25.03-py3", "--jsn"), "  Did you mean --json?\n      ngcdl check pytorch:25.03-py3 --json\n"),
+        (("pytorch:25.03-py3", "--gpu"), "--gpu: its value is missing: FACTS.\n"),
         (("nosuch",), "    ngcdl images nosuch\n"),
         (("pytorh", "--json"), "  Did you mean pytorch?\n      ngcdl check pytorch --json\n"),
         (("pytorch:25.03-py3", "--host", "foo=1"), "'foo=1' is not understood"),

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import pty
-import shutil
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -58,20 +58,49 @@ def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_termi
     run = replace(house.store.load(LONG), summary=Summary(), owner=this_process())
     house.store.save(run)
     done = house.run("runs")
-    head, row = done.stdout.splitlines()
-    figures = dict(zip(head.split(), row.split(), strict=True))
-    marked = {name for name, figure in figures.items() if figure.endswith("*")}
-    assert marked == {"EXAMPLES/S", "CPU", "GPU"}
+    _, row = done.stdout.splitlines()
+    assert re.search(r"  [\d,.]+\* +GPU \d+%\*  ", row)
     assert done.stderr == f"ngcdl: * {RECENT}\n"
     assert "*" in on_terminal(house, 80)[1]
 
 
-def test_a_command_without_an_image_is_named_as_far_as_there_is_room(house: House) -> None:
+def test_a_command_is_whole_in_a_pipe_and_cut_to_the_room_on_a_terminal(house: House) -> None:
     spec = {"image": None, "command": ["python", "train.py", "--key", "***", *["--option"] * 9], "workload": None}
     house.store.create(Run("20231117-221320-run-bbb001", "finished", 0, 1, 0, engine="local", spec=spec))
-    assert house.run("runs").stdout.endswith("  (python train.py --key '***' --option...)\n")
-    assert on_terminal(house, 80)[1].endswith("  (python train...)")
-    assert "python" not in on_terminal(house, 70)[1]
+    assert house.run("runs").stdout.endswith(f"  python train.py --key '***'{' --option' * 9}\n")
+    for columns in (80, 56):
+        row = on_terminal(house, columns)[1]
+        assert len(row) <= columns
+        assert re.search(r"  python trai.*\.\.\.$", row)
+
+
+def test_a_list_says_when_a_run_began_how_long_it_took_and_what_was_busy(house: House) -> None:
+    now = time.time()
+    for number, (ago, took) in enumerate([(50 * 86400, 4000), (3 * 86400, 96), (7300, None), (70, 2)]):
+        run = Run(
+            f"2026010{9 - number}-000000-run-aaa00{number}", "finished" if took else "running", now - ago,
+            took and now - ago + took, took and 0, engine="local", device=None, owner=this_process(),
+            spec={"command": ["true"]},
+            summary=Summary(samples=1, cpu_percent_mean=12.3, gpu_percent_mean=number or None),
+        )  # fmt: skip
+        house.store.create(run)
+    rows = [re.split(r"  +", line) for line in on_terminal(house, 100)[1:]]
+    day = time.strftime("%Y-%m-%d", time.localtime(now - 50 * 86400))
+    assert [row[1:3] for row in rows] == [
+        [day, "67 min"], ["3 d ago", "96 s"], ["2 h ago", "2 h 2 min"], ["1 min ago", "2.0 s"]
+    ]  # fmt: skip
+    assert [row[4:6] for row in rows] == [["-", "CPU 12%"], ["-", "GPU 1%"], ["-", "GPU 2%"], ["-", "GPU 3%"]]
+    piped = house.run("runs").stdout.splitlines()[1]
+    assert time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 50 * 86400)) in piped
+
+
+def test_the_end_of_an_id_stands_for_it_only_where_it_names_one_run(house: House) -> None:
+    ids = ["20260103-000000-run-aaa001", "20260102-000000-run-bbb001", "20260101-000000-other-run-bbb001", "x"]
+    for run_id in [*ids, "20260104-000000-run-202601"]:
+        house.store.create(Run(run_id, "finished", 1.0, 2.0, 0, spec={"command": ["a long command", "y" * 80]}))
+    named = [line.split()[0] for line in on_terminal(house, 80)[1:]]
+    assert named == ["x", "20260104-000000-run-202601", "aaa001", *ids[1:3]]
+    assert all(house.record(name)["id"] for name in named)
 
 
 def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:
@@ -83,8 +112,10 @@ def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:
 
 def test_runs_are_a_table_and_a_list(kept: House) -> None:
     head, row = kept.run("runs").stdout.splitlines()
-    assert head.split() == ["RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE"]
-    assert row.split()[:8] == ["run-format-1", "finished", "cpu", "synthetic", "30", "590.0", "44%", "85%"]
+    assert head.split() == ["RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT"]
+    assert re.split("  +", row)[0] == "run-format-1"
+    assert re.split("  +", row)[3:6] == ["finished", "590.0", "CPU 44%"]
+    assert "(synthetic)" in row
     (listed,) = json.loads(kept.run("runs", "--json").stdout)
     written = json.loads((GOLDEN / "run.json").read_text())
     assert listed == _with_later_fields(written, listed), "what came later is unknown of it"
@@ -100,29 +131,31 @@ def _with_later_fields(written: Any, listed: Any) -> Any:
 
 
 def test_a_narrow_terminal_gets_a_line_a_run_with_what_matters_most(several: House) -> None:
-    assert [line.split() for line in on_terminal(several, 80)] == [
-        ["RUN", "STATUS", "DATA", "EXAMPLES/S"],
-        [QUIET, "running,", "silent", "-", "n/a"],
-        [LONG, "interrupted", "143", "synthetic", "4,733.4"],
-    ]
-    shutil.rmtree(several.store.folder(LONG))
-    assert on_terminal(several, 80)[0].split() == ["RUN", "STATUS", "ON", "DATA", "EXAMPLES/S"]
+    head, *rows = [re.split("  +", line) for line in on_terminal(several, 80)]
+    assert head == ["RUN", "WHEN", "STATUS", "EXAMPLES/S", "BUSY", "WHAT"]
+    assert [row[0] for row in rows] == [QUIET[-6:], LONG[-6:]]
+    assert [row[head.index("STATUS")] for row in rows] == ["running, silent", "interrupted 143"]
 
 
 @pytest.mark.parametrize("columns", [40, 56, 70, 90, 110])
-def test_on_every_terminal_an_id_is_whole_and_a_speed_never_without_its_data(several: House, columns: int) -> None:
+def test_on_every_terminal_a_run_has_one_line_and_a_speed_never_goes_without_its_data(
+    several: House, columns: int
+) -> None:
     lines = on_terminal(several, columns)
+    assert len(lines) == 3
     assert all(len(line) <= columns for line in lines)
-    assert all(any(line.split()[0] == run_id for line in lines) for run_id in (QUIET, LONG))
-    head = " ".join(lines[:2])
-    assert ("DATA" in head) == ("EXAMPLES/S" in head) == (columns > 70)
+    assert [line.split()[0][-6:] for line in lines[1:]] == [QUIET[-6:], LONG[-6:]]
+    assert "EXAMPLES/S" not in lines[0] or "(synthetic)" in lines[2]
+    assert ("EXAMPLES/S" in lines[0]) == (columns >= 90)
 
 
 def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:
     piped = several.run("runs", env={"COLUMNS": "80"}).stdout.splitlines()
-    assert on_terminal(several, 140) == piped
-    assert piped[0].split() == ["RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE"]
-    assert "running, no step for 25 min" in piped[1]
+    wide = on_terminal(several, 160)
+    assert piped[0].split() == wide[0].split() == ["RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT"]
+    for line in (piped[1], wide[1]):
+        assert line.startswith(QUIET)
+        assert "running, no step for 25 min" in line
 
 
 def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:

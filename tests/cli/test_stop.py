@@ -9,6 +9,7 @@ import pytest
 from house import House
 
 from ngcdl.record import Run
+from ngcdl.running.owner import this_process
 
 
 def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House) -> None:
@@ -53,3 +54,18 @@ def test_a_run_of_an_image_called_compare_is_stopped_as_a_run(house: House) -> N
         done = house.run("stop", name)
         assert (done.returncode, f"{run_id} has already ended: finished" in done.stderr) == (0, True), done.stderr
     assert "There is no comparison" in house.run("stop", "20180216-182126-compare-beef02").stderr
+
+
+def test_a_stop_without_a_name_names_what_is_running_and_stops_nothing(house: House) -> None:
+    assert house.run("stop").stderr == "ngcdl: stop: which run? None is running.\n      ngcdl runs\n"
+    ids = ["20260102-000000-cifar10-aaa001", "20260101-000000-cifar10-aaa002"]
+    house.store.create(Run("20260103-000000-cifar10-aaa003", "finished", 1.0, 2.0, 0))
+    for count, run_id in enumerate(ids, 1):
+        spec = {"workload": {"name": "cifar10"}}
+        house.store.create(Run(run_id, "running", time.time(), engine="local", owner=this_process(), spec=spec))
+        done = house.run("stop")
+        assert (done.returncode, done.stdout) == (2, "")
+        said = "One is running: cifar10." if count == 1 else "2 are running."
+        lines = "".join(f"      ngcdl stop {one}\n" for one in ids[:count])
+        assert done.stderr == f"ngcdl: stop: which run? {said}\n{lines}"
+        assert house.store.load(run_id).status == "running"

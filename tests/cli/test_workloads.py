@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 from house import House
+
+from ngcdl import trainings
+from ngcdl.cli.workloads import WHAT
 
 KEYS = {
     "name", "summary", "source", "data", "data_folder", "unit", "steps", "batch", "input", "parameters", "forward_macs",
@@ -13,17 +18,38 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_the_bundled_trainings_are_a_table(house: House) -> None:
+def test_the_bundled_trainings_are_listed_in_the_order_of_use_with_what_each_is_for(house: House) -> None:
     done = house.run("workloads")
+    assert done.returncode == 0
+    head, *rows = done.stdout.splitlines()
+    assert head.split()[:3] == ["NAME", "DATA", "WHAT"]
+    assert [row.split()[0] for row in rows] == list(WHAT)
+    assert sorted(WHAT) == sorted(trainings.names())
+    assert rows[0].split(None, 2) == ["cifar10", "CIFAR-10", "TensorFlow's tutorial: 1,000 steps of 128"]
+    known = {row.split()[0]: row.split()[1] for row in rows}
+    assert (known["catdog"], known["resident"], known["smoke"]) == ("synthetic", "synthetic", "none")
+    assert "(PyTorch only)" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80, "no line is folded on the narrowest usual terminal"
+    assert "in PyTorch, TensorFlow 1 and TensorFlow 2; " in " ".join(done.stderr.split())
+
+
+def test_what_a_training_is_for_has_its_row_in_the_documentation() -> None:
+    documented = (Path(__file__).parents[2] / "docs/training.md").read_text()
+    rows = re.findall(
+        r"^\| (`.*?) \| .*\|$", documented.partition("| `--train` |")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(WHAT)
+
+
+def test_the_costs_of_the_bundled_trainings_are_a_table(house: House) -> None:
+    done = house.run("workloads", "--costs")
     assert done.returncode == 0
     head, *rows = done.stdout.splitlines()
     assert head.split()[:2] == ["NAME", "PARAMETERS"]
     known = {row.split()[0]: row.split()[1:5] for row in rows}
     assert known["cifar10"] == ["1,068,298", "18,470,784", "105,295,104", "128"]
     assert known["lstm"] == ["6,180,624", "115,474,432", "692,846,592", "128"]
-    assert max(map(len, done.stdout.splitlines())) <= 160
-    assert "in PyTorch, TensorFlow 1 and TensorFlow 2. " in " ".join(done.stderr.split())
-    assert "(PyTorch only)" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert "2 per MAC" in " ".join(done.stderr.split())
 
 

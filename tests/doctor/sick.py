@@ -101,7 +101,7 @@ SICK: dict[str, Sight] = {
     "shm": replace(HEALTHY, shm=Space(64 << 20, 64 << 20)),
     "disk full": replace(HEALTHY, engine=engine(free_bytes=10**9)),
     "disk small": replace(HEALTHY, engine=engine(free_bytes=40 * 10**9)),
-    "no key": replace(HEALTHY, keys=Keys()),
+    "no key": replace(HEALTHY, registry_host="mirror.example", keys=Keys()),
     "config broken": replace(HEALTHY, keys=Keys(error=ConfigBroken("config.json", "it is not JSON at byte 3"))),
     "config exposed": replace(
         HEALTHY, keys=Keys("config.json", True, None, "Others can read config.json: chmod 600 x")

@@ -50,6 +50,12 @@ def test_a_host_without_an_nvidia_card_is_no_wall_of_red() -> None:
     assert not {"cards", "gpu-way", "cdi", "daemon-reload", "toolkit"} & set(links)
 
 
+def test_that_nvcr_io_gets_no_key_is_no_warning_as_its_best_known_images_need_none() -> None:
+    finding = found(replace(SICK["no key"], registry_host="nvcr.io"))["credentials"]
+    assert (finding.state, finding.found, finding.remedy) == ("ok", "no key for nvcr.io", ())
+    assert "need none" in (finding.cause or "")
+
+
 def test_no_two_links_have_the_same_name_or_place() -> None:
     links = chain.links()
     assert len({link.name for link in links}) == len({link.place for link in links}) == len(links) > 20
@@ -124,7 +130,7 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("runc", f"{UPGRADE} containerd.io", "CVE-2024-21626"),
     ("shm", "sudo mount -o remount,size=50% /dev/shm", "64.0 MiB"),
     ("disk full", "docker image prune", "953.7 MiB free in /var/lib/docker"),
-    ("no key", "ngcdl login", "no key for nvcr.io"),
+    ("no key", "ngcdl login", "no key for mirror.example"),
     ("config broken", "mv config.json config.json.broken && ngcdl login", "not JSON at byte 3"),
     ("config exposed", "chmod 600 config.json", "Others can read"),
     ("config of another", 'sudo chown "$(id -u)" config.json', "belongs to another user"),

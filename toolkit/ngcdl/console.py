@@ -31,9 +31,9 @@ NOT_AVAILABLE = "n/a"
 _BELOW = "    "
 # What was typed; set by scripts/ngcdl, which replaces itself with Python.
 TYPED = "NGCDL_TYPED"
-COMMANDS = (
-    *("login", "logout", "pull", "check", "images", "resolve", "run", "compare", "workloads", "suite"),
-    *("gpu", "doctor", "report", "show", "logs", "stop", "runs", "export"),
+COMMANDS = (  # in the order of --help: as a newcomer needs them
+    *("run", "compare", "doctor", "gpu", "check", "images", "resolve", "pull", "login", "logout"),
+    *("runs", "show", "logs", "stop", "report", "workloads", "suite", "export"),
 )
 _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
 

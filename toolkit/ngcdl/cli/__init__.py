@@ -33,11 +33,12 @@ def main(argv: list[str]) -> int:
             error.hint = written_out(error.hint, argv)
         raise
     except Exception as error:
-        return _usage(error, argv, at < len(argv))
+        return _usage(error, argv)
 
 
-def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
-    """Show typer's own usage errors as typer does; re-raise anything else."""
+def _usage(error: Exception, argv: list[str]) -> int:
+    """Show the help if nothing was typed. Raise typer's other usage errors in ngcdl's words, and anything else as it
+    is."""
     import typer
 
     if isinstance(error, typer.Abort):
@@ -45,17 +46,12 @@ def _usage(error: Exception, argv: list[str], has_command: bool) -> int:
     usage: Any = typer.BadParameter.__mro__[2]  # ClickException, of the click inside typer
     if not isinstance(error, usage):
         raise error
-    return _told(error, argv, has_command)
+    if not argv:
+        error.show()
+        return int(error.exit_code)
+    from ngcdl.cli.mistyped import told
 
-
-def _told(error: Any, argv: list[str], has_command: bool) -> int:
-    from ngcdl.cli import habits
-
-    advice = habits.advice(error.format_message(), getattr(error, "option_name", ""), argv, has_command)
-    if advice:
-        raise advice from error
-    error.show()
-    return int(error.exit_code)
+    raise told(error, argv) from error
 
 
 def _as_meant(error: NgcdlError, argv: list[str]) -> None:

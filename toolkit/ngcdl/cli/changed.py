@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ngcdl.cli.typed import again
@@ -19,6 +19,20 @@ _ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.
 def written_out(hint: str, argv: Sequence[str]) -> str:
     """Return `hint` with each line that abbreviates what was typed by `...` written out, if `argv` is that line."""
     return "\n".join(_line(line, argv) for line in hint.split("\n"))
+
+
+def replaced(
+    argv: Sequence[str], name: str, by: Callable[[str], Sequence[str]], *, has_value: bool
+) -> list[str] | None:
+    """Return `argv` with the words that `by` makes of the value of the option `name` in the place of both; None if that
+    option is no word of its own. If not `has_value`, its value is "" unless it was typed after =."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    for at, word in enumerate(argv[:end]):
+        own, _, value = word.partition("=")
+        if own == name:
+            is_apart = has_value and own == word and at + 1 < end and not argv[at + 1].startswith("-")
+            return [*argv[:at], *by(argv[at + 1] if is_apart else value), *argv[at + 1 + is_apart :]]
+    return None
 
 
 def _line(line: str, argv: Sequence[str]) -> str:

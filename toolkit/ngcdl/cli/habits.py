@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ngcdl import console
-from ngcdl.errors import BadOption
+from ngcdl.cli.changed import replaced
+from ngcdl.cli.typed import again
+from ngcdl.errors import BadOption, NgcdlError
 
+_RIGHTS = "the container gets the GPUs that --gpus asks for, and no further rights"
 # Options of `docker run`, which ngcdl lacks, with what takes their place.
 _DOCKERS = {
+    "--runtime": "it chooses how GPUs get into the container, and NGCDL_GPU_WAY=runtime, cdi or device-request sets it",
+    "--mount": "-v HOST:CONTAINER[:ro] mounts a folder, file or volume",
     "--ipc": "the container has its own /dev/shm, whose size --shm-size sets (1g)",
     **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),
+    **dict.fromkeys(("--publish-all", "-P"), "-p publishes a port"),
     "--name": "a run's name is its id",
-    "--user": "the container runs as you, or, with --root, as the image's own user",
+    "--hostname": "the container has the name that the engine gives it",
+    **dict.fromkeys(("--label", "-l"), "a run is found by its id"),
+    **dict.fromkeys(("--user", "-u"), "the container runs as you, or, with --root, as the image's own user"),
+    "--group-add": "the container runs as you, in all of your groups",
     "--env-file": "-e NAME=VALUE sets each variable",
     "--entrypoint": "the image's own entrypoint starts the command after --",
-    "--privileged": "the container gets the GPUs that --gpus asks for, and no further rights",
+    "--init": "every container has an init process",
+    "--restart": "a run ends once, and ngcdl runs replay repeats it",
+    **dict.fromkeys(("--log-driver", "--log-opt"), "ngcdl logs prints what a run wrote"),
+    **dict.fromkeys(("--privileged", "--cap-add", "--cap-drop", "--security-opt"), _RIGHTS),
+    "--pid": "the container sees only its own processes",
+    "--cpuset-cpus": "--cpus limits how many processors it gets",
+    "--memory-swap": "--memory limits how much it gets",
+}
+_DOCKERS_FLAGS = ("--publish-all", "-P", "--init", "--privileged")  # those without a value
+# What other tools call an option, with the words that mean it here, as far as the name alone would lead astray.
+_SAME = {
+    **dict.fromkeys(("--cpu", "--cpu-only", "--no-gpu", "--no-gpus", "--no-cuda"), "--gpus none"),
+    **dict.fromkeys(("--cuda", "--use-gpu", "--all-gpus"), "--gpus all"),
+    **dict.fromkeys(("--fp16", "--bf16", "--mixed-precision"), "--amp"),
+    **dict.fromkeys(("--iterations", "--iters"), "--steps"),
+    **dict.fromkeys(("--model", "--workload"), "--train"),
+    "--bs": "--batch",
+    "--dataset": "--data",
+    "-m": "--memory",
+    **dict.fromkeys(("-v", "-V"), "--version"),
 }
 # What other tools call a command, with the lines that do it here. {} is what was typed after the word, or _TYPICAL.
 _OTHERS = {
-    **dict.fromkeys(("ps", "ls", "list"), "    ngcdl runs"),
-    **dict.fromkeys(("top", "stats", "smi", "nvidia-smi"), "    ngcdl gpu --watch 1"),
+    **dict.fromkeys(("ps", "ls", "list", "history"), "    ngcdl runs"),
+    **dict.fromkeys(("top", "stats", "smi", "nvidia-smi", "monitor", "watch"), "    ngcdl gpu --watch 1"),
+    "devices": "    ngcdl gpu",
     "version": "    ngcdl --version",
-    "help": "    ngcdl --help",
+    "help": "    ngcdl {} --help",
     "train": "    ngcdl run --train {}",
-    "start": "    ngcdl run {}",
-    "inspect": "    ngcdl show {}",
+    **dict.fromkeys(("benchmark", "bench"), "    ngcdl compare --train {}"),
+    "test": "    ngcdl run --train smoke",
+    **dict.fromkeys(("models", "trainings", "datasets"), "    ngcdl workloads"),
+    **dict.fromkeys(("start", "shell"), "    ngcdl run {}"),
+    **dict.fromkeys(("inspect", "status"), "    ngcdl show {}"),
+    "attach": "    ngcdl logs -f {}",
+    "resume": "    ngcdl run --train cifar10 --resume {}",
     "kill": "    ngcdl stop {}",
     **{word: f"    ngcdl runs {word} {{}}" for word in ("rm", "diff", "replay", "import")},
+    **dict.fromkeys(("remove", "delete"), "    ngcdl runs rm {}"),
+    **dict.fromkeys(
+        ("clean", "cleanup", "prune"), "What would be removed, without removing it:\n    ngcdl runs rm {} --dry-run"
+    ),
+    **dict.fromkeys(("download", "fetch"), "    ngcdl pull {}"),
+    **dict.fromkeys(("search", "tags"), "    ngcdl images {}"),
+    **dict.fromkeys(("info", "diagnose"), "    ngcdl doctor"),
+    **dict.fromkeys(("init", "setup", "install"), "    ngcdl doctor --fix"),
+    **dict.fromkeys(
+        ("config", "configure"),
+        "A key for the registry:\n    ngcdl login\n"
+        'A mirror of it, in ~/.config/ngcdl/config.toml:\n    registry = "mirror.example"',
+    ),
+    **dict.fromkeys(
+        ("update", "upgrade"),
+        "In the clone that it came from; the second or third line only if it was installed that way:\n    git pull\n"
+        "    pipx install --force .\n    uv tool install --reinstall .",
+    ),
     "exec": "In a run's container, by the run's id:\n    ngcdl runs\n    docker exec -it ngcdl-RUN bash",
     **dict.fromkeys(
         ("jupyter", "notebook"),
@@ -37,10 +91,12 @@ _OTHERS = {
     ),
 }
 _TYPICAL = {
-    "train": "cifar10",
+    **dict.fromkeys(("train", "benchmark", "bench"), "cifar10"),
     "start": "--train cifar10",
-    **dict.fromkeys(("inspect", "kill", "replay"), "last"),
-    "rm": "RUN",
+    **dict.fromkeys(("shell", "download", "fetch"), "pytorch"),
+    **dict.fromkeys(("inspect", "status", "kill", "replay", "attach", "resume"), "last"),
+    **dict.fromkeys(("rm", "remove", "delete"), "RUN"),
+    **dict.fromkeys(("clean", "cleanup", "prune"), "--older-than 30d"),
     "diff": "last-1 last",
     "import": "FILE.tar",
 }
@@ -49,47 +105,70 @@ _OF_A_KEY = ("-p", "--password", "--key", "--api-key", "--token")
 _OF_A_USER = ("-u", "--username", "--user")
 _OF_THE_NEWEST = re.compile(r"(?:-n|--tail|--lines)[ =]?(\d{1,9})(?!\S)")
 _LISTED = 20  # runs that `ngcdl runs` lists without --all
+_PYTHONS = ("python", "python3", "torchrun")
 
 
-def advice(said: str, option: str, argv: Sequence[str], has_command: bool) -> BadOption | None:
-    """Return an error that leads on, in place of typer's own, which `said` that it knows no such command or `option`;
-    None if there is nothing to add."""
-    if "No such command" in said:
-        words = argv[1:] if argv[0] == "runs" else argv
-        lines = _in_our_words(*words)
-        typed = " ".join(argv[: len(argv) - len(words) + 1])
-        return BadOption(f"{typed}: ngcdl has no such command.", lines) if lines else None
-    if "No such option" not in said:
-        return None
-    if argv[0] == "login":
-        return _of_login(option, argv[1:])
-    if argv[0] in ("logs", "runs"):
-        return _of_the_newest(option, argv)
-    return _of_run(said, option, has_command) if argv[0] == "run" else None
-
-
-def _in_our_words(word: str, *rest: str) -> str:
-    """Return the lines that do here what was typed, "" if that is unknown."""
-    from ngcdl import trainings
-    from ngcdl.catalog import releases
+def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
+    """Return the lines that do here what was typed, `word` and the `rest`, where only `commands` are known; "" if that
+    is unknown."""
     from ngcdl.spec import redacted_words
 
-    typed = shlex.join(redacted_words(rest))
+    typed = shlex.join(redacted_words(tuple(rest)))
     if word in _OTHERS:
-        typical = _TYPICAL.get(word, "")
-        if word == "train" and typed.startswith("-"):
-            typed = f"{typical} {typed}"
-        return _OTHERS[word].format(typed or typical)
+        return _in_our_words(word, rest, typed)
     if word in console.COMMANDS:  # after `runs`
         return f"    ngcdl {word} {typed}".rstrip()
-    is_image = word.rpartition("/")[2].partition(":")[0] in releases.frameworks()
-    if is_image or word in trainings.names():
-        return f"    ngcdl run {'' if is_image else '--train '}{word} {typed}".rstrip()
+    if re.fullmatch(r"last(-\d+)?|\d{8}-\d{6}-.+", word):
+        return f"    ngcdl show {word} {typed}".rstrip()
+    if line := _of_run(word, rest):
+        return line
+    near = difflib.get_close_matches(word, commands, 1)
+    return f"Did you mean {near[0]}?\n{again([*_parent(commands), near[0], *rest])}" if near else ""
+
+
+def _parent(commands: Sequence[str]) -> list[str]:
+    return [] if "runs" in commands else ["runs"]
+
+
+def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
+    if word == "status" and not rest:
+        return "    ngcdl runs"
+    if word == "resume" and (line := _resuming(rest[0] if rest else "last")):
+        return f"    {line}"
+    typical = _TYPICAL.get(word, "")
+    if word in ("train", "benchmark", "bench") and typed.startswith("-"):
+        typed = f"{typical} {typed}"
+    return _OTHERS[word].format(typed or typical).replace("ngcdl  ", "ngcdl ").rstrip()
+
+
+def _resuming(name: str) -> str | None:
+    """Return the line that goes on from the checkpoint of the run that `name` means; None if there is no such run."""
+    from ngcdl.cli import lookup, resumed
+
+    store = lookup.open_store()
+    with contextlib.suppress(NgcdlError):
+        run = store.load(store.find(name))
+        return resumed.line(store.folder(run.id), run)
+    return None
+
+
+def _of_run(word: str, rest: Sequence[str]) -> str:
+    """Return the line that runs `word`, if it is an image, a training or a script; else ""."""
+    from ngcdl import trainings
+    from ngcdl.catalog import releases
+
+    if word.rpartition("/")[2].partition(":")[0] in releases.frameworks():
+        return again(["run", word, *rest])
+    if word in trainings.names():
+        return again(["run", "--train", word, *rest])
+    if word in _PYTHONS or word.endswith(".py"):
+        return again(["run", "--", *([] if word in _PYTHONS else ["python"]), word, *(x for x in rest if x != "--")])
     return ""
 
 
-def _of_login(option: str, words: Sequence[str]) -> BadOption | None:
-    """Never repeat the key."""
+def login(option: str, words: Sequence[str]) -> BadOption | None:
+    """Return what to do instead of an option that takes a key or a user's name; None for another. Never repeat the
+    key."""
     prompt = "    ngcdl login"
     by_pipe = f"{prompt} --password-stdin"
     typed = next((word[:2] for word in words if re.match(r"-p.", word)), None)
@@ -105,25 +184,45 @@ def _of_login(option: str, words: Sequence[str]) -> BadOption | None:
     return None
 
 
-def _of_the_newest(option: str, argv: Sequence[str]) -> BadOption | None:
+def newest(option: str, argv: Sequence[str]) -> str | None:
+    """Return the line that does what --tail does elsewhere; None for another option."""
     count = _OF_THE_NEWEST.search(" ".join(argv))
     if count is None or option not in ("-n", "--tail", "--lines"):
         return None
     if argv[0] == "runs":
         shown = int(count[1])
-        line = f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # the newest are above
-    else:
-        names = [word for word in argv[1:] if not word.startswith("-") and word != count[1]]
-        line = f"    ngcdl logs {shlex.join(names) or 'last'} | tail -n {count[1]}"
-    return BadOption(f"{option}: ngcdl {argv[0]} has no such option.", line)
+        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # the newest are above
+    names = [word for word in argv[1:] if not word.startswith("-") and word != count[1]]
+    return f"    ngcdl logs {shlex.join(names) or 'last'} | tail -n {count[1]}"
 
 
-def _of_run(said: str, option: str, has_command: bool) -> BadOption | None:
-    is_dockers = option in _DOCKERS
-    if has_command and not is_dockers:
+def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
+    """Return what takes the place of an option of `docker run`, and the line that was typed without it; None if docker
+    has none of that name, or if ngcdl has it, too."""
+    if option not in _DOCKERS:
         return None
-    return BadOption(
-        f"{option}: ngcdl does not have this option of docker's; {_DOCKERS[option]}." if is_dockers else said,
-        "A command for the container goes after --, with its options:\n"
-        "    ngcdl run IMAGE -- python train.py --epochs 3\nThe options of ngcdl:\n    ngcdl run --help",
-    )
+    words = replaced(argv, option, _BY.get(option, lambda _: []), has_value=option not in _DOCKERS_FLAGS)
+    said = f"{option}: ngcdl does not have this option of docker's; {_DOCKERS[option]}."
+    return BadOption(said, again(words) if words else f"    ngcdl {argv[0]} --help")
+
+
+def _as_volume(mount: str) -> list[str]:
+    """type=bind,source=/a,target=/b,readonly -> -v /a:/b:ro."""
+    fields = dict(field.partition("=")[::2] for field in mount.split(","))
+    source = next((fields[name] for name in ("source", "src") if name in fields), "HOST")
+    target = next((fields[name] for name in ("target", "destination", "dst") if name in fields), "CONTAINER")
+    return ["-v", f"{source}:{target}" + (":ro" if {"readonly", "ro"} & fields.keys() else "")]
+
+
+_BY = {"--mount": _as_volume, "--env-file": lambda _: ["-e", "NAME=VALUE"]}
+
+
+def meant(option: str, known: Collection[str]) -> str | None:
+    """Return which of the `known` options was probably meant, with its value if that is clear; None if none is near."""
+    if _SAME.get(option, "").partition(" ")[0] in known:
+        return _SAME[option]
+    typed = option.removeprefix("--").replace("_", "-").lower()
+    long = [name.removeprefix("--") for name in known if name.startswith("--")]
+    related = [name for name in long if name.startswith(typed) or typed.startswith(name)]
+    near = difflib.get_close_matches(typed, related, 1, 0) or difflib.get_close_matches(typed, long, 1, 0.65)
+    return f"--{near[0]}" if near and option.startswith("--") else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import codecs
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable
 from typing import IO
 
 from ngcdl import console
-from ngcdl.cli import lookup
+from ngcdl.cli import listed, lookup
 from ngcdl.cli.shown import how_it_ended, show_summary
-from ngcdl.console import NOT_AVAILABLE, measured, number
-from ngcdl.errors import NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
+from ngcdl.errors import BadOption, NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
@@ -22,11 +22,8 @@ from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
 NEWEST = 20
+_LOOKED_AT = 100  # runs, the newest, among which one may still be running
 UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
-_LONGEST, _SHORT = 40, 15  # characters of a command, on a wide terminal and on a narrow one
-HEAD = ("RUN", "STATUS", "ON", "DATA", "STEPS", "EXAMPLES/S", "CPU", "GPU", "IMAGE")
-# The columns that a narrow terminal gets first, while there is room. No speed without the data it was reached on.
-WANTED = (("RUN", "STATUS"), ("DATA", "EXAMPLES/S"), ("ON",), ("IMAGE",), ("GPU",), ("STEPS",), ("CPU",))
 
 
 def runs(as_json: bool, everything: bool = False) -> None:
@@ -47,7 +44,7 @@ def runs(as_json: bool, everything: bool = False) -> None:
         console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
     silent = {run.id: seconds for run in found if (seconds := silence.silent_seconds(run, store.folder(run.id)))}
-    for line in _table(found, silent, console.columns(sys.stdout)):
+    for line in listed.table(found, silent, ids, console.columns(sys.stdout), time.time()):
         console.result(line)
     if any(lookup.RECENT in run.notes for run in found):
         console.say(f"* {lookup.RECENT}")
@@ -56,52 +53,6 @@ def runs(as_json: bool, everything: bool = False) -> None:
             console.say(silence.with_advice(run, silent[run.id]))
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
-
-
-def _table(found: Sequence[Run], silent: Mapping[str, float], width: int | None) -> list[str]:
-    """Return a line for each run; if `width` has no room for all columns, with those that matter most."""
-    words = {run_id: silence.in_words(seconds) for run_id, seconds in silent.items()}
-    whole = console.table([HEAD, *(_row(run, words.get(run.id, ""), _LONGEST) for run in found)])
-    if width is None or max(map(len, whole)) <= width:
-        return whole
-    rows = [HEAD, *(_row(run, "silent" if run.id in silent else "", _SHORT) for run in found)]
-    wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(*rows, strict=True), strict=True)}
-    left, shown = width + 2, set[str]()
-    for names in WANTED:
-        needed = sum(wide[name] for name in names)
-        if needed <= left or not shown:
-            left, shown = left - needed, shown.union(names)
-    return console.table([[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in rows], width)
-
-
-def _row(run: Run, silent: str, most: int) -> tuple[str, ...]:
-    """Return its cells. Without an image that is the command, in at most `most` characters, or the engine."""
-    command = naming.typed(run, most) if not run.image.reference else None
-    figures = run.summary
-    status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
-    status += f", {silent}" if silent else ""
-    return (
-        run.id,
-        status,
-        run.device or NOT_AVAILABLE,
-        run.dataset or "-",
-        NOT_AVAILABLE if figures.steps is None else str(figures.steps),
-        _marked(run, measured(figures.examples_per_second)),
-        _marked(run, number(figures.cpu_percent_mean, 0, "%")),
-        _marked(run, number(figures.gpu_percent_mean, 0, "%")),
-        _short(run.image.reference) if run.image.reference else f"({command or run.engine})",
-    )
-
-
-def _marked(run: Run, figure: str) -> str:
-    """Mark a figure that is not the whole run's, for the note below the table."""
-    return f"{figure}*" if lookup.RECENT in run.notes and figure != NOT_AVAILABLE else figure
-
-
-def _short(reference: str) -> str:
-    """Shorten a reference to fit a row: tensorflow:18.01-py2, or pytorch@sha256:8a90117865db..."""
-    name, at, digest = reference.rpartition("/")[2].partition("@")
-    return f"{name}@{digest[:19]}..." if at else name
 
 
 def show(name: str, as_json: bool) -> None:
@@ -202,3 +153,22 @@ def stop(name: str) -> None:
         console.say(f"{run.id} has already ended: {how_it_ended(run)}")
         return
     console.say(f"{run.id}: {how_it_ended(stopping.stopped(store, run))}")
+
+
+def which_to_stop() -> BadOption:
+    """Return the error of a stop that names no run, with the line for each that is running."""
+    store, running = lookup.open_store(), []
+    left = [run_id for run_id in store.ids()[:_LOOKED_AT] if not store.is_ended(run_id)]
+    with lookup.asking() as away:
+        for run_id in left:
+            with contextlib.suppress(NgcdlError):
+                running.append(reconcile(store, store.load(run_id), away))
+    running = [run for run in running if run.status == "running"]
+    lines = "\n".join(f"    ngcdl stop {run.id}" for run in running)
+    match running:
+        case []:
+            return BadOption("stop: which run? None is running.", "    ngcdl runs")
+        case [run]:
+            return BadOption(f"stop: which run? One is running: {naming.what(run)}.", lines)
+        case _:
+            return BadOption(f"stop: which run? {len(running)} are running.", lines)

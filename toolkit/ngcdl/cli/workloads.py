@@ -1,4 +1,4 @@
-"""`ngcdl workloads`: lists the bundled trainings, with their cost and the sources of their numbers."""
+"""`ngcdl workloads`: lists the bundled trainings: what each is for, or what it costs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,83 @@ from dataclasses import asdict
 
 from ngcdl import console, trainings
 
-HEAD = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH", "WHAT")
-_FIGURES = range(1, 5)
+HEAD = ("NAME", "DATA", "WHAT IT IS, OR WHICH QUESTION IT ANSWERS")
+COSTS = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH")
+# The table in docs/training.md in fewer words, in the order of use.
+WHAT = {
+    "cifar10": "TensorFlow's tutorial: 1,000 steps of 128",
+    "cifar10-keras": "Keras' example: 3 convolutions, dropout, Adam",
+    "cifar10-94": "How fast to 94 % on one GPU?",
+    "input-pipeline": "Can the input pipeline keep up?",
+    "resident": "Is it worth keeping the data on the GPU?",
+    "batch-sweep": "Batches of 8 or 64: is an epoch 3 times as slow?",
+    "scaling": "One card or two?",
+    "distill": "Distillation: where should the teacher run?",
+    "resnet-56": "The CIFAR-10 network of He et al.",
+    "resnet-50": "The ImageNet network of He et al., for speed only",
+    "catdog": "Keras on cats and dogs; --data DIR: your own",
+    "inference": "Inception V3, forward only: frames/s, latency",
+    "alexnet-r": "Table 7 of Shi et al. 2016: AlexNet, small",
+    "alexnet-s": "Table 7 of Shi et al. 2016: AlexNet",
+    "fcn-r": "Table 7 of Shi et al. 2016: dense layers, small",
+    "fcn-s": "Table 7 of Shi et al. 2016: dense layers",
+    "lstm": "Table 7 of Shi et al. 2016: LSTM",
+    "smoke": "Does the requested device compute at all?",
+}
 _NAMES = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}
 
 
-def workloads(as_json: bool) -> None:
-    """List what --train accepts: a table, and below it what its numbers mean."""
-    found = [trainings.bundled(name) for name in trainings.names()]
+def names() -> list[str]:
+    """Return what --train accepts, in the order of use."""
+    return sorted(trainings.names(), key=lambda name: list(WHAT).index(name) if name in WHAT else len(WHAT))
+
+
+def workloads(as_json: bool, with_costs: bool) -> None:
+    """List what --train accepts: a table, and below it how to go on, or what the numbers mean."""
     if as_json:
-        console.result_json([asdict(one) for one in found])
+        console.result_json([asdict(trainings.bundled(name)) for name in trainings.names()])
         return
+    found = [trainings.bundled(name) for name in names()]
     frameworks = sorted({name for one in found for name in one.frameworks})
-    forward = ", ".join(one.name for one in found if not one.trains)
-    rows = [HEAD, *(_row(one, frameworks) for one in found)]
-    for line in console.table(rows, console.columns(sys.stdout), _FIGURES):
+    if with_costs:
+        rows = [COSTS, *map(_cost, found)]
+    else:
+        rows = [HEAD, *((one.name, _data(one), _what(one, frameworks)) for one in found)]
+    for line in console.table(rows, console.columns(sys.stdout), range(1, len(COSTS)) if with_costs else ()):
         console.result(line)
-    console.say(
-        f"They train in {_named(frameworks)}. MACs are multiply-accumulates per example; FLOP/EXAMPLE is for a "
-        f"whole training step ({forward}: the forward pass), 2 per MAC; both count only convolutions and matrix "
-        "products. Sources: ngcdl workloads --json"
+    console.say(_of_the_costs(found) if with_costs else _how_to_go_on(frameworks))
+
+
+def _what(one: trainings.Bundled, frameworks: Collection[str]) -> str:
+    only = "" if set(one.frameworks) == set(frameworks) else f" ({_named(sorted(one.frameworks))} only)"
+    return WHAT.get(one.name, one.summary) + only
+
+
+def _data(one: trainings.Bundled) -> str:
+    """Name what it trains on unless --data says otherwise."""
+    if one.data_folder == "cifar10":
+        return "CIFAR-10"
+    return "synthetic" if one.parameters else "none"
+
+
+def _cost(one: trainings.Bundled) -> tuple[str, ...]:
+    return one.name, *(f"{n:,}" for n in (one.parameters, one.forward_macs, one.flops_per_example, one.batch))
+
+
+def _of_the_costs(found: Sequence[trainings.Bundled]) -> str:
+    forward = ", ".join(one.name for one in found if not one.trains)
+    return (
+        "MACs are multiply-accumulates per example; FLOP/EXAMPLE is for a whole training step "
+        f"({forward}: the forward pass), 2 per MAC; both count only convolutions and matrix products. "
+        "Sources: ngcdl workloads --json"
     )
 
 
-def _row(one: trainings.Bundled, frameworks: Collection[str]) -> tuple[str, ...]:
-    counts = (one.parameters, one.forward_macs, one.flops_per_example, one.batch)
-    only = "" if set(one.frameworks) == set(frameworks) else f" ({_named(sorted(one.frameworks))} only)"
-    return one.name, *(f"{count:,}" for count in counts), one.summary + only
+def _how_to_go_on(frameworks: Sequence[str]) -> str:
+    return (
+        f"they train in {_named(frameworks)}; what each costs: ngcdl workloads --costs. To train one, and to ask its "
+        "question:\n    ngcdl run --train cifar10\n    ngcdl compare --train resident"
+    )
 
 
 def _named(frameworks: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from ngcdl.cli import options
-from ngcdl.cli.app.root import app
+from ngcdl.cli.app.root import IMAGES, app
 
 
-@app.command()
+@app.command(rich_help_panel=IMAGES)
 def login(
     password_stdin: Annotated[bool, typer.Option("--password-stdin", help="Read the key from stdin.")] = False,
     registry: Annotated[
@@ -28,7 +28,7 @@ def login(
         bool, typer.Option("--enroot", help="Copy the key, stored or from stdin, to where enroot reads it.")
     ] = False,
 ) -> None:
-    """Sign in to nvcr.io with an NGC API key.
+    """Sign in with an NGC API key, for images that need one.
 
     The key (https://org.ngc.nvidia.com/setup/api-keys) is asked for, or read from stdin, NGC_API_KEY or
     NGC_CLI_API_KEY. Once the registry has accepted it, it is kept where docker login keeps it. TensorFlow's and
@@ -42,7 +42,7 @@ def login(
         it.copy(to, registry, password_stdin)
 
 
-@app.command()
+@app.command(rich_help_panel=IMAGES)
 def logout(
     registry: Annotated[
         str | None,

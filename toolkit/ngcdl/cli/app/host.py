@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from ngcdl.cli.app.root import app
+from ngcdl.cli.app.root import HOST, app
 from ngcdl.cli.options import Json
 
 
-@app.command()
+@app.command(rich_help_panel=HOST)
 def gpu(
     json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
@@ -24,8 +24,9 @@ def gpu(
 
 
 @app.command(
+    rich_help_panel=HOST,
     epilog="Exit codes: 0 all links are ok, or have only warnings; 1 a link is broken.\n\n"
-    "\b\nExamples:\n  ngcdl doctor\n  ngcdl doctor --bundle report.tar.gz"
+    "\b\nExamples:\n  ngcdl doctor\n  ngcdl doctor --bundle report.tar.gz",
 )
 def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Offer each remedy, and run it if you say yes.")] = False,

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 from ngcdl.cli import options
-from ngcdl.cli.app.root import app
+from ngcdl.cli.app.root import IMAGES, app
 from ngcdl.cli.options import CardTyped, Force, HostTyped, ImageName, Json
 from ngcdl.errors import NgcdlError
 
@@ -32,7 +32,7 @@ class _Judging(TyperCommand):
             raise NgcdlError(error.message, error.hint) from error
 
 
-@app.command()
+@app.command(rich_help_panel=IMAGES)
 def pull(
     image: ImageName,
     force: Force = False,
@@ -44,6 +44,7 @@ def pull(
 
 
 @app.command(
+    rich_help_panel=IMAGES,
     cls=_Judging,
     epilog="Exit codes: 0 it runs, 1 it runs with a caution, 2 it can't; 125 nothing is known about it, or a "
     "usage error.\n\n"
@@ -57,7 +58,7 @@ def check(image: ImageName, host: HostTyped = None, gpu: CardTyped = None, json:
     return check(image, host, tuple(gpu or ()), json)
 
 
-@app.command(epilog="\b\nExamples:\n  ngcdl images\n  ngcdl images pytorch --all")
+@app.command(rich_help_panel=IMAGES, epilog="\b\nExamples:\n  ngcdl images\n  ngcdl images pytorch --all")
 def images(
     name: Annotated[
         str | None,
@@ -74,7 +75,10 @@ def images(
     images(name, everything, host, tuple(gpu or ()), json)
 
 
-@app.command(epilog='\b\nExample:\n  image=$(ngcdl resolve pytorch) && docker run --rm --gpus all "$image" nvidia-smi')
+@app.command(
+    rich_help_panel=IMAGES,
+    epilog='\b\nExample:\n  image=$(ngcdl resolve pytorch) && docker run --rm --gpus all "$image" nvidia-smi',
+)
 def resolve(
     name: Annotated[
         str,

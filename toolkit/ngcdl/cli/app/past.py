@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from ngcdl.cli import options
-from ngcdl.cli.app.root import app
+from ngcdl.cli.app.root import MORE, RUNS, app
 from ngcdl.cli.options import Json, RunName
 
 past = typer.Typer(
     invoke_without_command=True, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
 )
-app.add_typer(past, name="runs")
+app.add_typer(past, name="runs", rich_help_panel=RUNS)
 
 
 @past.callback()
@@ -24,7 +24,8 @@ def runs(
 ) -> None:
     """List the runs; or diff, replay, export, import and remove them.
 
-    A terminal too narrow for all columns shows the most important ones; a pipe gets all."""
+    A narrow terminal gets the most important columns, and of each id the end, which names the run as well; a pipe
+    gets all."""
     if context.invoked_subcommand is None:
         from ngcdl.cli.runs import runs
 
@@ -116,7 +117,9 @@ def runs_rm(
     return remove(Asked(tuple(names or ()), older_than, keep_record, dry_run, yes))
 
 
-@app.command(epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open")
+@app.command(
+    rich_help_panel=RUNS, epilog="\b\nExamples:\n  ngcdl report\n  ngcdl report last last-1 --html both.html --open"
+)
 def report(
     run: Annotated[
         list[str] | None, options.run(metavar="RUN...", help="last (the default), run ids, or a comparison's id.")
@@ -135,7 +138,7 @@ def report(
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def show(run: RunName = "last", json: Json = False) -> None:
     """Show one run's record."""
     from ngcdl.cli.runs import show
@@ -143,7 +146,7 @@ def show(run: RunName = "last", json: Json = False) -> None:
     show(run, json)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def logs(
     run: RunName = "last",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing while it runs.")] = False,
@@ -154,7 +157,7 @@ def logs(
     logs(run, follow)
 
 
-@app.command(epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
+@app.command(rich_help_panel=MORE, epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
 def export(
     form: Annotated[str, typer.Argument(metavar="slurm|k8s", help="For which cluster.")], run: RunName = "last"
 ) -> None:
@@ -164,7 +167,7 @@ def export(
     export(form, run)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def stop(run: RunName) -> None:
     """Stop a run; a training saves a checkpoint first.
 

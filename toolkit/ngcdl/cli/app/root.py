@@ -6,14 +6,21 @@ from typing import Annotated
 
 import typer
 
+from ngcdl.cli.app.sections import Front
+
+# The headings of --help.
+RUN, HOST, IMAGES, RUNS, MORE = "Run", "This machine", "Images", "What was run", "More"
+
 app = typer.Typer(
     name="ngcdl",
-    help="NVIDIA's training containers in one line: sign in, pull, launch, train, measure, record.",
+    cls=Front,
+    help="Train in NVIDIA's containers with one line; see whether the GPU is used, and what it buys you.",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich would double the time of --help
     pretty_exceptions_enable=False,  # typer's tracebacks show locals, and locals can hold keys
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as for docker run; 2 usage; "
+    epilog="ngcdl COMMAND --help has a command's options.\n\n"
+    "Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as for docker run; 2 usage; "
     "128 + n after signal n. check, compare, suite and doctor have their own.",
 )
 

@@ -10,7 +10,7 @@ import typer
 from ngcdl.cli import completed, options
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
-from ngcdl.cli.app.root import app
+from ngcdl.cli.app.root import MORE, RUN, app
 from ngcdl.cli.app.sections import Sectioned
 from ngcdl.cli.options import Json
 
@@ -104,6 +104,7 @@ class RunOptions:
 
 
 @app.command(
+    rich_help_panel=RUN,
     cls=Sectioned,
     epilog="\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run tensorflow:18.01-py2\n"
     "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n"
@@ -173,6 +174,7 @@ class CompareOptions:
 
 
 @app.command(
+    rich_help_panel=RUN,
     cls=Sectioned,
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
     "\b\nExamples:\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n"
@@ -197,17 +199,21 @@ def compare(
     return it.compare(typed, others, it.Rounds(vary, repeat, scaling=scaling))
 
 
-@app.command()
-def workloads(json: Json = False) -> None:
-    """List the bundled trainings, and what each costs."""
+@app.command(rich_help_panel=MORE)
+def workloads(
+    json: Json = False,
+    costs: Annotated[bool, typer.Option("--costs", help="What each computes instead of what it is for.")] = False,
+) -> None:
+    """List the bundled trainings: what each is for, or costs."""
     from ngcdl.cli.workloads import workloads
 
-    workloads(json)
+    workloads(json, costs)
 
 
 @app.command(
+    rich_help_panel=MORE,
     epilog="Exit codes: as for compare; 1 if one of the comparisons was refused.\n\n"
-    "\b\nExamples:\n  ngcdl suite articles tensorflow:18.01-py2\n  ngcdl suite table7 --budget 60"
+    "\b\nExamples:\n  ngcdl suite articles tensorflow:18.01-py2\n  ngcdl suite table7 --budget 60",
 )
 def suite(
     name: Annotated[

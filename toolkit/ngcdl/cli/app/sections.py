@@ -1,11 +1,45 @@
-"""The help of a command with many options, grouped under headings in the order of declaration."""
+"""The help of ngcdl itself and of a command with many options, grouped under headings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+
+from ngcdl import console
+
+_FIRST = (
+    ("doctor", "what is missing here, and what to type"),
+    ("run --train cifar10", "train, and see how fast it was"),
+    ("compare --train cifar10", "what does the GPU buy?"),
+)
+_LINE = 44  # columns for a line to type: `./scripts/ngcdl compare --train cifar10` has its explanation beside it
+
+
+class Front(TyperGroup):
+    """ngcdl itself: how to start, then the commands in the order of `console.COMMANDS`, under the headings that they
+    name in typer's `rich_help_panel`."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # typer's own click
+        """Return their names."""
+        del ctx
+        return list(console.COMMANDS)
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write all that follows the description."""
+        with formatter.section("Start here"):
+            formatter.write_dl([(f"{ctx.command_path} {words}", what) for words, what in _FIRST], col_max=_LINE)
+        widest = max(map(len, console.COMMANDS))
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.commands[name]
+            row = (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+            sections.setdefault(command.rich_help_panel, []).append(row)
+        options = [record for one in self.get_params(ctx) if (record := one.get_help_record(ctx))]
+        for heading, rows in [*sections.items(), ("Options", options)]:
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 class Sectioned(TyperCommand):

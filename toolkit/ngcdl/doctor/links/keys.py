@@ -7,6 +7,7 @@ from shlex import quote
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import BadKey, RegistryUnreachable
+from ngcdl.spec import NVCR
 
 _KEYS_URL = "https://org.ngc.nvidia.com/setup/api-keys"
 # https://docs.docker.com/reference/cli/docker/login/#credential-stores
@@ -36,12 +37,21 @@ def credentials(sight: Sight) -> Finding:
         step = Step(f"chmod 600 {file}") if is_ours else Step(f'sudo chown "$(id -u)" {file}', by_hand=True)
         return warning(name, f"a key in {keys.source}" if keys.source else "no key", cause, step)
     if keys.source is None:
-        cause = f"Public images need no key; {sight.registry_host} serves the others only to users who are signed in"
-        return warning(name, f"no key for {sight.registry_host}", cause, Step("ngcdl login"), source=_KEYS_URL)
+        return _no_key(name, sight.registry_host)
     if keys.in_clear:
         hint = "It is stored unencrypted; a credential helper avoids that"
         return ok(name, f"a key in {keys.source}", hint, source=_HELPERS_URL)
     return ok(name, f"a key in {keys.source}")
+
+
+def _no_key(name: str, host: str) -> Finding:
+    """Judge that there is no key: at nvcr.io none is needed for what most people pull, of another registry that is not
+    known."""
+    if host == NVCR:
+        hint = "TensorFlow's and PyTorch's images need none. For an image that asks for a key: ngcdl login"
+        return ok(name, f"no key for {host}", hint, source=_KEYS_URL)
+    cause = f"{host} may serve its images only to users who are signed in"
+    return warning(name, f"no key for {host}", cause, Step("ngcdl login"))
 
 
 def registry(sight: Sight) -> Finding:

@@ -1,0 +1,137 @@
+"""The table of `ngcdl runs`: which run, when, how long, how it ended, how fast, what was busy, and what was run."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ngcdl import console
+from ngcdl.cli import lookup
+from ngcdl.console import NOT_AVAILABLE, measured, number
+from ngcdl.record import Run
+from ngcdl.report.measured import naming
+from ngcdl.report.measured.words import duration
+from ngcdl.running import silence
+
+HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
+# The columns that a narrow terminal always gets, and those that it gets in this order while there is room.
+_ALWAYS, _WANTED = ("RUN", "STATUS", "WHAT"), ("WHEN", "EXAMPLES/S", "TOOK", "BUSY")
+_CUT = "..."
+_LEAST = 12  # characters of what was run
+_ID = re.compile(r"\d{8}-\d{6}-.+-([0-9a-f]{6})")  # storing/store.py
+_DAY = 86400
+
+
+def table(
+    found: Sequence[Run], silent: Mapping[str, float], ids: Sequence[str], width: int | None, now: float
+) -> list[str]:
+    """Return a line for each run. `silent` has the seconds of each run that has reported nothing for long, `ids` those
+    of all runs. Without a `width` nothing is cut, and times are absolute: somebody may read them later."""
+    rows = [
+        (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), "".join(_what(run)))
+        for run in found
+    ]
+    whole = console.table([HEAD, *rows])
+    if width is None or max(map(len, whole)) <= width:
+        return whole
+    ends = _ends(found, ids)
+    rows = [(ends[row[0]], *row[1:]) for row in rows]
+    needed = max(len(name) + (len(_CUT) if more else 0) for name, more in map(_what, found))
+    return _narrow(rows, needed, width)
+
+
+def _narrow(rows: Sequence[Sequence[str]], needed: int, width: int) -> list[str]:
+    """Return the lines of the columns that there is room for. What was run gets what is left: at least `needed`
+    characters beside a speed, which stands nowhere without the data that it was reached on."""
+    rows = [(*row[:3], re.sub(", no step for .*", ", silent", row[3]), *row[4:]) for row in rows]
+    wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)}
+    left, shown, least = width - wide["RUN"] - wide["STATUS"], set(_ALWAYS), _LEAST
+    for name in _WANTED:
+        beside = max(needed, least) if name == "EXAMPLES/S" else least
+        if left - wide[name] >= beside:
+            left, least = left - wide[name], beside
+            shown.add(name)
+    rows = [(*row[:-1], _cut(row[-1], max(left, least))) for row in rows]
+    return console.table(
+        [[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in (HEAD, *rows)], width
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - len(_CUT)].rstrip()}{_CUT}"
+
+
+def _ends(found: Sequence[Run], ids: Sequence[str]) -> dict[str, str]:
+    """Return the end of each run's id; the whole id if the end names other runs of `ids`, too."""
+    count, known = Counter(run_id[-6:] for run_id in ids), {}
+    for run in found:
+        end = _ID.fullmatch(run.id)
+        begins_one = end and end[1].isdecimal() and any(run_id.startswith(end[1]) for run_id in ids)
+        known[run.id] = end[1] if end and count[end[1]] == 1 and not begins_one else run.id
+    return known
+
+
+def _when(run: Run, now: float, *, is_absolute: bool) -> str:
+    """Say when it began: 2 h ago; or the date, of what is older than a month or was begun under another clock."""
+    seconds = now - run.started
+    if is_absolute or not 0 <= seconds < 30 * _DAY:
+        try:
+            return time.strftime("%Y-%m-%d %H:%M" if is_absolute else "%Y-%m-%d", time.localtime(run.started))
+        except (ValueError, OverflowError, OSError):  # nobody's clock
+            return NOT_AVAILABLE
+    for unit, size, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 2 * _DAY)):
+        if seconds < most:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{seconds // _DAY:.0f} d ago"
+
+
+def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...]:
+    """Return how long it took or takes, how it ended, how fast it was, and what was busy."""
+    seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
+    status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
+    said = silence.in_words(silent_seconds)
+    speed = run.summary.examples_per_second
+    has_speed = bool(run.workload or run.dataset or speed is not None)
+    return (
+        duration(seconds),
+        f"{status}, {said}" if said else status,
+        _marked(run, measured(speed)) if has_speed else "-",
+        _busy(run),
+    )
+
+
+def _busy(run: Run) -> str:
+    """Name the device that it computed on, and how busy that was; for a command the GPU if one was read."""
+    figures = run.summary
+    of = {"gpu": figures.gpu_percent_mean, "cpu": figures.cpu_percent_mean}
+    device = (
+        run.device if run.device in of else next((name for name, percent in of.items() if percent is not None), None)
+    )
+    if device is None:
+        return NOT_AVAILABLE
+    return f"{device.upper()} {_marked(run, number(of[device], 0, '%'))}"
+
+
+def _marked(run: Run, figure: str) -> str:
+    """Mark a figure that is not the whole run's, for the note below the table."""
+    return f"{figure}*" if lookup.RECENT in run.notes and figure != NOT_AVAILABLE else figure
+
+
+def _what(run: Run) -> tuple[str, str]:
+    """Return what was run, with its data if that is not CIFAR-10, and where, which may be cut."""
+    image = _short(run.image.reference) if run.image.reference else ""
+    name = run.workload.get("name")
+    label = "synthetic" if run.is_synthetic else run.dataset if run.dataset != "cifar10" else None
+    if name or label:
+        return f"{name or 'a training'}{f' ({label})' if label else ''}", f" in {image}" if image else ""
+    if command := naming.typed(run):
+        return "", f"{command} in {image}" if image else command
+    return "", image or f"({run.engine})"
+
+
+def _short(reference: str) -> str:
+    """Shorten a reference to fit a row: tensorflow:18.01-py2, or pytorch@sha256:8a90117865db..."""
+    name, at, digest = reference.rpartition("/")[2].partition("@")
+    return f"{name}@{digest[:19]}..." if at else name

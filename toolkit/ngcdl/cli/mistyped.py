@@ -1,0 +1,191 @@
+"""What typer could not parse, as an error in ngcdl's own words, with the line to type next."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ngcdl.cli import habits
+from ngcdl.cli.changed import replaced
+from ngcdl.cli.typed import again
+from ngcdl.errors import BadOption, NgcdlError, UsageError
+from ngcdl.spec import redacted, redacted_words
+
+# What may follow a command that was typed without an argument that it needs.
+_EXAMPLES = {
+    **dict.fromkeys(("check", "pull", "resolve"), "pytorch"),
+    "suite": "articles",
+    "export": "slurm last",
+    "runs diff": "last-1 last",
+    "runs replay": "last",
+    "runs export": "last last-1 both.tar",
+    "runs import": "both.tar",
+}
+_KINDS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """`argv`, with the typer `command` that it names and the `path` to it: "run", "runs diff"; "" for ngcdl itself."""
+
+    argv: Sequence[str]
+    command: Any
+    path: str
+
+    @classmethod
+    def of(cls, argv: Sequence[str]) -> Self:
+        """Find the command: typer does not say it with every error."""
+        from typer.main import get_command
+
+        from ngcdl.cli.app import app
+
+        command: Any = get_command(app)
+        path: list[str] = []
+        for word in argv:
+            if word not in getattr(command, "commands", ()):
+                break
+            command = command.commands[word]
+            path.append(word)
+        return cls(argv, command, " ".join(path))
+
+    @property
+    def help(self) -> str:
+        """The line that shows the command's help."""
+        return " ".join(filter(None, ("    ngcdl", self.path, "--help")))
+
+
+def told(error: Any, argv: Sequence[str]) -> NgcdlError:
+    """Return what to raise instead of typer's usage error, with its exit code."""
+    typed = _Line.of(argv)
+    match type(error).__name__:
+        case "NoSuchOption":
+            ours = _no_such_option(error.option_name, typed)
+        case "BadOptionUsage":
+            ours = _bad_usage(error.option_name, typed)
+        case "MissingParameter":
+            ours = _missing(error.param.metavar or error.param.name, typed)
+        case "BadParameter":
+            ours = _bad_value(error, typed)
+        case "NoArgsIsHelpError":  # nothing but a command for a run
+            ours = BadOption("--: no command of ngcdl's comes before it.", again(["run", *argv]))
+        case _:
+            ours = _bad_words(error.message, typed)
+    if error.exit_code == UsageError.exit_code:
+        return ours
+    return NgcdlError(ours.message, ours.hint)  # check has its own
+
+
+# -- an option that is not there -------------------------------------------------------------------------------------
+
+
+def _no_such_option(option: str, typed: _Line) -> BadOption:
+    argv, path = typed.argv, typed.path
+    if path == "login" and (advice := habits.login(option, argv[1:])):
+        return advice
+    said = f"{option}: {' '.join(filter(None, ('ngcdl', path)))} has no such option."
+    if path in ("logs", "runs") and (line := habits.newest(option, argv)):
+        return BadOption(said, line)
+    if path == "run" and (line := _command_apart(option, typed)):
+        return BadOption(said, f"If it belongs to your command, that goes after --, with its options:\n{line}")
+    if path in ("run", "compare") and (advice := habits.dockers(option, argv)):
+        return advice
+    return BadOption(said, _nearest(option, typed) or typed.help)
+
+
+def _nearest(option: str, typed: _Line) -> str:
+    """Return the line that was typed, with the option that was probably meant; "" if none is near."""
+    near = habits.meant(option, list(_names(typed.command)))
+    if not near and not typed.path and option in _names(typed.command.commands["run"]):
+        return again(["run", *typed.argv])
+    word = next((one for one in typed.argv if one.startswith(option)), option)
+    if not near and f"-{word}" in _names(typed.command):  # -gpus is -g to typer
+        option, near = word, f"-{word}"
+    if not near:
+        return ""
+    if typed.path == "login":  # what else was typed may be a key
+        return f"Did you mean {near}?\n    ngcdl login {near}"
+    words = replaced(typed.argv, option, lambda value: _valued(near, value), has_value=False)
+    return f"Did you mean {near}?\n{again(words) if words else typed.help}"
+
+
+def _valued(option: str, value: str) -> list[str]:
+    return [f"{option}={value}"] if value and " " not in option else option.split()
+
+
+def _names(command: Any) -> Iterator[str]:
+    """Yield the options of a command, but for those that its --help does not show."""
+    for one in command.params:
+        if one.param_type_name == "option" and not one.hidden:
+            yield from (*one.opts, *one.secondary_opts)
+    yield "--help"
+
+
+def _command_apart(option: str, typed: _Line) -> str:
+    """Return the line that was typed, with -- before the command that `option` probably belongs to; "" if there is
+    none before it: the first word is an image's name, unless it is a program's."""
+    argv = typed.argv
+    if "--" in argv:
+        return ""
+    before = next((at for at, word in enumerate(argv) if word.partition("=")[0] == option), 0)
+    words = [at for at in _positions(typed.command, argv[:before]) if at]
+    begins = words[:1] if words and shutil.which(argv[words[0]]) else words[1:2]
+    return again([*argv[: begins[0]], "--", *argv[begins[0] :]]) if begins else ""
+
+
+def _positions(command: Any, words: Sequence[str]) -> Iterator[int]:
+    """Yield the indices of the words that are neither options nor their values."""
+    valued = {name for one in command.params if not getattr(one, "is_flag", True) for name in one.opts}
+    is_value = False
+    for at, word in enumerate(words):
+        if not is_value and not word.startswith("-"):
+            yield at
+        is_value = not is_value and word in valued
+
+
+# -- a value or a word that is not there, or makes no sense ----------------------------------------------------------
+
+
+def _bad_usage(option: str, typed: _Line) -> BadOption:
+    """Say that an option lacks its value, or that a switch has one."""
+    found = next((one for one in typed.command.params if option in one.opts), None)
+    if found is None or getattr(found, "is_flag", False):
+        return BadOption(f"{option}: it takes no value.", typed.help)
+    if option == "--train":
+        from ngcdl.cli.workloads import names
+
+        return BadOption(f"--train: which training? {', '.join(names())}.", "    ngcdl workloads")
+    return BadOption(f"{option}: its value is missing: {found.metavar or found.type.name.upper()}.", typed.help)
+
+
+def _missing(argument: str, typed: _Line) -> BadOption:
+    if typed.path == "stop":
+        from ngcdl.cli.runs import which_to_stop
+
+        return which_to_stop()
+    example = f"    ngcdl {typed.path} {_EXAMPLES[typed.path]}\n" if typed.path in _EXAMPLES else ""
+    return BadOption(f"{typed.path}: {argument} is missing.", example + typed.help)
+
+
+def _bad_value(error: Any, typed: _Line) -> BadOption:
+    found = re.fullmatch(r"'(.*)' is not a valid (\w+)\.?", error.message, re.DOTALL)
+    name = error.param.opts[-1] if error.param is not None and error.param.param_type_name == "option" else typed.path
+    if found is None or found[2] not in _KINDS:
+        return BadOption(f"{name}: {error.message}", typed.help)
+    return BadOption(f"{name} {redacted('', found[1])}: must be {_KINDS[found[2]]}.", typed.help)
+
+
+def _bad_words(said: str, typed: _Line) -> BadOption:
+    """Say that there is no such command, or that one takes fewer words."""
+    if "No such command" in said:
+        word, *rest = typed.argv[1:] if typed.path == "runs" else typed.argv
+        name = " ".join(filter(None, (typed.path, *redacted_words((word,)))))
+        lines = habits.lines_for(word, rest, list(typed.command.commands))
+        return BadOption(f"{name}: ngcdl has no such command.", lines or typed.help)
+    extra = re.search(r"unexpected extra arguments? ?(?:\(s\) )?\((.*)\)", said, re.DOTALL)
+    if extra is None:
+        return BadOption(f"{typed.path}: {said}", typed.help)
+    words = () if typed.path == "login" else redacted_words(tuple(extra[1].split()))  # perhaps a key
+    return BadOption(f"{' '.join((typed.path, *words))}: more words than it takes.", typed.help)
