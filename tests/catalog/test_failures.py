@@ -230,7 +230,8 @@ KINDS = [
     frozenset((what, *where))
     for what in ("training", "command")
     for where in (
-        ("image", "here"), ("host", "here"), ("image", "cluster", "slurm"), ("image", "cluster", "kubernetes")
+        ("image", "here", "folders"), ("host", "here", "folders"),
+        ("image", "cluster", "folders"), ("image", "cluster", "claims"),
     )
 ]  # fmt: skip
 # Every row of the dossier's table of famous failures.

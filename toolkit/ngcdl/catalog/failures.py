@@ -22,8 +22,8 @@ from typing import Any, Literal
 Rank = Literal["cause", "symptom", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
 # What describes a run: a bundled training, or the user's own command; in an image, or as a process of this host; on
-# this machine, or on a cluster, and which; with GPUs that were asked for.
-WORDS = frozenset(("training", "command", "image", "host", "here", "cluster", "slurm", "kubernetes", "gpu"))
+# this machine, or on a cluster; it sees folders of this machine, or only volume claims; GPUs were asked for.
+WORDS = frozenset(("training", "command", "image", "host", "here", "cluster", "folders", "claims", "gpu"))
 _FOR_SOME = re.compile(r"\[([a-z ]+)\](?: (?! ))?(.*)")
 
 

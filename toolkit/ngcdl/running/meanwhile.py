@@ -21,6 +21,7 @@ from ngcdl.running.prepare import Ready
 
 if TYPE_CHECKING:
     from ngcdl.telemetry import sampler, sampler_process
+    from ngcdl.telemetry.kernel_log import CardError, KernelLog
 
 SAMPLE_SECONDS = 1.0
 # The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
@@ -182,6 +183,16 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
         return
     with unexpected_use.UnexpectedUse(job.pids, show.say) as seen:
         yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
+
+
+@contextlib.contextmanager
+def card_errors(ready: Ready, kernel: KernelLog | None) -> Iterator[Callable[[Run], tuple[CardError, ...]]]:
+    """Make the function that returns which errors of the run's cards the kernel has logged since then; () if its cards
+    are not this host's, or if that is unknown."""
+    from ngcdl.telemetry.kernel_log import KernelLog
+
+    with kernel or KernelLog() as log:
+        yield lambda run: log.errors_of(run.gpus) if run.gpus and ready.engine.is_here else ()
 
 
 @dataclass(frozen=True)

@@ -49,11 +49,14 @@ def as_text(diagnosis: Diagnosis) -> str:
 def words_about(run: Run) -> frozenset[str]:
     """Describe `run` in the catalogue's words (failures.WORDS)."""
     kind = kind_of(run.engine)
-    what = "training" if run.workload else "command"
-    where = ("image" if kind.has_containers else "host", "cluster" if kind.is_cluster else "here")
-    named = (str(run.engine),) if kind.is_cluster else ()
+    words = {
+        "training" if run.workload else "command",
+        "image" if kind.has_containers else "host",
+        "cluster" if kind.is_cluster else "here",
+        "folders" if kind.shares_files else "claims",
+    }
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
-    return frozenset((what, *where, *named, *(("gpu",) if has_asked else ())))
+    return frozenset(words | ({"gpu"} if has_asked else set()))
 
 
 def _counts(failure: Failure, run: Run) -> bool:
