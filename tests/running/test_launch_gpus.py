@@ -165,7 +165,7 @@ def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all"
     prepared, folder = ready(store, FakeJob(), gpus, train=False, **how.pop("engine", {}))
     (folder / SAMPLES).write_text(json.dumps(IDLE) + "\n")
     order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))
-    show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",))
+    show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",), spec=order.spec.as_json())
     with meanwhile.idle_cards(replace(prepared, order=order), run, show, seconds=0.01):
         for _ in range(200):
             if show.said or not any("idle" in thread.name for thread in threading.enumerate()):

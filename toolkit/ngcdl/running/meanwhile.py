@@ -18,6 +18,7 @@ from ngcdl.engines.base import Chunk, Job, Piped, Unbound
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, lines, opened
 from ngcdl.record import Run
+from ngcdl.report.measured.case import is_interactive
 from ngcdl.report.measured.idle import are_idle
 from ngcdl.running.prepare import Ready
 
@@ -196,9 +197,8 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
 def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS) -> Iterator[None]:
     """Say, once, if a command has left the cards that are there for it idle for `seconds` from its start."""
     spec, uuids = ready.order.spec, run.gpus or ()
-    is_interactive = not spec.command or (spec.tty and len(spec.command) == 1)  # a shell, or a program like one
     is_for_gpus = spec.gpus.demanded or ready.engine.has_containers  # auto gives cards to any command on this host
-    if spec.workload or is_interactive or not (is_for_gpus and uuids and ready.engine.is_here):
+    if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and ready.engine.is_here):
         yield
         return
     over = threading.Event()
