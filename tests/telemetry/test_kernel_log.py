@@ -11,7 +11,8 @@ import pytest
 from ngcdl.telemetry.kernel_log import PATIENCE_SECONDS, CardError, KernelLog
 
 LOST = "NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-FAULT = "NVRM: Xid (PCI:0000:45:00): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS"
+# As an H100's driver 580.159.04 logs it.
+FAULT = "NVRM: Xid (PCI:0000:45:00): 31, pid=494, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS"
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def messages(tmp_path: Path) -> Path:
 
 def logged(path: Path, *lines: str) -> None:
     with path.open("a") as file:
-        file.writelines(f"4,7,12345678,-;{line}\n SUBSYSTEM=pci\n" for line in lines)
+        file.writelines(f"4,360,48276587,c;{line}\n SUBSYSTEM=pci\n" for line in lines)
 
 
 def test_an_error_of_a_run_s_card_is_found_and_one_of_another_card_or_from_before_is_not(
@@ -46,8 +47,8 @@ def test_an_error_of_a_run_s_card_is_found_and_one_of_another_card_or_from_befor
         assert log.errors_of(("GPU-a",)) == ()
         logged(messages, FAULT, FAULT)
         (error,) = log.errors_of(("GPU-b",))
-    assert error == CardError("0000:45:00", 31, "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS")
-    assert str(error).startswith("Xid 31 of the card 0000:45:00: Ch ")
+    assert error == CardError("0000:45:00", 31, "channel 0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS")
+    assert str(error).startswith("Xid 31 of the card 0000:45:00: channel ")
     assert "NVRM: Xid" in error.kernel_line
     assert "python3" not in error.kernel_line, "the name of a program is its own text"
 

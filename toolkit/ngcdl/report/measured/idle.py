@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ngcdl.report.measured.lines import Line, number
 
 _IDLE_PERCENT = 1  # of a card that draws a desktop
-# A process that uses CUDA takes hundreds of MiB for its context; what a driver takes for itself varies by less.
+# A CUDA context took 523 MiB of an H100 (driver 580.159.04); a process that only asks CUDA for its devices, 4 MiB.
 _CONTEXT_BYTES = 32 << 20
 _LEAST_SHARE = 0.9  # of one sample per second
 
