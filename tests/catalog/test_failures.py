@@ -220,7 +220,20 @@ EXAMPLES = {
     ],
     "user-without-name": ["KeyError: 'getpwuid(): uid not found: 1042'"],
     "group-without-name": ["groups: cannot find name for group ID 993"],
+    "python-package-missing": [
+        "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'timm'",
+        "ImportError: No module named torch",
+        "/usr/bin/python: No module named torchrun",
+    ],
 }
+KINDS = [
+    frozenset((what, *where))
+    for what in ("training", "command")
+    for where in (
+        ("image", "here", "folders"), ("host", "here", "folders"),
+        ("image", "cluster", "folders"), ("image", "cluster", "claims"),
+    )
+]  # fmt: skip
 # Every row of the dossier's table of famous failures.
 DOSSIER = {
     "no-gpu-driver-in-docker", "runtime-unknown", "no-driver-at-the-engine", "requirement-unsatisfied",
@@ -250,13 +263,19 @@ def test_every_row_has_an_example_and_the_dossier_s_are_all_there() -> None:
 
 @pytest.mark.parametrize("row", failures.table(), ids=lambda row: row.name)
 def test_a_row_has_a_cause_a_remedy_with_a_command_and_a_source(row: failures.Failure) -> None:
-    assert re.fullmatch(r"(?:[A-Z/]|cuDNN).+\.", row.cause)
+    assert failures.WORDS.issuperset(row.needs)
+    marks = re.findall(r"^\[(.*?)\]", f"{row.cause}\n{row.remedy}", re.MULTILINE)
+    assert failures.WORDS.issuperset(word for mark in marks for word in mark.split())
     assert row.source.startswith("https://")
     assert row.confidence in ("seen", "recalled")
     assert row.rank in failures.RANKS
-    commands = [line for line in row.remedy.splitlines() if line.startswith(" ")]
-    assert (commands == []) == (row.rank == "harmless")
-    assert all(line.startswith("    ") and line[4] != " " for line in commands)
+    for kind in KINDS:
+        if kind.issuperset(set(row.needs) - {"gpu"}):
+            told = row.about(kind)
+            assert re.fullmatch(r"(?:[A-Z/]|cuDNN)[^\[]+\.", told.cause)
+            commands = [line for line in told.remedy.splitlines() if line.startswith(" ")]
+            assert (commands == []) == (row.rank == "harmless")
+            assert all(line.startswith("    ") and line[4] != " " for line in commands)
     assert all(text.strip() == text and "\n" not in text and len(text) >= 9 for text in (*row.texts, *row.beside))
 
 

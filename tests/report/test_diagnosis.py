@@ -29,9 +29,18 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log.txt"
 
 
+TRAINING = replace(RUN, spec={"workload": {"name": "cifar10"}})
+
+
+def remedy(run: Run, path: Path, text: str) -> str:
+    path.write_text(text)
+    known = diagnosed(run, path).diagnosis
+    return f"{known.cause}\n{known.remedy}" if known else ""
+
+
 def test_a_failed_run_gets_the_row_and_nothing_of_its_log(log: Path) -> None:
     log.write_text("password=hush " + MEMORY)
-    known = diagnosed(RUN, log).diagnosis
+    known = diagnosed(TRAINING, log).diagnosis
     assert known
     assert (known.name, known.text, known.confidence) == ("gpu-out-of-memory", "CUDA out of memory", "seen")
     assert known.cause
@@ -75,6 +84,24 @@ def test_what_only_an_image_can_cause_is_no_cause_without_one(log: Path) -> None
     said = "./train.sh: line 1: ./tool: cannot execute binary file: exec format error\n"
     assert name(replace(RUN, engine="docker"), log, said) == "wrong-processor"
     assert name(replace(RUN, engine="local"), log, said) is None
+
+
+def test_a_remedy_is_for_what_ran_and_where(log: Path) -> None:
+    assert "--batch largest" in remedy(TRAINING, log, MEMORY)
+    assert "--batch" not in remedy(RUN, log, MEMORY)
+    few = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n"
+    assert "--shm-size" in remedy(RUN, log, few)
+    here = remedy(replace(RUN, engine="local"), log, few)
+    assert "remount,size=8g /dev/shm" in here
+    assert "container" not in here
+
+
+def test_a_missing_python_module_is_told_of_a_command_in_an_image_with_what_installs_it(log: Path) -> None:
+    missing = "ModuleNotFoundError: No module named 'transformers'\n"
+    assert "PYTHONUSERBASE=/ngcdl/cache/user" in remedy(replace(RUN, engine="docker"), log, missing)
+    assert "/ngcdl/cache" not in remedy(replace(RUN, engine="slurm"), log, missing), "nothing outlives a run there"
+    assert remedy(replace(RUN, engine="local"), log, missing) == ""
+    assert remedy(TRAINING, log, missing) == ""
 
 
 def test_what_does_no_harm_is_not_told(log: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -13,6 +14,7 @@ from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuHookFailed, GpuNotInside
 from ngcdl.running import launch
 from ngcdl.storing.store import Store
+from ngcdl.telemetry.kernel_log import KernelLog
 
 NO_KERNEL = b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 
@@ -65,3 +67,31 @@ def test_what_the_error_s_own_hint_does_not_say_is_said(store: Store) -> None:
     with pytest.raises(GpuNotInside):
         launch.follow(prepared, store, show)
     assert "systemctl daemon-reload" in show.said[-1]
+
+
+@pytest.mark.parametrize("code", [0, 139])
+def test_what_the_kernel_logs_of_a_failed_run_s_card_is_told_and_recorded_with_its_remedy(
+    code: int, store: Store, tmp_path: Path
+) -> None:
+    messages, information = tmp_path / "kmsg", tmp_path / "gpus/0000:44:00.0/information"
+    messages.touch()
+    information.parent.mkdir(parents=True)
+    information.write_text("GPU UUID: GPU-1\n")
+    fault = "4,7,1,-;NVRM: Xid (PCI:0000:44:00): 31, pid=4711, name=python, Ch 8, MMU Fault: ENGINE GRAPHICS\n"
+
+    def computes() -> None:
+        messages.write_text(fault)
+
+    job = FakeJob((computes,), exit=Exit(code, False), gpus=("GPU-1",))
+    prepared, _ = ready(store, job, train=False, gpus="all")
+    show = FakeShow()
+    run = launch.follow(prepared, store, show, kernel=KernelLog(messages, tmp_path / "gpus"))
+    told = [note for note in run.notes if "Xid 31 of the card 0000:44:00: Ch 8, MMU Fault" in note]
+    if code == 0:
+        assert (told, run.diagnosis, show.said) == ([], None, [])
+        return
+    assert len(told) == 1
+    assert told[0] in show.said
+    assert run.diagnosis
+    assert run.diagnosis.name == "xid"
+    assert "https://docs.nvidia.com/deploy/xid-errors/" in (run.diagnosis.remedy or "")

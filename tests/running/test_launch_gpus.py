@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
@@ -12,9 +15,10 @@ from followed import follow, recorded
 from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
-from ngcdl.folder import EVENTS
-from ngcdl.running import launch
+from ngcdl.folder import EVENTS, SAMPLES
+from ngcdl.running import launch, meanwhile
 from ngcdl.running.prepare import Ready
+from ngcdl.spec import Workload
 from ngcdl.storing.store import Store
 
 
@@ -151,3 +155,42 @@ def test_a_run_that_ended_before_it_could_be_asked_for_gpus_says_so(store: Store
     run, _ = follow(store, FakeJob(gpus=None, exit=Exit(3, False)), gpus="all")
     assert (run.status, run.exit_code, run.gpus) == ("failed", 3, None)
     assert "before the GPUs" in run.notes[0]
+
+
+IDLE = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0, "memory_used_bytes": 0}]}
+
+
+def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all", **how: Any) -> list[str]:
+    """Return what is said while a run with one idle card goes on for longer than it may leave that idle."""
+    prepared, folder = ready(store, FakeJob(), gpus, train=False, **how.pop("engine", {}))
+    (folder / SAMPLES).write_text(json.dumps(IDLE) + "\n")
+    order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))
+    show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",), spec=order.spec.as_json())
+    with meanwhile.idle_cards(replace(prepared, order=order), run, show, seconds=0.01):
+        for _ in range(200):
+            if show.said or not any("idle" in thread.name for thread in threading.enumerate()):
+                break
+            time.sleep(0.01)
+    return show.said
+
+
+def test_a_command_that_leaves_its_gpu_idle_is_told_while_it_runs(store: Store) -> None:
+    (said,) = said_of_idle_cards(store, ("python", "train.py"), tty=True)
+    assert "its GPU idle" in said
+    assert "computing on the CPU?" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ((), {"tty": True}),
+        (("bash",), {"tty": True}),
+        (("make",), {"gpus": "auto", "engine": {"has_containers": False}}),
+        (("python", "train.py"), {"engine": {"is_here": False}}),
+        (("python", "-m", "trainer"), {"workload": Workload("cifar10")}),
+    ],
+)
+def test_a_shell_a_training_and_what_asked_for_no_gpu_hear_nothing(
+    store: Store, command: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    assert said_of_idle_cards(store, command, **how) == []

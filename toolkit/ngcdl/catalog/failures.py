@@ -5,28 +5,36 @@ expression: logs are hostile input, and a plain search takes the same few millis
 
 Where a log matches several, the lowest rank wins, then the earliest match, then the longest text. So a line that names
 the cause beats one that follows from it, and an image's banner, most warnings of which are harmless, comes last.
+
+Cause and remedy depend on what ran where. A line of theirs that begins with words in brackets, of WORDS, is left out
+unless all of them describe the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 Rank = Literal["cause", "symptom", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
+# What describes a run: a bundled training, or the user's own command; in an image, or as a process of this host; on
+# this machine, or on a cluster; it sees folders of this machine, or only volume claims; GPUs were asked for.
+WORDS = frozenset(("training", "command", "image", "host", "here", "cluster", "folders", "claims", "gpu"))
+_FOR_SOME = re.compile(r"\[([a-z ]+)\](?: (?! ))?(.*)")
 
 
 @dataclass(frozen=True)
 class Failure:
     """One row. `cause` is a sentence; in `remedy` each command is on a line of its own, indented by four spaces.
 
-    `beside`: counts only if one of these texts is present, too. `needs_gpu`, `needs_image`: not a failure in a run
-    that requested no GPU, or that has no image. `matters_at_exit_0`: also reported for a run that succeeded.
-    `exit_code`: a run that ended with this code and matches no row's text most likely failed for this reason.
-    `confidence`: seen (at `source`) or recalled (not read anywhere).
+    `beside`: counts only if one of these texts is present, too. `needs`: of WORDS, those that must describe a run in
+    which this can be the failure. `matters_at_exit_0`: also reported for a run that succeeded. `exit_code`: a run that
+    ended with this code and matches no row's text most likely failed for this reason. `confidence`: seen (at `source`)
+    or recalled (not read anywhere).
     """
 
     name: str
@@ -37,21 +45,34 @@ class Failure:
     confidence: Literal["seen", "recalled"]
     rank: Rank = "cause"
     beside: tuple[str, ...] = ()
-    needs_gpu: bool = False
-    needs_image: bool = False
+    needs: tuple[str, ...] = ()
     matters_at_exit_0: bool = False
     exit_code: int | None = None
 
+    def about(self, run: frozenset[str]) -> Failure:
+        """Return it with cause and remedy as they are for a run that these WORDS describe."""
+        return replace(self, cause=" ".join(_told(self.cause, run)), remedy="\n".join(_told(self.remedy, run)))
+
     @property
     def advice(self) -> str:
-        """Return cause and remedy, as a hint."""
-        return f"{self.cause}\n{self.remedy}".rstrip()
+        """Return cause and remedy, as a hint for what a container's engine on this machine replied."""
+        told = self.about(frozenset(("image", "here")))
+        return f"{told.cause}\n{told.remedy}".rstrip()
 
 
 @dataclass(frozen=True)
 class Recognised:
     failure: Failure
     text: str  # the one of its texts that matched
+
+
+def _told(text: str, run: frozenset[str]) -> Iterator[str]:
+    for line in text.splitlines():
+        some = _FOR_SOME.fullmatch(line)
+        if not some:
+            yield line
+        elif run.issuperset(some[1].split()):
+            yield some[2]
 
 
 @cache
@@ -65,8 +86,9 @@ def table() -> tuple[Failure, ...]:
 
 def _row(row: dict[str, Any]) -> Failure:
     """Raise TypeError if a row lacks a field or has an unknown one."""
-    lists = {name: tuple(row.get(name, ())) for name in ("texts", "beside")}
-    return Failure(**(row | lists | {"remedy": str(row["remedy"]).strip("\n")}))
+    lists = {name: tuple(row.get(name, ())) for name in ("texts", "beside", "needs")}
+    written = {name: str(row[name]).strip("\n") for name in ("cause", "remedy")}
+    return Failure(**(row | lists | written))
 
 
 def find(text: str) -> Failure | None:

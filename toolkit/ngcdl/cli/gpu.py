@@ -31,13 +31,12 @@ class _Report:
 
 def gpu(json: bool = False, watch: float | None = None) -> None:
     """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raise NvmlUnavailable."""
-    if watch is not None and not 0 < watch <= _LONGEST_SECONDS:
-        raise BadOption(f"--watch {watch:g}: must be a number of seconds above 0, at most {_LONGEST_SECONDS:,}.")
+    seconds = None if watch is None else watched_seconds(watch)
     nvml = within(connect)
     try:
-        if watch is not None:
+        if seconds is not None:
             with suppress(KeyboardInterrupt):
-                _watch(nvml, json, max(watch, _SHORTEST_SECONDS))
+                _watch(nvml, json, seconds)
         elif json:
             console.result_json(_document(_read(nvml)))
         else:
@@ -45,6 +44,13 @@ def gpu(json: bool = False, watch: float | None = None) -> None:
     finally:
         with suppress(NvmlUnavailable):
             within(nvml.close, 1)
+
+
+def watched_seconds(seconds: float) -> float:
+    """Return the interval that --watch asks for. Raise BadOption if nobody can wait that long."""
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise BadOption(f"--watch {seconds:g}: must be a number of seconds above 0, at most {_LONGEST_SECONDS:,}.")
+    return max(seconds, _SHORTEST_SECONDS)
 
 
 def _watch(nvml: Nvml, json: bool, seconds: float) -> None:

@@ -91,7 +91,7 @@ def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...
     """Return how long it took or takes, how it ended, how fast it was, and what was busy."""
     seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
-    said = silence.in_words(silent_seconds)
+    said = "" if silent_seconds is None else silence.in_words(silent_seconds)
     speed = run.summary.examples_per_second
     has_speed = bool(run.workload or run.dataset or speed is not None)
     return (

@@ -55,9 +55,15 @@ def runs(as_json: bool, everything: bool = False) -> None:
         console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
 
 
-def show(name: str, as_json: bool) -> None:
-    """Show one run. Raise NoSuchRun or RecordBroken."""
+def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
+    """Show one run. With `watch_seconds` show what it does that often, until it ends. Raise NoSuchRun or
+    RecordBroken."""
     store = lookup.open_store()
+    if watch_seconds is not None:
+        from ngcdl.cli import live
+
+        live.watch(store, id_of(name, store), watch_seconds, as_json)
+        return
     with lookup.asking() as away:
         run = reconcile(store, store.load(id_of(name, store)), away)
     if as_json:

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ngcdl import waiting
 from ngcdl.engines.base import Job, OutlivesEngine, grace_seconds
@@ -28,6 +29,9 @@ from ngcdl.running.reconcile import SUBMISSION_SECONDS, bring_output
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
+if TYPE_CHECKING:
+    from ngcdl.telemetry.kernel_log import CardError, KernelLog
+
 MAY_BE_ACCEPTED = "Interrupted before the cluster answered: it may have accepted the job, or may yet accept it."
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
@@ -41,11 +45,14 @@ def follow(
     *,
     leave: bool = False,
     begun: Job | None = None,
+    kernel: KernelLog | None = None,
 ) -> Run:
     """Start what is ready and follow it to its end; at `until` (s since the epoch) it is stopped.
 
-    `begun` is its job, if a cluster has already accepted it. Return the closed record. After closing it, raise
-    NgcdlError, or Interrupted if a signal came before there was a job to stop.
+    `begun` is its job, if a cluster has already accepted it; `kernel` is this host's log if None.
+
+    Return the closed record. After closing it, raise NgcdlError, or Interrupted if a signal came before there was a job
+    to stop.
 
     If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
     the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
@@ -59,7 +66,7 @@ def follow(
             if leave:
                 return course.run
             stopper.stop_at(until)
-            course.watch(job, terminal)
+            course.watch(job, terminal, kernel)
             if job.detached:
                 return course.run
         except Interrupted:
@@ -85,6 +92,7 @@ class Course:
         self._is_recorded = False
         self._is_lost = False
         self._may_be_left = False  # a container, from a start that was given up
+        self._card_errors: tuple[CardError, ...] = ()  # that the kernel logged
         self._unlogged: str | None = None  # why log.txt lacks output
         self._is_cluster = ready.engine.is_cluster
         self.run = ready.run
@@ -112,7 +120,7 @@ class Course:
         self.run = meanwhile.gpus_inside(self.run, self._ready, job, self._show)
         return job
 
-    def watch(self, job: Job, terminal: Terminal | None) -> None:
+    def watch(self, job: Job, terminal: Terminal | None, kernel: KernelLog | None) -> None:
         """Sample, and copy the output to log and screen, until the job has ended or the user has detached."""
         if self._is_cluster:
             self._stream(job, terminal)
@@ -121,11 +129,14 @@ class Course:
         with (
             meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
             meanwhile.without_cards(self._ready, job, self._show) as told,
+            meanwhile.card_errors(self._ready, kernel) as card_errors,
+            meanwhile.idle_cards(self._ready, self.run, self._show),
         ):
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = job.wait()
                 self._stopper.ended()  # a signal from now on did not end it
+                self._card_errors = card_errors(self.run) if self._ended.code else ()
         self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
         if job.detached:
             self._save()
@@ -223,6 +234,8 @@ class Course:
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
         self.run = self.run.noting(*self._herald.told, *self._absences(), *(() if self._is_lost else self._lacking()))
+        if self.run.status == "failed":
+            self._tell_card_errors()
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
@@ -234,10 +247,18 @@ class Course:
             return closed
         return replace(closed, finished=closed.finished - set_seconds)
 
+    def _tell_card_errors(self) -> None:
+        for error in self._card_errors:
+            note = f"The kernel logged during the run: {error}"
+            self._show.say(note)
+            self.run = self.run.noting(note)
+
     def _diagnose(self) -> None:
-        """Record the known failure that the log or the error shows, and report it unless the error's hint does."""
+        """Record the known failure that the log, the error or the kernel shows, and report it unless the error's hint
+        does."""
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
-        self.run = diagnosed(self.run, self._folder / LOG, str(self._trouble or ""))
+        logged = [error.kernel_line for error in self._card_errors]
+        self.run = diagnosed(self.run, self._folder / LOG, "\n".join([str(self._trouble or ""), *logged]))
         if self.run.diagnosis and str(self.run.diagnosis.cause) not in hint:
             self._show.say(as_text(self.run.diagnosis))
 

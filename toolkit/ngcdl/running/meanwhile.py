@@ -1,5 +1,5 @@
-"""What ngcdl does while a run starts and runs: checks the GPUs, copies the output to log and screen,
-and samples."""
+"""What ngcdl does while a run starts and runs: checks the GPUs and whether they are used, copies the output to log and
+screen, and samples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +17,27 @@ from ngcdl import waiting
 from ngcdl.engines.base import Job, Piped, Unbound
 from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
-from ngcdl.folder import LOG, SAMPLES, opened
+from ngcdl.folder import LOG, SAMPLES, lines, opened
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
+from ngcdl.report.measured.case import is_interactive
+from ngcdl.report.measured.idle import are_idle
 from ngcdl.running.prepare import Ready
 
 if TYPE_CHECKING:
     from ngcdl.telemetry import sampler, sampler_process
+    from ngcdl.telemetry.kernel_log import CardError, KernelLog
 
 SAMPLE_SECONDS = 1.0
 # The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
 GOES_ON = "the run goes on, log.txt has all of it."
+IDLE_SECONDS = 60.0  # a command's packages and data are read before its GPU is used
+IDLE = (
+    "in its first {seconds:.0f} s the command has left {which} idle (0 % busy, no memory taken): "
+    "is it computing on the CPU?"
+)
 UNUSED_GPU = "WARNING: the run had a GPU, but its framework saw none: it computed on the CPU."
 
 
@@ -174,6 +183,40 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
         return
     with unexpected_use.UnexpectedUse(job.pids, show.say) as seen:
         yield lambda run: replace(run, gpus=seen.uuids).noting(seen.told) if seen.told else run
+
+
+@contextlib.contextmanager
+def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS) -> Iterator[None]:
+    """Say, once, if a command has left the cards that are there for it idle for `seconds` from its start."""
+    spec, uuids = ready.order.spec, run.gpus or ()
+    is_for_gpus = spec.gpus.demanded or ready.engine.has_containers  # auto gives cards to any command on this host
+    if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and ready.engine.is_here):
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        if not over.wait(seconds) and are_idle(lines(ready.order.folder / SAMPLES), uuids, seconds):
+            which = "its GPU" if len(uuids) == 1 else f"its {len(uuids)} GPUs"
+            show.say(IDLE.format(seconds=seconds, which=which))
+
+    thread = threading.Thread(target=watch, name="ngcdl-idle-cards", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def card_errors(ready: Ready, kernel: KernelLog | None) -> Iterator[Callable[[Run], tuple[CardError, ...]]]:
+    """Make the function that returns which errors of the run's cards the kernel has logged since then; () if its cards
+    are not this host's, or if that is unknown."""
+    from ngcdl.telemetry.kernel_log import KernelLog
+
+    with kernel or KernelLog() as log:
+        yield lambda run: log.errors_of(run.gpus) if run.gpus and ready.engine.is_here else ()
 
 
 @dataclass(frozen=True)

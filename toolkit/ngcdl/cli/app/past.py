@@ -138,12 +138,21 @@ def report(
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
 
 
-@app.command(rich_help_panel=RUNS)
-def show(run: RunName = "last", json: Json = False) -> None:
+@app.command(rich_help_panel=RUNS, epilog="\b\nExample:\n  ngcdl show last --watch 1")
+def show(
+    run: RunName = "last",
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
+    ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Of a run that goes on: what it does now, every SECONDS until it ends."),
+    ] = None,
+) -> None:
     """Show one run's record."""
     from ngcdl.cli.runs import show
 
-    show(run, json)
+    show(run, json, watch)
 
 
 @app.command(rich_help_panel=RUNS)

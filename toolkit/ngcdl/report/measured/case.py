@@ -44,10 +44,11 @@ def can_judge(run: Run) -> bool:
             return False
         due = max(due, run.seconds * SAMPLES_PER_SECOND)
     is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * due
-    return is_command(run) and run.summary.steps is None and is_whole and not _is_interactive(run)
+    return is_command(run) and run.summary.steps is None and is_whole and not is_interactive(run)
 
 
-def _is_interactive(run: Run) -> bool:
+def is_interactive(run: Run) -> bool:
+    """Return whether it waits for somebody to type, as a shell or a notebook does."""
     spec = run.spec or {}
     words = spec.get("command")
     words = [str(word) for word in words] if isinstance(words, list) else []

@@ -34,7 +34,7 @@ def diagnosed(run: Run, log: Path, error: str = "") -> Run:
     found = failures.recognise(text, among) or _by_exit_code(run.exit_code, among)
     if not found:
         return run
-    failure = found.failure
+    failure = found.failure.about(words_about(run))
     known = Diagnosis(failure.name, found.text, failure.cause, failure.remedy, failure.source, failure.confidence)
     return replace(run, diagnosis=known)
 
@@ -46,13 +46,23 @@ def as_text(diagnosis: Diagnosis) -> str:
     return "\n".join([head, *(f"  {line}" for line in (diagnosis.remedy or "").splitlines())])
 
 
-def _counts(failure: Failure, run: Run) -> bool:
+def words_about(run: Run) -> frozenset[str]:
+    """Describe `run` in the catalogue's words (failures.WORDS)."""
+    kind = kind_of(run.engine)
+    words = {
+        "training" if run.workload else "command",
+        "image" if kind.has_containers else "host",
+        "cluster" if kind.is_cluster else "here",
+        "folders" if kind.shares_files else "claims",
+    }
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
-    if run.status == "finished":
-        return failure.matters_at_exit_0 and has_asked
-    has_image = kind_of(run.engine).has_containers
-    is_possible = (has_asked or not failure.needs_gpu) and (has_image or not failure.needs_image)
-    return failure.rank != "harmless" and is_possible
+    return frozenset(words | ({"gpu"} if has_asked else set()))
+
+
+def _counts(failure: Failure, run: Run) -> bool:
+    about = words_about(run)
+    matters = failure.matters_at_exit_0 and "gpu" in about if run.status == "finished" else failure.rank != "harmless"
+    return matters and about.issuperset(failure.needs)
 
 
 def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:

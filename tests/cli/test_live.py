@@ -1,0 +1,101 @@
+"""`ngcdl show --watch`: what a run does now, until it ends or Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+from house import House
+
+from ngcdl.cli.live import rows_of
+from ngcdl.folder import EVENTS, SAMPLES
+from ngcdl.record import Run
+from ngcdl.report.measured.now import CardNow, Now
+from ngcdl.running.owner import this_process
+
+STEP = {"event": "step", "step": 40, "loss": 2.5, "examples_per_second": 900.0}
+
+
+@pytest.fixture
+def going(house: House) -> Run:
+    """A run that goes on, watched by this process."""
+    run = Run("x", "running", time.time() - 34, engine="local", owner=this_process(), spec={"command": ["python"]})
+    folder = house.store.create(run)
+    (folder / EVENTS).write_text(json.dumps({**STEP, "t": time.time()}) + "\n")
+    (folder / SAMPLES).write_text(json.dumps({"t": time.time(), "container_cpu_percent": 190.0, "gpus": []}) + "\n")
+    return run
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    return process.stdout.readline()
+
+
+def test_a_program_gets_a_line_of_json_for_each_reading_until_the_run_ends(house: House, going: Run) -> None:
+    with house.popen("show", "x", "--watch", "0.1", "--json") as process:
+        first = json.loads(line_of(process))
+        assert (first["id"], first["status"], first["step"], first["loss"]) == ("x", "running", 40, 2.5)
+        assert (first["cores"], first["memory_bytes"]) == (1.9, None)
+        house.store.save(going.closed("finished", 0, None, time.time()))
+        *_, last = map(json.loads, process.stdout or ())
+        assert last["status"] == "finished"
+    assert process.returncode == 0
+
+
+def test_a_log_gets_one_line_for_each_reading_and_ctrl_c_ends_it_well(house: House, going: Run) -> None:
+    with house.popen("show", "x", "--watch", "0.1") as process:
+        for _ in range(2):
+            line = line_of(process)
+            assert "step 40   loss 2.50   900.0 examples/s   CPU 1.9 cores   memory n/a" in line
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert house.store.load("x") == going
+
+
+def test_a_run_that_has_ended_is_told_once(house: House, going: Run) -> None:
+    house.store.save(going.closed("failed", 3, None, going.started + 40))
+    done = house.run("show", "x", "--watch", "5")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert "failed, exit code 3, 40 s" in done.stdout
+
+
+def test_seconds_that_nobody_can_wait_are_refused(house: House, going: Run) -> None:
+    assert "--watch -1: must be a number of seconds above 0" in house.run("show", "x", "--watch", "-1").stderr
+
+
+def test_the_table_fits_and_has_what_is_known(going: Run) -> None:
+    training = replace(going, spec={"workload": {"name": "cifar10", "steps": 10_000}}, started=0.0)
+    card = CardNow(0, 47.0, 70 << 30, 80 << 30, 612.4)
+    read = Now(1230, 5.0, 2.5, 1453.0, 0.0881, 0.61, 1.94, 95.0, 1 << 30, 8 << 30, (card,) * 9)
+    rows = rows_of(training, read, 34.0)
+    assert rows[:8] == [
+        ("run", "x  (running, 34 s)"),
+        ("step", "1,230 of 10,000   (29 s ago)"),
+        ("loss", "2.50"),
+        ("speed", "1,453.0 examples/s   0.0881 s/batch"),
+        ("waits", "61 % of the time for its next batch"),
+        *[("GPU 0", "47 % busy   memory 70.0 GiB of 80.0 GiB   612 W")] * 3,
+    ]
+    assert rows[-3:] == [
+        ("", "1 more: --json has all GPUs"),
+        ("CPU", "1.9 cores; all cores 95 % busy"),
+        ("memory", "1.0 GiB of 8.0 GiB"),
+    ]
+    assert all(len(f"{name:<6}  {said}") <= 80 for name, said in rows)
+
+
+def test_what_a_command_does_not_report_has_no_row_and_what_can_t_be_read_is_n_a(going: Run) -> None:
+    rows = rows_of(replace(going, reason="PENDING: Resources"), Now(gpus=(CardNow(1, error="GPU is lost (15)"),)), 0.0)
+    assert rows[1:] == [
+        ("waits", "PENDING: Resources"),
+        ("GPU 1", "GPU is lost (15)"),
+        ("CPU", "n/a cores; all cores n/a busy"),
+        ("memory", "n/a"),
+    ]

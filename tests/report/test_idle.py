@@ -1,0 +1,39 @@
+"""Cards that a run left idle are known as such only if every sample tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ngcdl.report.measured.idle import are_idle
+
+MIB = 1 << 20
+
+
+def sample(**card: Any) -> dict[str, Any]:
+    return {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0, "memory_used_bytes": 4 * MIB, **card}]}
+
+
+def test_a_card_at_0_percent_whose_memory_nothing_takes_is_idle() -> None:
+    assert are_idle([sample()] * 60, ("GPU-1",), 60)
+    assert are_idle([sample(), sample(gpu_percent=1, memory_used_bytes=20 * MIB)] * 30, ("GPU-1",), 60)
+
+
+@pytest.mark.parametrize("other", [
+    sample(gpu_percent=2),
+    sample(memory_used_bytes=300 * MIB),
+    sample(gpu_percent=None),
+    sample(memory_used_bytes=None),
+    sample(uuid="GPU-2"),
+    {"gpus": []},
+    {"gap": "the driver does not answer"},
+])  # fmt: skip
+def test_one_sample_in_which_it_computes_or_that_can_t_tell_is_enough_to_stay_silent(other: dict[str, Any]) -> None:
+    assert not are_idle([*[sample()] * 59, other], ("GPU-1",), 60)
+
+
+def test_too_few_samples_and_no_card_tell_nothing() -> None:
+    assert not are_idle([sample()] * 30, ("GPU-1",), 60)
+    assert not are_idle([sample()] * 60, (), 60)
+    assert not are_idle([sample()] * 60, ("GPU-1", "GPU-2"), 60)

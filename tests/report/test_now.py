@@ -1,0 +1,31 @@
+"""What a run does now is read from its last lines, and what they don't tell is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ngcdl.report.measured.now import FRESH_SECONDS, CardNow, Now, now
+
+STEP: dict[str, Any] = {"event": "step", "t": 95.0, "step": 40, "loss": 2.5, "examples_per_second": 900.0}
+CARD: dict[str, Any] = {"index": 0, "gpu_percent": 47, "memory_used_bytes": 7, "memory_total_bytes": 9, "watts": 61.0}
+SAMPLE: dict[str, Any] = {"t": 99.0, "host_cpu_percent": 95.0, "container_cpu_percent": 190.0, "memory_bytes": 5}
+
+
+def test_the_last_step_and_the_last_sample_are_now() -> None:
+    waiting = {**STEP, "step": 50, "seconds_per_batch": 0.1, "input_seconds_per_batch": 0.06}
+    read = now([STEP, waiting, {"event": "epoch", "t": 96.0}], [{"t": 98.0}, {**SAMPLE, "gpus": [CARD]}], 100.0)
+    assert (read.step, read.step_t, read.loss, read.examples_per_second) == (50, 95.0, 2.5, 900.0)
+    assert (read.waited_share, read.cores, read.host_cpu_percent, read.memory_bytes) == (0.6, 1.9, 95.0, 5)
+    assert read.gpus == (CardNow(0, 47, 7, 9, 61.0, None),)
+
+
+def test_an_old_sample_and_what_an_earlier_attempt_reached_are_not_now() -> None:
+    assert now([], [SAMPLE], 99.0 + FRESH_SECONDS + 1) == Now()
+    assert now([STEP, {"event": "start", "t": 96.0}], [], 100.0) == Now()
+
+
+def test_lines_that_a_program_wrote_wrong_are_unknown() -> None:
+    wrong = {"event": "step", "t": "x", "step": 3, "loss": "nan", "seconds_per_batch": 0, "input_seconds_per_batch": 1}
+    assert now([wrong], [{"t": 99.0, "gpus": [1, {"index": "x"}], "memory_bytes": None}], 100.0) == Now(
+        step=3, seconds_per_batch=0, gpus=(CardNow(),)
+    )

@@ -1,0 +1,95 @@
+"""What the kernel logged of a run's cards is found where it may be read, and holds up nobody."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ngcdl.telemetry.kernel_log import PATIENCE_SECONDS, CardError, KernelLog
+
+LOST = "NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+# As an H100's driver 580.159.04 logs it.
+FAULT = "NVRM: Xid (PCI:0000:45:00): 31, pid=494, name=python3, channel 0x0000000a, intr 00000000. MMU Fault"
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> Path:
+    for address, uuid in (("0000:44:00.0", "GPU-a"), ("0000:45:00.0", "GPU-b")):
+        folder = tmp_path / "gpus" / address
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(
+            f"Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Location: \t {address}\n"
+        )
+    return tmp_path / "gpus"
+
+
+@pytest.fixture
+def messages(tmp_path: Path) -> Path:
+    path = tmp_path / "kmsg"
+    path.write_text(f"4,1,100,-;{LOST}\n")
+    return path
+
+
+def logged(path: Path, *lines: str) -> None:
+    with path.open("a") as file:
+        file.writelines(f"4,360,48276587,c;{line}\n SUBSYSTEM=pci\n" for line in lines)
+
+
+def test_an_error_of_a_run_s_card_is_found_and_one_of_another_card_or_from_before_is_not(
+    messages: Path, cards: Path
+) -> None:
+    with KernelLog(messages, cards) as log:
+        assert log.errors_of(("GPU-a", "GPU-b")) == ()
+        logged(messages, "usb 1-1: new device", FAULT, FAULT)
+        assert log.errors_of(("GPU-a",)) == ()
+        logged(messages, FAULT, FAULT)
+        (error,) = log.errors_of(("GPU-b",))
+    assert error == CardError("0000:45:00", 31, "channel 0x0000000a, intr 00000000. MMU Fault")
+    assert str(error).startswith("Xid 31 of the card 0000:45:00: channel ")
+    assert "NVRM: Xid" in error.kernel_line
+    assert "python3" not in error.kernel_line, "the name of a program is its own text"
+
+
+@pytest.mark.parametrize("line", [
+    LOST,
+    LOST.replace("0000:44", "00000000:44"),
+    LOST.replace("PCI:", ""),
+    LOST.replace("44:00)", "44:00 GPU-I:05)"),
+    "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus.",
+])  # fmt: skip
+def test_every_driver_s_way_to_write_it_is_read(line: str, messages: Path, cards: Path) -> None:
+    with KernelLog(messages, cards) as log:
+        logged(messages, line)
+        assert log.errors_of(("GPU-a",)) == (CardError("0000:44:00", 79, "GPU has fallen off the bus."),)
+
+
+def test_where_the_kernel_s_messages_may_not_be_read_the_journal_is_asked(tmp_path: Path, cards: Path) -> None:
+    journal = tmp_path / "journalctl"
+    journal.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\necho "{LOST}"\n')
+    journal.chmod(0o755)
+    with KernelLog(tmp_path / "missing", cards, str(journal)) as log:
+        assert [error.xid for error in log.errors_of(("GPU-a",))] == [79]
+    assert f"--since=@{time.time() // 100:.0f}" in (tmp_path / "asked").read_text()
+
+
+def test_where_nothing_can_be_read_nothing_is_known(tmp_path: Path, cards: Path, messages: Path) -> None:
+    missing = tmp_path / "missing"
+    with KernelLog(missing, cards, str(missing)) as log:
+        assert log.errors_of(("GPU-a",)) == ()
+    with KernelLog(messages, missing) as log:
+        logged(messages, LOST)
+        assert log.errors_of(("GPU-a",)) == ()
+
+
+def test_a_driver_that_hangs_holds_up_nobody(messages: Path, cards: Path) -> None:
+    information = cards / "0000:44:00.0" / "information"
+    information.unlink()
+    os.mkfifo(information)  # whoever opens it waits for a writer
+    before = time.monotonic()
+    with KernelLog(messages, cards) as log:
+        assert log.errors_of(("GPU-a",)) == ()
+    assert time.monotonic() - before < PATIENCE_SECONDS + 1
+    os.close(os.open(information, os.O_WRONLY | os.O_NONBLOCK))  # ends the thread that waits

@@ -1,0 +1,127 @@
+"""`ngcdl show RUN --watch SECONDS`: shows what a run does now, again and again until it ends."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+
+from ngcdl import console
+from ngcdl.cli.gpu import watched_seconds
+from ngcdl.cli.shown import how_it_ended, show_summary
+from ngcdl.console import NOT_AVAILABLE, measured, number, size
+from ngcdl.errors import NgcdlError
+from ngcdl.folder import EVENTS, last_lines
+from ngcdl.record import Run
+from ngcdl.report.measured.now import CardNow, Now, now
+from ngcdl.report.measured.words import duration
+from ngcdl.running import silence
+from ngcdl.running.reconcile import standing
+from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.store import Store
+
+# The last lines that are read each time: the steps of some minutes; a sample of a large machine has some KiB.
+_EVENTS_BYTES, _SAMPLES_BYTES = 32 << 10, 64 << 10
+_MOST_CARDS = 8  # of which each has a line
+
+
+def watch(store: Store, run_id: str, seconds: float, as_json: bool) -> None:
+    """Redraw on a terminal; elsewhere append a line for each reading, with its time, or as JSON. End with the run, or
+    at Ctrl-C. Raise BadOption, RecordBroken or EngineError."""
+    seconds = watched_seconds(seconds)
+    with suppress(KeyboardInterrupt):
+        if as_json or not console.on_terminal(sys.stdout):
+            for run, read, t in _readings(store, run_id, seconds):
+                console.result(_json(run, read, t) if as_json else _line(run, read, t))
+        else:
+            _redraw(store, run_id, seconds)
+
+
+def _redraw(store: Store, run_id: str, seconds: float) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=console.out(), auto_refresh=False) as live:
+        for run, read, t in _readings(store, run_id, seconds):
+            silent = silence.silent_seconds(run, store.folder(run.id))
+            rows = rows_of(run, read, t, "" if silent is None else silence.in_words(silent))
+            width = max(len(name) for name, _ in rows)
+            shown = "\n".join(console.plain(f"{name:<{width}}  {said}") for name, said in rows)
+            live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+        live.transient = True  # what follows has it all; at Ctrl-C it stays
+    show_summary(store, run)
+
+
+def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, Now, float]]:
+    """Yield the run with what it does, and the time, every so many seconds; last as it ended."""
+    away: dict[str, NgcdlError] = {}
+    folder = store.folder(run_id)
+    for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
+        t = time.time()
+        yield run, now(last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES), t), t
+        if run.status != "running":
+            return
+
+
+def rows_of(run: Run, read: Now, t: float, silence: str = "") -> list[tuple[str, str]]:
+    """Return name and text of what is known of a run at `t`; what its program does not report has no row."""
+    rows = [("run", f"{run.id}  ({_standing(run, t)})")]
+    if run.reason and run.status == "running":  # it waits in a cluster's queue
+        rows.append(("waits", run.reason))
+    if read.step is not None:
+        steps = run.workload.get("steps")
+        rows.append(("step", f"{read.step:,}{f' of {steps:,}' if isinstance(steps, int) else ''}{_ago(read, t)}"))
+        rows.append(("loss", measured(read.loss, 2)))
+        batch = "" if read.seconds_per_batch is None else f"   {measured(read.seconds_per_batch, 4)} s/batch"
+        rows.append(("speed", f"{measured(read.examples_per_second)} examples/s{batch}"))
+    if read.waited_share is not None:
+        rows.append(("waits", f"{100 * read.waited_share:.0f} % of the time for its next batch"))
+    if silence:
+        rows.append(("waits", silence))
+    for card in read.gpus[:_MOST_CARDS]:
+        rows.append((f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)))
+    if len(read.gpus) > _MOST_CARDS:
+        rows.append(("", f"{len(read.gpus) - _MOST_CARDS} more: --json has all GPUs"))
+    rows.append(("CPU", f"{number(read.cores)} cores; all cores {number(read.host_cpu_percent, 0, ' %')} busy"))
+    whole = "" if read.memory_limit_bytes is None else f" of {size(read.memory_limit_bytes)}"
+    rows.append(("memory", size(read.memory_bytes) + whole))
+    return rows
+
+
+def _standing(run: Run, t: float) -> str:
+    return f"running, {duration(max(t - run.started, 0.0))}" if run.status == "running" else how_it_ended(run)
+
+
+def _ago(read: Now, t: float) -> str:
+    """Say how long ago the last step was reported, if that is long."""
+    seconds = 0.0 if read.step_t is None else t - read.step_t
+    return f"   ({duration(seconds)} ago)" if seconds >= 10 else ""
+
+
+def _card(card: CardNow) -> str:
+    if card.error and card.gpu_percent is None:
+        return card.error
+    memory = f"{size(card.memory_used_bytes)} of {size(card.memory_total_bytes)}"
+    return f"{number(card.gpu_percent, 0, ' %')} busy   memory {memory}   {number(card.watts, 0, ' W')}"
+
+
+def _line(run: Run, read: Now, t: float) -> str:
+    """Return a reading in one line."""
+    said = [time.strftime("%F %T", time.localtime(t)), _standing(run, t)]
+    if read.step is not None:
+        said += [
+            f"step {read.step:,}",
+            f"loss {measured(read.loss, 2)}",
+            f"{measured(read.examples_per_second)} examples/s",
+        ]
+    said += [f"waits {100 * read.waited_share:.0f} %"] if read.waited_share is not None else []
+    said += [f"GPU {NOT_AVAILABLE if card.index is None else card.index} {_card(card)}" for card in read.gpus]
+    said += [f"CPU {number(read.cores)} cores", f"memory {size(read.memory_bytes)}"]
+    return console.plain("   ".join(said)).replace("\n", " ")
+
+
+def _json(run: Run, read: Now, t: float) -> str:
+    return json_format.dumps({"t": round(t, 3), "id": run.id, "status": run.status, **asdict(read)})

@@ -1,0 +1,31 @@
+"""Has a run left its cards idle since it began? Then its program may compute on the CPU, unnoticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ngcdl.report.measured.lines import Line, number
+
+_IDLE_PERCENT = 1  # of a card that draws a desktop
+# A CUDA context took 523 MiB of an H100 (driver 580.159.04); a process that only asks CUDA for its devices, 4 MiB.
+_CONTEXT_BYTES = 32 << 20
+_LEAST_SHARE = 0.9  # of one sample per second
+
+
+def are_idle(samples: Iterable[Line], uuids: Sequence[str], seconds: float) -> bool:
+    """Has nothing computed on these cards in these `seconds`, nor taken memory there since the first sample? False if a
+    sample can't tell, or if there are too few."""
+    first: dict[str, float] = {}
+    count = 0
+    for sample in samples:
+        found = sample.get("gpus")
+        cards = {card.get("uuid"): card for card in found if isinstance(card, dict)} if isinstance(found, list) else {}
+        for uuid in uuids:
+            card = cards.get(uuid, {})
+            percent, memory_bytes = number(card.get("gpu_percent")), number(card.get("memory_used_bytes"))
+            if percent is None or memory_bytes is None or percent > _IDLE_PERCENT:
+                return False
+            if memory_bytes - first.setdefault(uuid, memory_bytes) >= _CONTEXT_BYTES:
+                return False
+        count += 1
+    return bool(uuids) and count >= _LEAST_SHARE * seconds

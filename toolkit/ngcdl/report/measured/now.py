@@ -1,0 +1,85 @@
+"""What does a run do now? From the last lines of its events and samples. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ngcdl.report.measured.lines import Line, number, text
+
+# Older samples say nothing about now: they are a second apart, unless nothing measures the run any more.
+FRESH_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class CardNow:
+    index: int | None = None
+    gpu_percent: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    watts: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Now:
+    """The step that was reported last, at `step_t` (s since the epoch), with its figures; and the last sample. None is
+    unknown. `waited_share` (0..1) is how much of that step the run waited for its batch; `cores` are the processors
+    that the run itself keeps busy, `host_cpu_percent` is of all, 0..100."""
+
+    step: int | None = None
+    step_t: float | None = None
+    loss: float | None = None
+    examples_per_second: float | None = None
+    seconds_per_batch: float | None = None
+    waited_share: float | None = None
+    cores: float | None = None
+    host_cpu_percent: float | None = None
+    memory_bytes: float | None = None
+    memory_limit_bytes: float | None = None
+    gpus: tuple[CardNow, ...] = ()
+
+
+def now(events: Iterable[Line], samples: Iterable[Line], clock: float) -> Now:
+    """Read the last step and the last sample. One that was taken FRESH_SECONDS before `clock` does not count."""
+    step: Line = {}
+    for event in events:
+        if event.get("event") == "step" and number(event.get("step")) is not None:
+            step = event
+        elif event.get("event") == "start":
+            step = {}  # what an earlier attempt reached may be done again
+    sample = next(iter(deque(samples, maxlen=1)), {})
+    taken = number(sample.get("t"))
+    if taken is None or clock - taken > FRESH_SECONDS:
+        sample = {}
+    count, seconds, waited = (
+        number(step.get(name)) for name in ("step", "seconds_per_batch", "input_seconds_per_batch")
+    )
+    percent = number(sample.get("container_cpu_percent"))
+    cards = sample.get("gpus")
+    return Now(
+        step=None if count is None else int(count),
+        step_t=number(step.get("t")),
+        loss=number(step.get("loss")),
+        examples_per_second=number(step.get("examples_per_second")),
+        seconds_per_batch=seconds,
+        waited_share=min(waited / seconds, 1.0) if waited is not None and seconds else None,
+        cores=None if percent is None else percent / 100,
+        host_cpu_percent=number(sample.get("host_cpu_percent")),
+        memory_bytes=number(sample.get("memory_bytes")),
+        memory_limit_bytes=number(sample.get("memory_limit_bytes")),
+        gpus=tuple(_card(card) for card in cards if isinstance(card, dict)) if isinstance(cards, list) else (),
+    )
+
+
+def _card(card: Line) -> CardNow:
+    index = number(card.get("index"))
+    return CardNow(
+        None if index is None else int(index),
+        number(card.get("gpu_percent")),
+        number(card.get("memory_used_bytes")),
+        number(card.get("memory_total_bytes")),
+        number(card.get("watts")),
+        text(card.get("error")),
+    )
