@@ -33,6 +33,11 @@ def test_it_is_the_card_with_the_most_memory_left(card: Host) -> None:
     assert shared(card)[:2] == ["0", FIRST]
 
 
+def test_a_desktop_that_keeps_a_card_busy_is_named(card: Host) -> None:
+    card.set(gpu0__processes="7:5", gpu1__utilization=8, gpu1__graphics_processes="9:1")
+    assert shared(card) == ["1", SECOND, "GPU 0: by another program; GPU 1: a desktop, 8 % busy"]
+
+
 def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
     card.set(**BUSY)
     assert shared(card, unfit=(SECOND,)) == [

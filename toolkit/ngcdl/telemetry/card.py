@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
 
@@ -141,6 +141,19 @@ class GpuReading:
         if percent is None and self.memory_used_bytes is not None and self.memory_total_bytes:
             percent = 100 * self.memory_used_bytes / self.memory_total_bytes
         return percent is None or percent <= IDLE_PERCENT
+
+    @property
+    def is_too_busy(self) -> bool:
+        """Is how busy it is the only reason why it is not free?"""
+        return self.gpu_percent is not None and not self.is_free and replace(self, gpu_percent=0).is_free
+
+    @property
+    def why_busy(self) -> str:
+        """Say who keeps it how busy if that is the only reason why it is not free; "" otherwise."""
+        if not self.is_too_busy:
+            return ""
+        draws = bool(self.processes) and not any(one.is_mps_server for one in self.processes or ())
+        return f"{'a desktop, ' if draws else ''}{self.gpu_percent} % busy"
 
     @property
     def weakness(self) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
@@ -10,12 +12,18 @@ from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, 
 from ngcdl.telemetry.gpu import open_nvml
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+# A desktop's card was seen at 49 % and 7 % in listings of the same day: https://github.com/XuehaiPan/nvitop/issues/49
+_READINGS, _PAUSE_SECONDS = 3, 0.5
 _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
 _PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
 
 def choose(
-    count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+    count: int,
+    unfit: Collection[str],
+    held: Mapping[str, str],
+    shown: Collection[str] | None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, ...]:
     """Return the UUIDs of `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest
     first, of equal ones the least used. A card with less than half of another's memory comes after it: a display card
@@ -24,7 +32,7 @@ def choose(
 
     `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
     come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
-    every = readings()
+    every = readings(_READINGS, sleep)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = compute_devices(fit)
@@ -77,14 +85,29 @@ def _means(word: str, card: Card) -> bool:
 
 def _said(name: str, card: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(card.uuid or "")
-    return f"{name} by {run}" if run else name
+    if run:
+        return f"{name} by {run}"
+    return f"{name} ({card.why_busy})" if card.why_busy else name
 
 
-def readings() -> tuple[GpuReading, ...]:
-    """Read all cards of this host. Raise NvmlUnavailable, also for a driver that hangs."""
+def readings(most: int = 1, sleep: Callable[[float], None] = time.sleep) -> tuple[GpuReading, ...]:
+    """Read all cards of this host, `most` times while how busy one is decides whether it is free, and return the last
+    reading with the least use: a desktop is busy at times. Raise NvmlUnavailable, also for a driver that hangs."""
 
     def read() -> tuple[GpuReading, ...]:
         with open_nvml() as nvml:
-            return nvml.read(processes=True)
+            found = nvml.read(processes=True)
+            for _ in range(most - 1):
+                if not any(card.is_too_busy for card in found):
+                    break
+                sleep(_PAUSE_SECONDS)
+                found = _with_least_use(nvml.read(processes=True), found)
+            return found
 
     return driver.within(read)
+
+
+def _with_least_use(now: Sequence[GpuReading], before: Sequence[GpuReading]) -> tuple[GpuReading, ...]:
+    was = {card.uuid: card.gpu_percent for card in before}
+    known = [[one for one in (card.gpu_percent, was.get(card.uuid)) if one is not None] for card in now]
+    return tuple(replace(card, gpu_percent=min(each, default=None)) for card, each in zip(now, known, strict=True))

@@ -61,4 +61,4 @@ def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: 
 
 def _user(one: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(one.uuid or "")
-    return f"by {run}" if run else "by another program"
+    return f"by {run}" if run else one.why_busy or "by another program"
