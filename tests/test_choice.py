@@ -146,8 +146,24 @@ def test_without_a_card_that_may_compute_it_is_the_cpu_and_how_to_change_that_is
     assert said in it["loud"][0]
     cards.set(gpu0__compute_mode=0, gpu1__compute_mode=2)
     assert said in choose(cards, image="tensorflow:1", gpus="1,", docker=daemon.host)["message"]
-    it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
-    assert (it["gpus"], it["uuids"]) == ("all", [FIRST])
+
+
+@pytest.mark.parametrize("asked", ["auto", "all"])
+@pytest.mark.parametrize("engine", ["docker", "local"])
+def test_all_cards_of_a_command_are_those_that_may_compute(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, engine: str, asked: str
+) -> None:
+    """Docker's own "all" would put the others into the container, too, and CUDA would show them to the command."""
+    monkeypatch.setenv("TRAINING", "")
+    daemon.info |= NVIDIA
+    image = "tensorflow:1" if engine == "docker" else ""
+    assert choose(cards, engine, image, asked, docker=daemon.host)["gpus"] == asked
+    cards.set(gpu1__compute_mode=2)
+    it = choose(cards, engine, image, asked, docker=daemon.host)
+    assert (it["gpus"], it["uuids"]) == (f"{asked}:{FIRST}", [FIRST])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    if engine == "local":
+        assert choose(cards, engine, image, asked)["gpus"] == asked, "which the variable says already"
 
 
 def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_the_cpu_and_says_so_loudly(

@@ -255,14 +255,17 @@ def _of_cluster(engine: Engine, image: ImageRef | None, gpus: GpuRequest, why: s
 def _named_or_all(
     gpus: GpuRequest, probe: Probe, shown: Collection[str] | None
 ) -> tuple[GpuRequest, tuple[str, ...] | None]:
-    """Name the cards by UUID: CUDA and NVML may index them differently. `shown`: what the caller's own variable leaves
-    visible. Raise NoGpu. The UUIDs are None if there are MIG devices, but this user may see none of them."""
+    """Name the cards by UUID: CUDA and NVML may index them differently. All of them are named only if there are others,
+    which may not compute. `shown`: what the caller's own variable leaves visible. Raise NoGpu. The UUIDs are None if
+    there are MIG devices, but this user may see none of them."""
     known = _known(probe)
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus, probe) for item in gpus.devices)
         if shown is not None and (hidden := [uuid for uuid in uuids if uuid in known.values() and uuid not in shown]):
             raise NoGpu(str(gpus), f"{free_cards.VARIABLE}={os.environ[free_cards.VARIABLE]} hides {', '.join(hidden)}")
         return GpuRequest("devices", devices=uuids), uuids
+    if shown is None and known and len(probe.usable) < len(probe.cards):
+        gpus = replace(gpus, devices=tuple(known.values()))
     return gpus, tuple(known.values() if shown is None else shown) or None
 
 

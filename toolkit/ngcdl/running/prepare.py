@@ -165,8 +165,9 @@ def _fed(asked: Asked) -> Asked:
 
 def _chose_free(settled: Settled) -> bool:
     """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
-    picked = settled.picked
-    return settled.asked.gpus.kind in ("auto", "count") and bool(picked.gpus.devices) and not picked.shares
+    asked, picked = settled.asked, settled.picked
+    takes_free = asked.gpus.kind == "count" or (asked.gpus.kind == "auto" and asked.workload is not None)
+    return takes_free and bool(picked.gpus.devices) and not picked.shares
 
 
 def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
