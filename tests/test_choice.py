@@ -175,6 +175,8 @@ def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_t
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     assert (it["gpus"], it["device"], it["uuids"], it["shares"]) == ("none", "cpu", [], False)
     assert it["loud"][0].startswith("WARNING: no card is free, and none can be shared (GPU 0: by another program, and")
+    assert "(several through MPS, but not from ngcdl's containers)" in it["loud"][0]
+    assert "(several through MPS)" in choose(cards, "local")["loud"][0]
 
 
 def test_of_different_cards_it_is_said_that_the_strongest_free_one_is_taken(

@@ -91,7 +91,7 @@ def choose(
     uuids: tuple[str, ...] | None
     shared_with: tuple[str, ...] = ()
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
-        gpus, uuids, shared_with = _free(gpus, probe, useless, held(), shown)
+        gpus, uuids, shared_with = _free(gpus, probe, useless, held(), shown, engine)
         if gpus.kind == "none":
             way = replace(NO_GPU, why=_NONE_TO_SHARE)
             return Choice(engine, image, way, gpus, "cpu", (), why, probe, shared_with)
@@ -296,7 +296,12 @@ def _handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str
 
 
 def _free(
-    gpus: GpuRequest, probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+    gpus: GpuRequest,
+    probe: Probe,
+    unfit: Collection[str],
+    held: Mapping[str, str],
+    shown: Collection[str] | None,
+    engine: Engine,
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
     """Choose the strongest free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
     are too few for a demand."""
@@ -305,7 +310,7 @@ def _free(
     except GpuError:
         if gpus.demanded:
             raise
-        return _shared(probe, unfit, held, shown)
+        return _shared(probe, unfit, held, shown, engine)
     return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids, ()
 
 
@@ -317,13 +322,13 @@ def _strongest(uuids: Sequence[str] | None, probe: Probe) -> str:
 
 
 def _shared(
-    probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
+    probe: Probe, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None, engine: Engine
 ) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
     """Choose the least used card, with a loud line; all of them if the driver can't tell one from another; none if each
     is in use and allows one program only."""
     one = None
     with contextlib.suppress(GpuError):
-        one = shared_card.choose(unfit, held, shown)
+        one = shared_card.choose(unfit, held, shown, in_container=engine.has_containers)
     if one is None:
         return *_named_or_all(GpuRequest(), probe, shown), ()
     if one.uuid is None:
