@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, cast
 
 import psutil
@@ -59,6 +60,9 @@ def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monk
     server = GpuProcess(1, name="nvidia-cuda-mps")
     assert card_samples.foreign((server,), RunProcesses([], "a"), 0) is None
     assert card_samples.foreign((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), 0) == 1
+    told, client = replace(server, lists_clients=True), GpuProcess(2, container_id="a")
+    assert card_samples.foreign((told, client), RunProcesses([], "a"), 0) == 0, "every client is listed"
+    assert card_samples.foreign((told, client), RunProcesses([], "b"), 0) == 1
 
 
 class Played:

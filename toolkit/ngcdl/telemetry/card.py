@@ -18,7 +18,7 @@ IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its m
 DEFAULT, PROHIBITED = "Default", "Prohibited"  # any number of programs, none
 EXCLUSIVE = ("Exclusive_Thread", "Exclusive_Process")  # one
 COMPUTE_MODES = {0: DEFAULT, 1: EXCLUSIVE[0], 2: PROHIBITED, 3: EXCLUSIVE[1]}
-# Its clients compute through it, and are not listed themselves: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
+# Its clients compute through it, and have a list of their own: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
 _MPS_SERVER = "nvidia-cuda-mps"  # -server is cut off: Linux keeps 15 characters of a program's name
 
 # Why clocks are limited, by bit, in the terms of `nvidia-smi --query-gpu=clocks_event_reasons...`:
@@ -57,7 +57,8 @@ class Driver:
 @dataclass(frozen=True)
 class GpuProcess:
     """A process on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too, as many
-    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G)."""
+    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G). `lists_clients`: it is
+    an MPS server, and the driver listed its clients, too."""
 
     pid: int
     memory_bytes: int | None = None
@@ -65,10 +66,16 @@ class GpuProcess:
     container_id: str | None = None
     draws: bool = False
     computes: bool = True
+    lists_clients: bool = False
 
     @property
     def is_mps_server(self) -> bool:
         return (self.name or "").startswith(_MPS_SERVER)
+
+    @property
+    def hides_clients(self) -> bool:
+        """May others compute through it that are not listed?"""
+        return self.is_mps_server and not self.lists_clients
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,14 @@ def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, before_pe
     """Count the processes on a card that are not the run's. None: neither the driver nor /proc can tell.
 
     A desktop's, which draw, do not count if the card was as good as idle before the run, by `before_percent`. Else they
-    may be a game, and nobody can tell; nor who computes through an MPS server."""
+    may be a game, and nobody can tell; nor who computes through an MPS server whose clients the driver doesn't list."""
     if processes is None or not (run.container or run.pid) or not container.pids_are_the_hosts():
         return None
     verdicts = [_is_ours(process, run) for process in processes if not (process.draws or process.is_mps_server)]
     if None in verdicts:
         return None
     is_idle = before_percent is not None and before_percent <= IDLE_PERCENT
-    hidden = any(one.is_mps_server or (one.draws and not is_idle) for one in processes)
+    hidden = any(one.hides_clients or (one.draws and not is_idle) for one in processes)
     return verdicts.count(False) or (None if hidden else 0)
 
 

@@ -28,6 +28,7 @@ _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
 _COMPUTING = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
 _DRAWING = ("DeviceGetGraphicsRunningProcesses_v3", "DeviceGetGraphicsRunningProcesses_v2")
+_MPS_CLIENTS = ("DeviceGetMPSComputeRunningProcesses_v3", "DeviceGetMPSComputeRunningProcesses_v2")
 # Of a MIG device the driver gives the whole card's: https://github.com/NVIDIA/dcgm-exporter/issues/257
 _OF_THE_WHOLE_CARD = ("watts", "watts_limit", "energy_joules")
 
@@ -67,7 +68,7 @@ class Nvml:
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
         if calls.has_wide_records(binding):
-            self._missing = {_COMPUTING[0], _DRAWING[0]}
+            self._missing = {_COMPUTING[0], _DRAWING[0], _MPS_CLIENTS[0]}
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
         self._slow = [questions[name] for name in _SLOW]
@@ -224,7 +225,17 @@ class Nvml:
             return None  # where not every process is visible, others may compute
         drawing = {one.pid: one for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
         both = tuple(_process(one, drawing.pop(one.pid, None) is not None) for one in found)
+        if any(one.is_mps_server for one in both):
+            both = self._with_mps_clients(row, both)
         return both + tuple(replace(_process(one, draws=True), computes=False) for one in drawing.values())
+
+    def _with_mps_clients(self, row: _Row, found: Sequence[GpuProcess]) -> tuple[GpuProcess, ...]:
+        listed = self._first(replace(row, trouble={}), _MPS_CLIENTS)
+        pids = {one.pid for one in found}
+        return (
+            *(replace(one, lists_clients=one.is_mps_server and listed is not None) for one in found),
+            *(_process(one, draws=False) for one in listed or () if one.pid not in pids),
+        )
 
     def _open(self, which: int | str) -> _Row:
         row = self._rows.get(which) or self._found(which)
