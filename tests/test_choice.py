@@ -433,6 +433,19 @@ def test_a_demanded_card_that_the_caller_s_variable_hides_is_an_error_that_says_
     assert (it["error"], why in it["message"]) == ("NoGpu", True)
 
 
+@pytest.mark.parametrize("gpus", ["auto", "1", "all"])
+def test_a_card_that_may_not_compute_is_none_of_those_that_the_caller_s_variable_leaves(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, gpus: str
+) -> None:
+    cards.set(gpu1__compute_mode=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    it = choose(cards, "local", gpus=gpus)
+    why = "GPU 1 may not compute: its compute mode is Prohibited (to let programs compute: sudo nvidia-smi -i 1 -c 0)"
+    assert why in (it["loud"][0] if gpus == "auto" else it["message"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert choose(cards, "local", gpus=gpus)["uuids"] == [FIRST]
+
+
 def test_docker_has_no_use_for_the_caller_s_variable(
     cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,9 +76,11 @@ def choose(
         return _of_cluster(engine, image, gpus, why, probe)
     if not engine.is_here:
         return _elsewhere(engine, image, gpus, why, probe)
-    shown = free_cards.visible_to_cuda(probe.cards, os.environ) if not engine.has_containers else None
+    named = free_cards.visible_to_cuda(probe.cards, os.environ) if not engine.has_containers else None
+    barred = {card.uuid for card in probe.cards if is_prohibited(card)}
+    shown = None if named is None else tuple(uuid for uuid in named if uuid not in barred)
     if not probe.usable or shown == ():
-        found = f"{free_cards.VARIABLE} names none of this host's GPUs" if probe.usable else probe.why_none
+        found = _why_none(probe, named)
         if gpus.demanded:
             raise NoGpu(str(gpus), found)
         way = replace(NO_GPU, why=found)
@@ -110,6 +112,14 @@ def choose(
     device = "gpu" if gpus.demanded else "auto"
     warnings = (*shared_with, *_without_fabric(probe, uuids))
     return Choice(engine, image, way, gpus, device, uuids, why, probe, warnings, shares=bool(shared_with))
+
+
+def _why_none(probe: Probe, named: Collection[str] | None) -> str:
+    """Say why no card can be used. `named`: what the caller's own variable leaves visible."""
+    if probe.usable and not named:
+        return f"{free_cards.VARIABLE} names none of this host's GPUs"
+    cards = tuple(card for card in probe.cards if named is None or card.uuid in named)
+    return replace(probe, cards=cards or probe.cards).why_none
 
 
 def _without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:
