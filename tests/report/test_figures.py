@@ -260,6 +260,7 @@ def test_energy_and_clocks_of_a_training_are_those_of_the_cards_that_it_computed
     assert [gpu.joules for gpu in found.gpus] == [100, 200, 300], "each has its own"
     assert summary([start | {"replicas": 2}, *STEPS], busy).energy_joules == 500
     assert summary(STEPS, busy).energy_joules == 600, "of a command all count"
+    assert summary([start | {"device": "cpu"}, *STEPS], busy).energy_joules == 600, "it computed on none of them"
     for unknown in (None, 97.0, 40.0), (3.0, 3.0, 3.0):
         assert summary([start, *STEPS], [one(t, *unknown) for t in (1, 2)]).energy_joules == 600
 

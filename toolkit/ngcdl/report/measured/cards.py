@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
-from ngcdl.report.measured.case import computing
+from ngcdl.report.measured.case import computed_on
 from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
@@ -43,9 +43,8 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
 
 def _its(gpus: Sequence[GpuSummary], start: Line) -> list[int]:
     """Return the places of the cards that it computed on; of all, if that is not known."""
-    is_known = bool(start) and all(gpu.gpu_percent_mean is not None for gpu in gpus)
-    busy = computing(gpus, start) if is_known else ()
-    return [at for at, gpu in enumerate(gpus) if not busy or any(gpu is one for one in busy)]
+    its = computed_on(gpus, start)
+    return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
 
 
 def _cards(samples: Iterable[Line]) -> list[Card]:
