@@ -179,16 +179,16 @@ def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_t
     assert "(several through MPS)" in choose(cards, "local")["loud"][0]
 
 
-def test_of_different_cards_it_is_said_that_the_strongest_free_one_is_taken(
+def test_of_different_free_cards_it_is_said_by_which_rule_one_is_taken(
     cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINING", "1")
     daemon.info |= NVIDIA
-    words = "; of different cards the strongest free"
+    words = "; of several free cards the newest with enough memory"
     assert choose(cards, image="tensorflow:1", docker=daemon.host)["why"].endswith(words)
     assert words not in choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)["why"]
-    cards.set(gpu0__name="NVIDIA A100-SXM4-40GB")
-    assert words not in choose(cards, image="tensorflow:1", docker=daemon.host)["why"]
+    cards.set(gpu1__processes="7:5")
+    assert words not in choose(cards, image="tensorflow:1", docker=daemon.host)["why"], "one alone is free"
 
 
 def test_a_card_that_the_image_can_t_use_is_no_free_card(

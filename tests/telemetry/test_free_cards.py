@@ -21,7 +21,8 @@ def sleep(seconds):
         state.write_text(re.sub("gpu1.utilization=.*", f"gpu1.utilization={later.pop(0)}", state.read_text()))
 try:
     shown = free_cards.visible_to_cuda(gpu.probe().cards, os.environ)
-    print(json.dumps(free_cards.choose(int(sys.argv[1]), (), dict(zip(sys.argv[2::2], sys.argv[3::2])), shown, sleep)))
+    found = free_cards.choose(int(sys.argv[1]), (), dict(zip(sys.argv[2::2], sys.argv[3::2])), shown, sleep)
+    print(json.dumps([list(found.uuids), found.rule] if os.environ.get("RULE") else found.uuids))
 except NoGpu as error:
     print(json.dumps(error.message))
 """
@@ -59,6 +60,28 @@ def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
     assert card.ask(FREE, "2") == [strong, weak], "a display card of a newer generation"
     card.set(**used, gpu0__cc="8.9", gpu0__memory_total=24 << 30)
     assert card.ask(FREE, "2") == [weak, strong], "which is the stronger one then"
+    card.set(**used, gpu0__cc="8.6", gpu0__memory_total=10 << 30, gpu1__cc="5.2", gpu1__memory_total=24 << 30)
+    assert card.ask(FREE, "2") == [weak, strong], "an old card's memory makes a newer one no display card"
+
+
+def test_how_free_cards_were_chosen_is_said_where_other_models_were_left_out(
+    card: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(free_cards.VARIABLE, raising=False)
+    monkeypatch.setenv("RULE", "yes")
+    first, second = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
+    rule = "of several free cards the newest with enough memory"
+    assert card.ask(FREE, "1") == [[second], rule]
+    assert card.ask(FREE, "2") == [[second, first], ""]
+    assert card.ask(FREE, "1", second, "a-run") == [[first], ""], "the only free one"
+    card.set(gpu0__name="NVIDIA A100-SXM4-40GB")
+    assert card.ask(FREE, "1") == [[second], ""]
+    monkeypatch.setenv(free_cards.VARIABLE, first)
+    card.set()
+    assert card.ask(FREE, "1") == [[first], ""], "the variable leaves no other"
+    card.set(**MIG)
+    monkeypatch.setenv(free_cards.VARIABLE, f"MIG-41b3,{first}")
+    assert card.ask(FREE, "1") == [["MIG-41b3"], ""], "it names this one first"
 
 
 def test_a_card_with_a_game_on_it_is_not_free(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,11 +93,11 @@ def choose(
     uuids: tuple[str, ...] | None
     shared_with: tuple[str, ...] = ()
     if gpus.kind == "count" or (is_training and gpus.kind == "auto"):
-        gpus, uuids, shared_with = _free(gpus, probe, useless, held(), shown, engine)
+        gpus, uuids, shared_with, rule = _free(gpus, probe, useless, held(), shown, engine)
         if gpus.kind == "none":
             way = replace(NO_GPU, why=_NONE_TO_SHARE)
             return Choice(engine, image, way, gpus, "cpu", (), why, probe, shared_with)
-        why += _strongest(uuids, probe) if not shared_with else ""
+        why += f"; {rule}" if rule else ""
     else:
         gpus, uuids = _named_or_all(gpus, probe, shown)
     if is_training and gpus.demanded and uuids and len(uuids) > 1:  # one replica on each
@@ -312,23 +312,16 @@ def _free(
     held: Mapping[str, str],
     shown: Collection[str] | None,
     engine: Engine,
-) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...]]:
-    """Choose the strongest free cards, one under auto, and say loudly if that one is not free. Raise GpuError if there
-    are too few for a demand."""
+) -> tuple[GpuRequest, tuple[str, ...] | None, tuple[str, ...], str]:
+    """Choose the strongest free cards, one under auto, and say by which rule, and loudly if that one is not free. Raise
+    GpuError if there are too few for a demand."""
     try:
-        uuids = free_cards.choose(gpus.count or 1, unfit, held, shown)
+        free = free_cards.choose(gpus.count or 1, unfit, held, shown)
     except GpuError:
         if gpus.demanded:
             raise
-        return _shared(probe, unfit, held, shown, engine)
-    return GpuRequest("devices" if gpus.demanded else "auto", devices=uuids), uuids, ()
-
-
-def _strongest(uuids: Sequence[str] | None, probe: Probe) -> str:
-    """Say how cards were chosen where it matters: some of several models were left out."""
-    cards = compute_devices(probe.cards).values()
-    is_choice = uuids is not None and len(uuids) < len(cards) and len({card.name for card in cards}) > 1
-    return "; of different cards the strongest free" if is_choice else ""
+        return *_shared(probe, unfit, held, shown, engine), ""
+    return GpuRequest("devices" if gpus.demanded else "auto", devices=free.uuids), free.uuids, (), free.rule
 
 
 def _shared(

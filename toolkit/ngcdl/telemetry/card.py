@@ -163,11 +163,15 @@ class GpuReading:
         return f"{'a desktop, ' if draws else ''}{self.gpu_percent} % busy"
 
     @property
+    def capability(self) -> tuple[int, ...]:
+        """Return the compute capability as numbers; (0, 0) if it is unknown."""
+        return tuple(int(part) for part in (self.compute_capability or "0.0").split("."))
+
+    @property
     def weakness(self) -> tuple[int, ...]:
         """Return the sort key for the strongest card, as CUDA too puts the fastest first: the newest generation, then
         the most memory, in GiB. Beside a desktop's only strong card an idle weak one is no choice."""
-        generation = [int(part) for part in (self.compute_capability or "0.0").split(".")]
-        return *(-part for part in generation), -((self.memory_total_bytes or 0) >> 30)
+        return *(-part for part in self.capability), -((self.memory_total_bytes or 0) >> 30)
 
     @property
     def use(self) -> tuple[int, int, int]:
