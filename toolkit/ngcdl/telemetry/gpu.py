@@ -116,8 +116,7 @@ class Nvml:
             mig=card.mig,
             mig_devices=parts,
             error=error,
-            compute_mode=card.compute_mode,
-            **values,
+            **{"compute_mode": card.compute_mode, **values},
         )
 
     def use(
@@ -125,8 +124,8 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on it, `limits` watts_limit and sm_mhz_max. With `is_brief`, query only its
-        utilization and power."""
+        `processes` adds the processes on it, `limits` watts_limit, sm_mhz_max and compute_mode. With `is_brief`, query
+        only its utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -151,6 +150,7 @@ class Nvml:
         return {
             "watts_limit": bounds.thousandths(bounds.within(watts, bounds.MILLIWATTS)),
             "sm_mhz_max": bounds.within(clock, bounds.MHZ),
+            "compute_mode": self._compute_mode(row),
         }
 
     def _use_and_power(self, row: _Row) -> dict[str, Any]:
@@ -189,7 +189,6 @@ class Nvml:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
         capability = self._ask(row, "DeviceGetCudaComputeCapability")
         persistence = self._ask(row, "DeviceGetPersistenceMode")
-        compute_mode = self._ask(row, "DeviceGetComputeMode")
         card = Card(
             index=self._ask(row, "DeviceGetIndex") if index is None else index,
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
@@ -201,9 +200,12 @@ class Nvml:
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
             fabric=calls.fabric(self._n, row.handle),
-            compute_mode=COMPUTE_MODES.get(compute_mode),
+            compute_mode=self._compute_mode(row),
         )
         return replace(card, error=row.error)
+
+    def _compute_mode(self, row: _Row) -> str | None:
+        return COMPUTE_MODES.get(self._ask(row, "DeviceGetComputeMode"))
 
     def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
         found: list[Card] = []
