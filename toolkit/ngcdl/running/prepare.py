@@ -306,7 +306,7 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts)
 
     A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
-        return None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
+        return None, picked.engine.without_image(_own(asked), bool(picked.probe.usable), show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
@@ -336,7 +336,7 @@ def planned_target(picked: choice.Choice, asked: Asked) -> str:
     """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
     if picked.image:
         return str(picked.image)
-    return picked.engine.without_image(_own(asked), bool(picked.probe.cards), None)
+    return picked.engine.without_image(_own(asked), bool(picked.probe.usable), None)
 
 
 def _own(asked: Asked) -> RunSpec | None:
