@@ -28,6 +28,26 @@ def test_what_only_draws_is_listed_where_nothing_computes(card: Host) -> None:
     assert [(one["pid"], one["draws"], one["computes"]) for one in reading(card)["processes"]] == [(9, True, False)]
 
 
+LOOKED_UP = """
+import json, sys
+from ngcdl.telemetry import container
+from ngcdl.telemetry.gpu import open_nvml
+pids = []
+container.name_of = lambda pid: pids.append(pid) or "it"
+container.container_of = lambda pid: pids.append(pid)
+with open_nvml() as nvml:
+    nvml.use(0, processes=True)
+    sampled = list(pids)
+    nvml.read(processes=True)
+print(json.dumps([sampled, pids[len(sampled):]]))
+"""
+
+
+def test_a_sample_looks_up_no_name_of_what_only_draws(card: Host) -> None:
+    card.set(gpu0__processes="11:5", gpu0__graphics_processes="9:1,11:2")
+    assert card.ask(LOOKED_UP) == [[11, 11], [11, 11, 9, 9]]
+
+
 MPS = """
 from ngcdl.telemetry import container
 container.name_of = lambda pid: "nvidia-cuda-mps" if pid == 7 else "python"

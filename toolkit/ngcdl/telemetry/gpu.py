@@ -124,8 +124,8 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on it, `limits` watts_limit, sm_mhz_max and compute_mode. With `is_brief`, query
-        only its utilization and power."""
+        `processes` adds the processes on it, `limits` watts_limit, sm_mhz_max and compute_mode, and the names of those
+        processes that only draw. With `is_brief`, query only its utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -135,7 +135,7 @@ class Nvml:
             if limits:
                 values |= self._limits(row)
             if processes:
-                values["processes"] = self._processes(row)
+                values["processes"] = self._processes(row, names_all=limits)
             if row.is_part:
                 values |= {name: None for name in _OF_THE_WHOLE_CARD if name in values}
             if row.trouble:
@@ -221,7 +221,7 @@ class Nvml:
                 handle = self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index)
                 yield index, self._n.nvmlDeviceGetUUID(handle), handle
 
-    def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
+    def _processes(self, row: _Row, names_all: bool) -> tuple[GpuProcess, ...] | None:
         found = self._first(row, _COMPUTING)
         if not found and (found is None or not container.pids_are_the_hosts()):
             return None  # where not every process is visible, others may compute
@@ -229,7 +229,8 @@ class Nvml:
         both = tuple(_process(one, drawing.pop(one.pid, None) is not None) for one in found)
         if any(one.is_mps_server for one in both):
             both = self._with_mps_clients(row, both)
-        return both + tuple(replace(_process(one, draws=True), computes=False) for one in drawing.values())
+        named = _process if names_all else _nameless
+        return both + tuple(replace(named(one, draws=True), computes=False) for one in drawing.values())
 
     def _with_mps_clients(self, row: _Row, found: Sequence[GpuProcess]) -> tuple[GpuProcess, ...]:
         listed = self._first(replace(row, trouble={}), _MPS_CLIENTS)
@@ -342,10 +343,14 @@ class Nvml:
 
 
 def _process(one: Binding, draws: bool) -> GpuProcess:
-    pid, memory_bytes = one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES)
+    found = _nameless(one, draws)
     if not container.pids_are_the_hosts():
-        return GpuProcess(pid, memory_bytes, draws=draws)
-    return GpuProcess(pid, memory_bytes, container.name_of(pid), container.container_of(pid), draws)
+        return found
+    return replace(found, name=container.name_of(found.pid), container_id=container.container_of(found.pid))
+
+
+def _nameless(one: Binding, draws: bool) -> GpuProcess:
+    return GpuProcess(one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES), draws=draws)
 
 
 def _binding() -> Binding:
