@@ -76,7 +76,8 @@ def decide(
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    wanted = choice.Wanted(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    picked = choice.choose(wanted)
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.without_gpu_warnings(picked, asked.device)
