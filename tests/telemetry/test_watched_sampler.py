@@ -65,7 +65,7 @@ def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[s
 
 
 def test_each_tick_has_an_answer_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngcdl.telemetry.relay.PATIENCE_SECONDS", 600.0)  # a busy machine is no call that hangs
+    monkeypatch.setattr("ngcdl.telemetry.watched_sampler.PATIENCE_SECONDS", 600.0)  # a busy machine is no call that hangs
     with relayed(tmp_path / "s", Cards(), patience=600.0):
         found = until(tmp_path / "s", lambda rows: len(rows) >= 5)
     assert [row["gpus"][0]["index"] for row in found[:5]] == [1, 2, 3, 4, 5]
