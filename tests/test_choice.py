@@ -146,8 +146,24 @@ def test_without_a_card_that_may_compute_it_is_the_cpu_and_how_to_change_that_is
     assert said in it["loud"][0]
     cards.set(gpu0__compute_mode=0, gpu1__compute_mode=2)
     assert said in choose(cards, image="tensorflow:1", gpus="1,", docker=daemon.host)["message"]
-    it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
-    assert (it["gpus"], it["uuids"]) == ("all", [FIRST])
+
+
+@pytest.mark.parametrize("asked", ["auto", "all"])
+@pytest.mark.parametrize("engine", ["docker", "local"])
+def test_all_cards_of_a_command_are_those_that_may_compute(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, engine: str, asked: str
+) -> None:
+    """Docker's own "all" would put the others into the container, too, and CUDA would show them to the command."""
+    monkeypatch.setenv("TRAINING", "")
+    daemon.info |= NVIDIA
+    image = "tensorflow:1" if engine == "docker" else ""
+    assert choose(cards, engine, image, asked, docker=daemon.host)["gpus"] == asked
+    cards.set(gpu1__compute_mode=2)
+    it = choose(cards, engine, image, asked, docker=daemon.host)
+    assert (it["gpus"], it["uuids"]) == (f"{asked}:{FIRST}", [FIRST])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    if engine == "local":
+        assert choose(cards, engine, image, asked)["gpus"] == asked, "which the variable says already"
 
 
 def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_the_cpu_and_says_so_loudly(
@@ -159,18 +175,20 @@ def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_t
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     assert (it["gpus"], it["device"], it["uuids"], it["shares"]) == ("none", "cpu", [], False)
     assert it["loud"][0].startswith("WARNING: no card is free, and none can be shared (GPU 0: by another program, and")
+    assert "(several through MPS, but not from ngcdl's containers)" in it["loud"][0]
+    assert "(several through MPS)" in choose(cards, "local")["loud"][0]
 
 
-def test_of_different_cards_it_is_said_that_the_strongest_free_one_is_taken(
+def test_of_different_free_cards_it_is_said_by_which_rule_one_is_taken(
     cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINING", "1")
     daemon.info |= NVIDIA
-    words = "; of different cards the strongest free"
+    words = "; of several free cards the newest with enough memory"
     assert choose(cards, image="tensorflow:1", docker=daemon.host)["why"].endswith(words)
     assert words not in choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)["why"]
-    cards.set(gpu0__name="NVIDIA A100-SXM4-40GB")
-    assert words not in choose(cards, image="tensorflow:1", docker=daemon.host)["why"]
+    cards.set(gpu1__processes="7:5")
+    assert words not in choose(cards, image="tensorflow:1", docker=daemon.host)["why"], "one alone is free"
 
 
 def test_a_card_that_the_image_can_t_use_is_no_free_card(
@@ -413,6 +431,19 @@ def test_a_demanded_card_that_the_caller_s_variable_hides_is_an_error_that_says_
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", said)
     it = choose(cards, "local", gpus=gpus)
     assert (it["error"], why in it["message"]) == ("NoGpu", True)
+
+
+@pytest.mark.parametrize("gpus", ["auto", "1", "all"])
+def test_a_card_that_may_not_compute_is_none_of_those_that_the_caller_s_variable_leaves(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, gpus: str
+) -> None:
+    cards.set(gpu1__compute_mode=2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    it = choose(cards, "local", gpus=gpus)
+    why = "GPU 1 may not compute: its compute mode is Prohibited (to let programs compute: sudo nvidia-smi -i 1 -c 0)"
+    assert why in (it["loud"][0] if gpus == "auto" else it["message"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert choose(cards, "local", gpus=gpus)["uuids"] == [FIRST]
 
 
 def test_docker_has_no_use_for_the_caller_s_variable(

@@ -70,6 +70,14 @@ def test_cards_are_told_with_brand_and_memory_and_what_is_unknown_is_none(cpuinf
     assert (host.gpu_trouble, host.elsewhere) == (None, None)
 
 
+def test_a_card_that_may_not_compute_is_none_of_the_host_s_and_it_is_said_why_it_has_none(cpuinfo: Path) -> None:
+    barred = Card(1, "GPU-1", compute_mode="Prohibited")
+    host = hostfacts.gather(None, Probe((Card(0, "GPU-0"), barred)), cpuinfo)
+    assert ([gpu.uuid for gpu in host.gpus], host.gpu_trouble) == (["GPU-0"], None)
+    host = hostfacts.gather(None, Probe((barred,)), cpuinfo)
+    assert (host.gpus, (host.gpu_trouble or "").startswith("GPU 1 may not compute: ")) == ((), True)
+
+
 def test_a_brand_that_is_newer_than_the_table_is_told_by_the_card_s_name(cpuinfo: Path) -> None:
     card = Card(0, "GPU-1", "NVIDIA GeForce RTX 4090", "8.9", brand=99)
     assert hostfacts.gather(None, Probe((card,)), cpuinfo).gpus[0].brand == "geforce"

@@ -119,6 +119,7 @@ def test_any_text_is_a_reference_that_reads_back_or_a_usage_error(text: str) -> 
         ("MIG-GPU-5f/1/2", GpuRequest("devices", devices=("MIG-GPU-5f/1/2",))),
         (JETSON, GpuRequest("devices", devices=(JETSON,))),
         (f"auto:{JETSON}", GpuRequest("auto", devices=(JETSON,))),
+        ("all:GPU-5f1e,0:1", GpuRequest("all", devices=("GPU-5f1e", "0:1"))),
     ],
 )
 def test_a_gpu_request_is_read_in_docker_s_forms_too(text: str, request_: GpuRequest) -> None:

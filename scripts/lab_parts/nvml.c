@@ -6,7 +6,8 @@
  * The file (default /run/ngcdl-lab/nvml.state) holds key=value lines; # begins a comment. Replace it by rename, so that
  * no reader sees half of it. nvml.state beside this file is an example. The number of cards follows from the highest
  * gpuN.name. A call whose key is missing returns NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver is "not
- * loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card.
+ * loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card;
+ * graphics_processes likewise, and mps_processes: clients of the MPS server that is among processes.
  * If gpuN.mig=1, gpuN.migM.uuid=MIG-... defines MIG device M (0 to 6) of the card, with all of its own keys.
  *
  * Faults, where CALL is a function's name without nvml (and optionally without _v2, _v3); Init covers InitWithFlags:
@@ -555,6 +556,8 @@ PROCESSES(DeviceGetComputeRunningProcesses_v2, "processes", sizeof(nvmlProcessIn
 PROCESSES(DeviceGetComputeRunningProcesses_v3, "processes", RECORD_SIZE)
 PROCESSES(DeviceGetGraphicsRunningProcesses_v2, "graphics_processes", sizeof(nvmlProcessInfo_t))
 PROCESSES(DeviceGetGraphicsRunningProcesses_v3, "graphics_processes", RECORD_SIZE)
+PROCESSES(DeviceGetMPSComputeRunningProcesses_v2, "mps_processes", sizeof(nvmlProcessInfo_t))
+PROCESSES(DeviceGetMPSComputeRunningProcesses_v3, "mps_processes", RECORD_SIZE)
 
 typedef struct { unsigned pid; u64 time; unsigned sm, memory, encoder, decoder; } nvmlProcessUtilizationSample_t;
 

@@ -54,8 +54,12 @@ def test_seconds_that_nobody_can_wait_are_refused(seconds: float) -> None:
 
 @pytest.mark.parametrize(("mode", "said"), [
     ("Prohibited", ["  compute mode Prohibited: no program can compute on it"]), ("Default", []), (None, []),
-    ("Exclusive_Process", ["  compute mode Exclusive_Process: one program only can compute on it"]),
+    ("Exclusive_Process", [
+        "  compute mode Exclusive_Process: only one program can compute on it (several through MPS)",
+    ]),
 ])  # fmt: skip
 def test_who_may_compute_on_a_card_is_said_where_not_everybody_may(mode: str | None, said: list[str]) -> None:
     lines = _card(GpuReading(0, "GPU-1", compute_mode=mode), {}).splitlines()
     assert [line for line in lines if "compute mode" in line] == said
+    lines = _card(GpuReading(0, "GPU-1", compute_mode=mode, mig=True), {}).splitlines()
+    assert [line for line in lines if "compute mode" in line] == [], "of a card with MIG on, its MIG devices count"

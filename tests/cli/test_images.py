@@ -8,7 +8,7 @@ from ngcdl.cli.images import _judged, _table, _whose
 from ngcdl.errors import KeyRejected, LoginNeeded, NgcdlError, RateLimited
 from ngcdl.judging.imagefacts import Found, Tags
 from ngcdl.judging.judge import Judged
-from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
+from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Verdict
 from ngcdl.spec import ImageRef
 
 
@@ -23,6 +23,14 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
     ]  # fmt: skip
     (_, other) = _table([{**row, "image": "mirror.example/ngc/nvidia/cuda:13.0.2"}], "here", None).splitlines()
     assert other.startswith("ngc/nvidia/cuda:13.0.2 "), "of a mirror it is the whole path"
+
+
+def test_cards_have_the_numbers_that_the_driver_gives_them() -> None:
+    ref = ImageRef.parse("pytorch:25.03-py3")
+    cards = tuple(CardVerdict(Gpu("8.0", "a card", index=index), "runs", None, ()) for index in (1, None, 3))
+    it = Judged(ref, HostFacts(), Found(ImageFacts(ref), "cache", None, 0, 0), Verdict("runs", None, (), cards))
+    shown = _judged(it, "here").splitlines()
+    assert [line[:5] for line in shown if line.startswith("GPU ")] == ["GPU 1", "GPU 1", "GPU 3"]
 
 
 @pytest.mark.parametrize(("tags", "note"), [

@@ -248,6 +248,16 @@ def test_only_the_card_that_needs_a_reset_is_reset_and_not_by_fix() -> None:
     assert all(step.by_hand for step in finding.remedy), "programs may be using the card"
 
 
+def test_a_card_on_which_no_program_may_compute_is_told_and_not_changed_by_fix() -> None:
+    shown = replace(A100, index=1, uuid="GPU-1", compute_mode="Prohibited")
+    finding = found(replace(HEALTHY, gpus=Probe((A100, shown), DRIVER)))["cards"]
+    assert (finding.state, commands(finding)) == ("warning", ["sudo nvidia-smi -i 1 -c 0"])
+    assert all(step.by_hand for step in finding.remedy), "it may be the display's card, and set so on purpose"
+    assert "GPU 1" in (finding.cause or "")
+    slices = replace(shown, mig=True)
+    assert found(replace(HEALTHY, gpus=Probe((A100, slices), DRIVER)))["cards"].state == "ok"
+
+
 @pytest.mark.parametrize(("change", "way", "is_judged"), [
     ({}, "runtime", True), ({"has_dxg": True}, "runtime", False), ({"is_tegra": True}, "runtime", False),
     ({"in_container": True}, "runtime", False), ({"nodes": ()}, "runtime", False), ({}, "none", False),

@@ -246,6 +246,15 @@ def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Setti
     assert [card.verdict for card in cards] == ["no", "runs"]
 
 
+def test_if_an_image_can_use_none_of_the_cards_that_may_compute_none_is_left_out(config: settings.Settings) -> None:
+    image = ref("pytorch:26.07-py3")
+    host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI,))
+    asked = Asked("docker", image, GpuRequest("auto"), Workload("cifar10"))
+    verdicts = Verdicts(asked, config, (host, judge.facts_of(image, host, config, None)))
+    barred = Card(1, "GPU-1", compute_mode="Prohibited")
+    assert verdicts.unfit(Engine(), image, Probe((Card(0, "GPU-0"), barred))) == ()
+
+
 def test_the_whole_verdict_as_json_says_what_it_rests_on(config: settings.Settings) -> None:
     told = judge.as_json(judge.judge_image(ref("tensorflow:18.01-py2"), SEED, config, None))
     assert (told["verdict"], told["mode"], told["known_from"]) == ("runs", "native", "catalogue")

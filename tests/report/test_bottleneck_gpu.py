@@ -149,6 +149,18 @@ def test_the_busiest_card_counts_and_one_that_did_nothing_is_named() -> None:
     assert rules(gpu(50.0, gpus=both)) == ["uneven-cards"]
 
 
+@pytest.mark.parametrize("known", ["energy_joules", "sm_mhz_mean", None])
+def test_whose_energy_and_clocks_are_told_is_said_beside_a_card_that_did_nothing(known: str | None) -> None:
+    cards = (GpuSummary(index=0, gpu_percent_mean=95.0), GpuSummary(index=3, gpu_percent_mean=4.9))
+    told = gpu(50.0, gpus=cards, **({known: 1000.0} if known else {}))
+    *_, idle = findings(told, GPU_RUN, {"event": "start", "device": "gpu", "replicas": 1})
+    words = " Energy and clocks are those of the cards it computed on."
+    assert idle.text.removesuffix(words) == "1 of its 2 GPUs did nothing (3): few trainings use several."
+    assert idle.text.endswith(words) == (known is not None)
+    *_, idle = findings(told)
+    assert words not in idle.text, "of a run without a start event all count"
+
+
 def several(*percents: float | None, **more: Any) -> Summary:
     cards = tuple(GpuSummary(index=at, gpu_percent_mean=percent) for at, percent in enumerate(percents))
     return gpu(50.0, gpus=cards, **more)
@@ -217,13 +229,14 @@ def test_each_reason_is_told_from_a_tenth_of_the_samples_on_with_what_to_do(reas
 
 @pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])
 def test_a_power_limit_is_of_that_card_and_outlives_the_program(reason: str) -> None:
-    held = GpuSummary(gpu_percent_mean=80.0, index=3, throttled_share={reason: 0.5})
+    """An index is that of the driver at that time, and another card may have it by now."""
+    held = GpuSummary("GPU-3", gpu_percent_mean=80.0, index=3, throttled_share={reason: 0.5})
     idle = GpuSummary(gpu_percent_mean=0.0, index=0, throttled_share={reason: 1.0})
     advice = findings(gpu(80.0, gpus=(idle, held), throttled_share={reason: 0.5}))[0].advice or ""
-    assert "    sudo nvidia-smi -i 3 -pm 1\n    sudo nvidia-smi -i 3 -pl WATTS" in advice
-    several = replace(held, index=4)
-    advice = findings(gpu(80.0, gpus=(held, several), throttled_share={reason: 0.5}))[0].advice or ""
-    assert "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS" in advice
+    assert "    sudo nvidia-smi -i GPU-3 -pm 1\n    sudo nvidia-smi -i GPU-3 -pl WATTS" in advice
+    for cards in (held, replace(held, uuid="GPU-4")), (replace(held, uuid="MIG-4"),), (replace(held, uuid=None),):
+        advice = findings(gpu(80.0, gpus=cards, throttled_share={reason: 0.5}))[0].advice or ""
+        assert "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS" in advice
 
 
 def test_heat_is_decisive_and_a_power_limit_only_comes_beside_what_sets_the_pace() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_arms import START, arm, arms, measured, refused, text
 
-from ngcdl.record import Finding, Machine, Summary
+from ngcdl.record import Finding, GpuSummary, Machine, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import ONE_PAIR, Arm, comparison
 from ngcdl.report.compared.in_words import _listed
@@ -150,6 +150,17 @@ def test_rounds_far_apart_are_told() -> None:
     assert verdict.startswith("Something disturbed the rounds of cpu: measure again. The GPU ")
     assert verdict.endswith("times (5.00..6.67) the CPU's work.")
     assert "disturbed" not in in_words.verdict(comparison(arms([600.0, 700.0], [4000.0, 4000.0]), "device"))
+
+
+@pytest.mark.parametrize(("shared", "said"), [
+    (None, ("it is not known whether others computed on the GPU meanwhile",)), (False, ()),
+])  # fmt: skip
+def test_it_is_told_if_nobody_knows_whether_others_computed_on_the_gpu(
+    shared: bool | None, said: tuple[str, ...]
+) -> None:
+    summary = Summary(examples_per_second=4000.0, gpus=(GpuSummary("GPU-1", "a card"),), shared_gpu=shared)
+    made = [arm("cpu", 600.0), arm("gpu", 4000.0, "gpu", summary=summary)]
+    assert comparison(made, "device").diagnosis == said
 
 
 def test_too_many_threads_are_told_once_also_where_a_run_was_too_short_for_findings() -> None:

@@ -260,6 +260,7 @@ def test_energy_and_clocks_of_a_training_are_those_of_the_cards_that_it_computed
     assert [gpu.joules for gpu in found.gpus] == [100, 200, 300], "each has its own"
     assert summary([start | {"replicas": 2}, *STEPS], busy).energy_joules == 500
     assert summary(STEPS, busy).energy_joules == 600, "of a command all count"
+    assert summary([start | {"device": "cpu"}, *STEPS], busy).energy_joules == 600, "it computed on none of them"
     for unknown in (None, 97.0, 40.0), (3.0, 3.0, 3.0):
         assert summary([start, *STEPS], [one(t, *unknown) for t in (1, 2)]).energy_joules == 600
 
@@ -292,10 +293,19 @@ def test_clocks_of_any_of_the_cards_count_once() -> None:
 
 
 @pytest.mark.parametrize(("counts", "shared"), [
-    ((0, 1, 0), True), ((0, 0), False), ((0, None), False), ((None, None), None), ((), None),
+    ((0, 1, 0), True), ((None, 1), True), ((0, 0), False), ((None, None), None), ((), None),
+    ((0, None), None), ((0, *[None] * 100), None), ((None, *[0] * 9), False), ((None, *[0] * 8), None),
 ])  # fmt: skip
-def test_a_gpu_is_shared_if_another_process_was_there_at_any_time(counts: tuple[Any, ...], shared: bool | None) -> None:
-    assert summary(STEPS, cards(*({"foreign_processes": count} for count in counts))).shared_gpu is shared
+def test_a_gpu_is_shared_if_another_process_was_there_at_any_time_and_alone_if_nearly_every_look_tells(
+    counts: tuple[Any, ...], shared: bool | None
+) -> None:
+    lasting = [*STEPS, STEPS[-1] | {"t": 200}]
+    assert summary(lasting, cards(*({"foreign_processes": count} for count in counts))).shared_gpu is shared
+
+
+def test_a_brief_look_which_does_not_count_others_leaves_nothing_unknown() -> None:
+    looks = [{"foreign_processes": 0}, *[{}] * 9]
+    assert summary(STEPS, cards(*looks)).shared_gpu is False
 
 
 def test_a_gpu_of_several_that_tells_nothing_leaves_it_unknown_whether_they_are_shared() -> None:

@@ -138,6 +138,9 @@ def test_the_command_that_repeats_a_training_names_the_image_by_digest_and_all_t
     assert words[3:] == [
         "--train", "cifar10", "--steps", "300", "--batch", "128", "--seed", "3", "--device", "gpu", "--gpus", UUID,
     ]  # fmt: skip
+    run = replace(GPU, seed=3).run("x")
+    run = replace(run, spec={**(run.spec or {}), "gpus": f"all:{UUID}"})
+    assert (naming.command(run) or "").endswith("--gpus all"), "which came to this card"
 
 
 @pytest.mark.parametrize(("asked", "words"), [

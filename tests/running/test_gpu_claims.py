@@ -37,13 +37,14 @@ from ngcdl import settings
 from ngcdl.running import gpu_claims, prepare
 from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
-from ngcdl.spec import GpuRequest, ImageRef, Workload
+from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing.store import Store
 
 config = settings.load({"HOME": os.environ["HOME"]})
 store = Store(config.runs)
 image = ImageRef.parse(os.environ.get("IMAGE") or str(IMAGE))
 asked = Asked("docker", image, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
+own = replace(asked, workload=None, own=RunSpec(image, ("python",))) if "COMMAND" in os.environ else asked
 others = [
     prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, store, FakeShow()) for text in sys.argv[3:]
 ]
@@ -56,7 +57,7 @@ class Show(FakeShow):
 
 show = Show()
 try:
-    asked = replace(asked, always_pull="IMAGE" in os.environ)
+    asked = replace(own, always_pull="IMAGE" in os.environ)
     run = prepare.prepare(asked, config, store, show).run
     print(json.dumps({"gpus": run.gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": run.id}))
 except NgcdlError as error:
@@ -113,6 +114,7 @@ def test_a_training_and_a_command_with_certain_cards_hold_them(
 
 @pytest.mark.parametrize(("gpus", "workload"), [
     ("all", None), ("auto", None), ("none", None), ("auto", replace(TRAINING, device="cpu")),
+    (f"auto:{CARDS[0]}", None), (f"all:{CARDS[0]}", None),
 ])  # fmt: skip
 def test_a_command_that_sees_every_card_and_a_training_on_the_cpu_hold_none(
     store: Store, gpus: str, workload: Workload | None
@@ -148,6 +150,16 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
     assert it["held"][it["gpus"][0]] == it["id"]
     assert it["held"][other] != it["id"]
     assert "another run took the GPU meanwhile: choosing again" in it["said"]
+
+
+def test_a_command_that_gets_all_cards_that_may_compute_did_not_choose_free_ones(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMAND", "yes")
+    host.set(gpu1__compute_mode=2)
+    it = prepared(host, "auto", "1")
+    assert (it["gpus"], it["held"][CARDS[0]] != it["id"]) == ([CARDS[0]], True)
+    assert "another run took the GPU meanwhile: choosing again" not in it["said"]
 
 
 def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card(

@@ -16,6 +16,8 @@ from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
 from ngcdl import __version__, settings
+from ngcdl.choice import NO_GPU, Choice
+from ngcdl.engines.base import ShowPull
 from ngcdl.errors import (
     BadOption,
     DatasetWrong,
@@ -29,6 +31,7 @@ from ngcdl.errors import (
     StateNotWritable,
     UnknownRepository,
 )
+from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
@@ -37,6 +40,7 @@ from ngcdl.record import Image
 from ngcdl.running import prepare
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import Store
+from ngcdl.telemetry.card import Card, Probe
 
 DIGEST = "sha256:" + "5" * 64
 NONE = GpuRequest("none")
@@ -381,3 +385,21 @@ def test_what_is_no_matter_of_the_registry_is_not_asked_there(
     show = FakeShow()
     with pytest.raises(type(error)):
         fetch.image(FakeEngine(FakeJob(), pulled=error), IMAGE, show.pull, show.say)
+
+
+class Installer(FakeEngine):
+    """An engine that installs what a training needs on this host."""
+
+    def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
+        return "with CUDA" if has_gpu else "for the CPU"
+
+
+@pytest.mark.parametrize(("mode", "installed"), [("Prohibited", "for the CPU"), ("Default", "with CUDA")])
+def test_nothing_is_installed_for_a_card_that_may_not_compute(
+    config: settings.Settings, mode: str, installed: str
+) -> None:
+    probe = Probe((Card(0, "GPU-0", compute_mode=mode),))
+    picked = Choice(Installer(FakeJob()), None, NO_GPU, NONE, "cpu", (), "", probe)
+    asked = Asked("local", None, GpuRequest(), Workload("cifar10"))
+    assert prepare.planned_target(picked, asked) == installed
+    assert prepare._target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, installed)

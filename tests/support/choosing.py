@@ -15,7 +15,7 @@ CODE = """
 import json, os, sys
 engine, image, gpus, host = sys.argv[1:]
 os.environ["DOCKER_HOST"] = host
-from ngcdl.choice import DEFAULT_FRAMEWORKS, choose
+from ngcdl.choice import DEFAULT_FRAMEWORKS, Wanted, choose
 from ngcdl.errors import NgcdlError
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest
@@ -24,7 +24,7 @@ try:
     named = meant.named(image, "nvcr.io") if image else None
     unfit = lambda *_: os.environ.get("UNFIT", "").split()
     usual = os.environ.get("USUAL", "").split() or DEFAULT_FRAMEWORKS
-    it = choose(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual)
+    it = choose(Wanted(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual))
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
                       "shares": it.shares}))

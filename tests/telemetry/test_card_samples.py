@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any, cast
 
 import psutil
@@ -25,19 +26,17 @@ def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
     ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
     run = RunProcesses([], "a")
-    assert card_samples.foreign((ours, theirs, GpuProcess(os.getpid())), run, None) == 2
-    assert card_samples.foreign((), run, None) == 0
-    assert card_samples.foreign((ours, hidden), run, None) is None
-    assert card_samples.foreign(None, run, None) is None
-    assert card_samples.foreign((ours,), RunProcesses([]), None) is None
+    assert card_samples.foreign((ours, theirs, GpuProcess(os.getpid())), run, ()) == 2
+    assert card_samples.foreign((), run, ()) == 0
+    assert card_samples.foreign((ours, hidden), run, ()) is None
+    assert card_samples.foreign(None, run, ()) is None
+    assert card_samples.foreign((ours,), RunProcesses([]), ()) is None
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
-        assert (
-            card_samples.foreign((GpuProcess(child.pid), GpuProcess(1)), RunProcesses([], pid=os.getpid()), None) == 1
-        )
+        assert card_samples.foreign((GpuProcess(child.pid), GpuProcess(1)), RunProcesses([], pid=os.getpid()), ()) == 1
         child.kill()
 
 
-def test_what_draws_is_a_desktop_if_the_card_was_idle_before_the_run_and_else_maybe_a_game(
+def test_what_draws_is_the_desktop_that_was_there_before_the_run_or_the_run_s_own_and_else_maybe_a_game(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
@@ -47,18 +46,21 @@ def test_what_draws_is_a_desktop_if_the_card_was_idle_before_the_run_and_else_ma
         GpuProcess(3, draws=True, computes=False),
         RunProcesses([], "a"),
     )
-    for before, known in (3, 0), (60, None), (None, None):
-        assert card_samples.foreign((ours, screen), run, before) == known
-    assert card_samples.foreign((ours, screen, GpuProcess(2, container_id="b")), run, 60) == 1
-    assert card_samples.foreign((ours,), run, 60) == 0
+    for desktop, known in ((3,), 0), ((7,), None), ((), None):
+        assert card_samples.foreign((ours, screen), run, desktop) == known
+    assert card_samples.foreign((ours, screen, GpuProcess(2, container_id="b")), run, ()) == 1
+    assert card_samples.foreign((ours, replace(ours, draws=True)), run, ()) == 0
 
 
 def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     server = GpuProcess(1, name="nvidia-cuda-mps")
-    assert card_samples.foreign((server,), RunProcesses([], "a"), 0) is None
-    assert card_samples.foreign((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), 0) == 1
+    assert card_samples.foreign((server,), RunProcesses([], "a"), ()) is None
+    assert card_samples.foreign((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), ()) == 1
+    told, client = replace(server, lists_clients=True), GpuProcess(2, container_id="a")
+    assert card_samples.foreign((told, client), RunProcesses([], "a"), ()) == 0, "every client is listed"
+    assert card_samples.foreign((told, client), RunProcesses([], "b"), ()) == 1
 
 
 class Played:
@@ -84,11 +86,28 @@ def test_a_card_was_idle_if_it_was_once_until_the_run_computed(
     assert [reader.read()[0]["foreign_processes"] for _ in readings][-1] == foreign
 
 
+def counts(*readings: tuple[tuple[GpuProcess, ...], int]) -> list[int | None]:
+    reader = card_samples.Cards(cast(Nvml, Played(*readings)), RunProcesses(["GPU-1"], "a"))
+    return [reader.read()[0]["foreign_processes"] for _ in readings]
+
+
+def test_a_game_that_starts_beside_a_run_is_not_the_desktop_and_what_the_run_draws_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
+    ours, screen = GpuProcess(1, container_id="a"), GpuProcess(3, container_id="x", draws=True, computes=False)
+    game, window = replace(screen, pid=4), replace(ours, draws=True)
+    assert counts(((screen,), 4), ((screen, ours), 99), ((screen, ours, game), 99)) == [0, 0, None]
+    assert counts(((window,), 99)) == [0], "already in the first sample"
+    assert counts(((screen,), 4), ((screen, game), 60), ((screen, game, ours), 99)) == [0, None, None]
+
+
 def test_where_not_every_process_is_visible_nobody_can_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: False)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     for processes in (), (GpuProcess(1, container_id="a"),), (GpuProcess(3, draws=True),):
-        assert card_samples.foreign(processes, RunProcesses([], "a"), 0) is None
+        assert card_samples.foreign(processes, RunProcesses([], "a"), ()) is None
 
 
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +119,8 @@ def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypat
         worker = GpuProcess(int(first.stdout.readline()))
         first.stdout.readline()  # its parent has ended
         assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
-        assert card_samples.foreign((worker,), RunProcesses([], pid=first.pid), None) == 0
-        assert card_samples.foreign((worker,), RunProcesses([], pid=os.getpid()), None) == 1
+        assert card_samples.foreign((worker,), RunProcesses([], pid=first.pid), ()) == 0
+        assert card_samples.foreign((worker,), RunProcesses([], pid=os.getpid()), ()) == 1
         os.kill(worker.pid, signal.SIGKILL)
         first.communicate()
 
@@ -114,10 +133,10 @@ def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(mo
     with subprocess.Popen(shim, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         inside = GpuProcess(int(process.stdout.readline()))
-        assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), None) == 0
-        assert card_samples.foreign((inside,), RunProcesses([], "b2" * 32), None) == 1
+        assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), ()) == 0
+        assert card_samples.foreign((inside,), RunProcesses([], "b2" * 32), ()) == 1
         process.communicate()
-    assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), None) is None, "it is gone"
+    assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), ()) is None, "it is gone"
 
 
 READ = """

@@ -54,6 +54,26 @@ print(json.dumps(answers))
 """
 
 
+CHANGED = """
+import json, os
+from pathlib import Path
+from ngcdl.telemetry.gpu import open_nvml
+path = Path(os.environ["NGCDL_NVML_STATE"])
+with open_nvml() as nvml:
+    modes = [[one.compute_mode for one in nvml.read()]]
+    path.write_text(path.read_text() + "gpu1.compute_mode=2\\n")
+    modes.append([one.compute_mode for one in nvml.read()])
+    path.write_text(path.read_text() + "fail.gpu1.DeviceGetUtilizationRates=15\\n")
+    modes.append([one.compute_mode for one in nvml.read()])
+print(json.dumps(modes))
+"""
+
+
+def test_a_compute_mode_that_is_changed_meanwhile_is_seen(card: Host) -> None:
+    card.set(gpu0__compute_mode=0)
+    assert card.ask(CHANGED) == [["Default", None], ["Default", "Prohibited"], ["Default", None]]
+
+
 def read(card: Host, call: str = "", *codes: int) -> Any:
     return card.ask(READ, call, *map(str, codes or (0,)))
 

@@ -97,7 +97,7 @@ def test_json_is_one_document_with_null(card: Host) -> None:
     assert document["cuda"] == "12.2"
     assert document["gpus"][0]["watts"] is None
     process = {"pid": 4194303, "memory_bytes": 5, "name": None, "container_id": None, "container_name": None}
-    process |= {"draws": False, "computes": True}
+    process |= {"draws": False, "computes": True, "lists_clients": False}
     assert document["gpus"][0]["processes"] == [process]
     assert len(document["gpus"]) == 2
 

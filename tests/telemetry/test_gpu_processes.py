@@ -28,6 +28,46 @@ def test_what_only_draws_is_listed_where_nothing_computes(card: Host) -> None:
     assert [(one["pid"], one["draws"], one["computes"]) for one in reading(card)["processes"]] == [(9, True, False)]
 
 
+LOOKED_UP = """
+import json, sys
+from ngcdl.telemetry import container
+from ngcdl.telemetry.gpu import open_nvml
+pids = []
+container.name_of = lambda pid: pids.append(pid) or "it"
+container.container_of = lambda pid: pids.append(pid)
+with open_nvml() as nvml:
+    nvml.use(0, processes=True)
+    sampled = list(pids)
+    nvml.read(processes=True)
+print(json.dumps([sampled, pids[len(sampled):]]))
+"""
+
+
+def test_a_sample_looks_up_no_name_of_what_only_draws(card: Host) -> None:
+    card.set(gpu0__processes="11:5", gpu0__graphics_processes="9:1,11:2")
+    assert card.ask(LOOKED_UP) == [[11, 11], [11, 11, 9, 9]]
+
+
+MPS = """
+from ngcdl.telemetry import container
+container.name_of = lambda pid: "nvidia-cuda-mps" if pid == 7 else "python"
+"""
+
+
+@pytest.mark.parametrize("driver", ["library", "wide_library"])
+def test_the_clients_of_an_mps_server_are_listed_beside_it(
+    card: Host, driver: str, request: pytest.FixtureRequest
+) -> None:
+    card = replace(card, library=request.getfixturevalue(driver))
+    card.set(gpu0__processes="7:5,12:6", gpu0__mps_processes="12:6,21:9", gpu1__processes="7:5")
+    first, second = card.ask(MPS + READ, "", "0")["0"]["gpus"]
+    assert [(one["pid"], one["memory_bytes"], one["lists_clients"]) for one in first["processes"]] == [
+        (7, 5, True), (12, 6, False), (21, 9, False),
+    ]  # fmt: skip
+    assert [(one["pid"], one["lists_clients"]) for one in second["processes"]] == [(7, False)], "the driver can't tell"
+    assert first["error"] is second["error"] is None
+
+
 ASKED = """
 import json
 from ngcdl.telemetry.gpu import open_nvml

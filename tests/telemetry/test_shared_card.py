@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from .stand_in import Host
@@ -10,8 +11,8 @@ SHARED = """
 import json, sys
 from dataclasses import astuple
 from ngcdl.telemetry import shared_card
-unfit, held, shown = json.loads(sys.argv[1])
-one = shared_card.choose(unfit, held, shown)
+unfit, held, shown, in_container = json.loads(sys.argv[1])
+one = shared_card.choose(unfit, held, shown, in_container=in_container)
 print(json.dumps(one and astuple(one)))
 """
 FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"
@@ -19,11 +20,14 @@ BUSY = {"gpu0__processes": "7:5", "gpu1__processes": "8:5"}
 
 
 def shared(
-    host: Host, unfit: tuple[str, ...] = (), held: object = None, shown: tuple[str, ...] | None = None, before: str = ""
+    host: Host,
+    unfit: tuple[str, ...] = (),
+    held: object = None,
+    shown: tuple[str, ...] | None = None,
+    before: str = "",
+    in_container: bool = False,
 ) -> Any:
-    import json
-
-    return host.ask(before + SHARED, json.dumps([unfit, held or {}, shown]))
+    return host.ask(before + SHARED, json.dumps([unfit, held or {}, shown, in_container]))
 
 
 def test_it_is_the_card_with_the_most_memory_left(card: Host) -> None:
@@ -31,6 +35,11 @@ def test_it_is_the_card_with_the_most_memory_left(card: Host) -> None:
     assert shared(card, held={SECOND: "a-run"}) == ["1", SECOND, "GPU 0: by another program; GPU 1: by a-run"]
     card.set(**BUSY, gpu1__memory_used=42 * 10**9)
     assert shared(card)[:2] == ["0", FIRST]
+
+
+def test_a_desktop_that_keeps_a_card_busy_is_named(card: Host) -> None:
+    card.set(gpu0__processes="7:5", gpu1__utilization=8, gpu1__graphics_processes="9:1")
+    assert shared(card) == ["1", SECOND, "GPU 0: by another program; GPU 1: a desktop, 8 % busy"]
 
 
 def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
@@ -47,14 +56,18 @@ def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
 
 def test_a_card_that_allows_one_program_only_is_not_shared(card: Host) -> None:
     card.set(**BUSY, gpu1__compute_mode=3)
-    alone = "by another program, and its compute mode allows one program only"
+    alone = "by another program, and its compute mode allows one program only (several through MPS)"
     assert shared(card) == ["0", FIRST, f"GPU 0: by another program; GPU 1: {alone}"]
     card.set(**BUSY, gpu0__compute_mode=3, gpu1__compute_mode=3)
     assert shared(card) == ["", None, f"GPU 0: {alone}; GPU 1: {alone}"]
     mps = "from ngcdl.telemetry import container; container.name_of = lambda pid: 'nvidia-cuda-mps'\n"
     assert shared(card, before=mps)[:2] == ["1", SECOND], "MPS shares it"
+    alone = alone.replace("MPS)", "MPS, but not from ngcdl's containers)")
+    assert shared(card, before=mps, in_container=True) == ["", None, f"GPU 0: {alone}; GPU 1: {alone}"]
     card.set(gpu0__processes="7:5", gpu0__compute_mode=3, gpu1__compute_mode=3)
     assert shared(card) == ["1", SECOND, ""]
+    card.set(gpu0__processes="7:5", gpu1__compute_mode=3, gpu1__utilization=30, gpu1__graphics_processes="9:1")
+    assert shared(card)[:2] == ["1", SECOND], "what only draws takes no part in it"
 
 
 def test_a_card_that_is_free_by_now_is_taken_without_a_word(card: Host) -> None:

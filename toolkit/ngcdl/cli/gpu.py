@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
-from ngcdl.telemetry.card import DEFAULT, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
+from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import within
 from ngcdl.telemetry.gpu import Nvml, connect
 
@@ -103,9 +103,10 @@ def _card(card: GpuReading, names: Mapping[str, str]) -> str:
         f"GPU {_value(card.index)}  {card.name or _NONE}   compute capability {card.compute_capability or _NONE}",
         f"  {card.uuid or _NONE}",
     ]
-    if card.compute_mode not in (None, DEFAULT):
-        only = "no program" if is_prohibited(card) else "one program only"
-        lines.append(f"  compute mode {card.compute_mode}: {only} can compute on it")
+    if is_prohibited(card):
+        lines.append(f"  compute mode {card.compute_mode}: no program can compute on it")
+    elif card.compute_mode in EXCLUSIVE and not card.mig:
+        lines.append(f"  compute mode {card.compute_mode}: only one program can compute on it (several through MPS)")
     if card.error:
         lines.append(f"  error: {card.error}")
     if card.error is None or card.memory_used_bytes is not None or card.gpu_percent is not None:

@@ -300,7 +300,8 @@ def _judged(judged: Judged, where: str) -> str:
     lines = [("image", str(judged.image)), ("verdict", f"{said}{_mode(verdict.mode)}")]
     lines += [("reason", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
     if len(verdict.cards) > 1:
-        lines += [(f"GPU {place}", _card(card)) for place, card in enumerate(verdict.cards)]
+        numbers = [place if card.gpu.index is None else card.gpu.index for place, card in enumerate(verdict.cards)]
+        lines += [(f"GPU {number}", _card(card)) for number, card in zip(numbers, verdict.cards, strict=True)]
     lines += [("inside", _inside(facts)), ("size", _size(facts))]
     if judged.newest and str(judged.newest) != str(judged.image):
         doubt = "" if judged.host.driver or not judged.host.gpus else "  (by its kernels; the driver is unknown)"

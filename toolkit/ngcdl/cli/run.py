@@ -158,7 +158,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
         return 0
     if not picked.engine.has_containers and not Path(target).exists():
-        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(bool(picked.probe.cards))}).")
+        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(bool(picked.probe.usable))}).")
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)

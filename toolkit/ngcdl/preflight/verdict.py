@@ -64,8 +64,10 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
     if host.elsewhere:
         return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges a host you describe")
     if not host.gpus:
-        why = f" ({_inside(host.gpu_trouble)})" if host.gpu_trouble else ""
-        return Reason("no-gpu", "caution", f"no GPU was found on this host{why}: it would run on the CPU only")
+        found = (
+            f"can be used on this host ({_inside(host.gpu_trouble)})" if host.gpu_trouble else "was found on this host"
+        )
+        return Reason("no-gpu", "caution", f"no GPU {found}: it would run on the CPU only")
     return None
 
 

@@ -116,7 +116,7 @@ class Summary:
     they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is `examples_per_second`
     over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
     reason in NVIDIA's words, {} if they never were. A training's energy and clocks are those of the GPUs that it
-    computed on, as far as that is known. `shared_gpu`: others computed there, too; None if the driver can't tell.
+    computed on, as far as that is known. `shared_gpu`: others computed there, too; None if that is not known.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.

@@ -38,10 +38,10 @@ def _runs_here(run: Run) -> bool:
 
 
 def _holds(run: Run) -> bool:
-    """Does it have cards to itself? A command without named cards sees all of them, and usually uses none."""
+    """Does it have cards to itself? A command that was given no certain cards sees all, and usually uses none."""
     if run.workload:
         return bool(run.workload.get("device") != "cpu")
-    return bool(GpuRequest.parse(str((run.spec or {}).get("gpus"))).devices)
+    return GpuRequest.parse(str((run.spec or {}).get("gpus"))).kind == "devices"
 
 
 @contextlib.contextmanager

@@ -80,7 +80,8 @@ def decide(
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
-    picked = choice.choose(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    wanted = choice.Wanted(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    picked = choice.choose(wanted)
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.without_gpu_warnings(picked, asked.device)
@@ -169,8 +170,9 @@ def _fed(asked: Asked) -> Asked:
 
 def _chose_free(settled: Settled) -> bool:
     """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
-    picked = settled.picked
-    return settled.asked.gpus.kind in ("auto", "count") and bool(picked.gpus.devices) and not picked.shares
+    asked, picked = settled.asked, settled.picked
+    takes_free = asked.gpus.kind == "count" or (asked.gpus.kind == "auto" and asked.workload is not None)
+    return takes_free and bool(picked.gpus.devices) and not picked.shares
 
 
 def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
@@ -311,7 +313,7 @@ def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts)
 
     A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
     if picked.image is None:
-        return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.cards), show.pull)
+        return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.usable), show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, None, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
@@ -346,7 +348,7 @@ def planned_target(picked: choice.Choice, asked: Asked) -> str:
     """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
     if picked.image:
         return str(picked.image)
-    return picked.engine.without_image(_own(asked), bool(picked.probe.cards), None)
+    return picked.engine.without_image(_own(asked), bool(picked.probe.usable), None)
 
 
 def _own(asked: Asked) -> RunSpec | None:

@@ -19,8 +19,8 @@ _DEVICE = re.compile(
 class GpuRequest:
     """Which GPUs: `kind` is auto, none, all, count or devices. `count` >= 1; `devices` are indices or UUIDs.
 
-    auto = the GPUs that exist or, if there are none, the CPU with a loud warning; `devices` are then the cards it
-    chose. Everything but auto and none is a demand.
+    auto = the GPUs that exist or, if there are none, the CPU with a loud warning. Everything but auto and none is a
+    demand. `devices` of auto and all are the cards that this came to: the chosen one, or all that may compute.
     """
 
     kind: str = "auto"
@@ -33,8 +33,9 @@ class GpuRequest:
         value = text.strip()
         if value in ("auto", "none", "all"):
             return cls(value)
-        if value.startswith("auto:"):  # how a record stores the card that auto chose
-            return cls("auto", devices=cls._devices(value.removeprefix("auto:")))
+        kind, colon, cards = value.partition(":")
+        if colon and kind in ("auto", "all"):  # how a record stores the cards that this came to
+            return cls(kind, devices=cls._devices(cards))
         if value in ("-1", "count=all", "count=-1"):
             return cls("all")
         if value.startswith("count="):
@@ -84,4 +85,4 @@ class GpuRequest:
         if self.kind == "devices":
             lonely_index = len(self.devices) == 1 and self.devices[0].isdecimal()
             return self.devices[0] + "," if lonely_index else ",".join(self.devices)
-        return f"auto:{','.join(self.devices)}" if self.devices else self.kind
+        return f"{self.kind}:{','.join(self.devices)}" if self.devices else self.kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its m
 DEFAULT, PROHIBITED = "Default", "Prohibited"  # any number of programs, none
 EXCLUSIVE = ("Exclusive_Thread", "Exclusive_Process")  # one
 COMPUTE_MODES = {0: DEFAULT, 1: EXCLUSIVE[0], 2: PROHIBITED, 3: EXCLUSIVE[1]}
-# Its clients compute through it, and are not listed themselves: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
+# Its clients compute through it, and have a list of their own: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
 _MPS_SERVER = "nvidia-cuda-mps"  # -server is cut off: Linux keeps 15 characters of a program's name
 
 # Why clocks are limited, by bit, in the terms of `nvidia-smi --query-gpu=clocks_event_reasons...`:
@@ -57,7 +57,8 @@ class Driver:
 @dataclass(frozen=True)
 class GpuProcess:
     """A process on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too, as many
-    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G)."""
+    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G). `lists_clients`: it is
+    an MPS server, and the driver listed its clients, too."""
 
     pid: int
     memory_bytes: int | None = None
@@ -65,10 +66,16 @@ class GpuProcess:
     container_id: str | None = None
     draws: bool = False
     computes: bool = True
+    lists_clients: bool = False
 
     @property
     def is_mps_server(self) -> bool:
         return (self.name or "").startswith(_MPS_SERVER)
+
+    @property
+    def hides_clients(self) -> bool:
+        """May others compute through it that are not listed?"""
+        return self.is_mps_server and not self.lists_clients
 
 
 @dataclass(frozen=True)
@@ -143,11 +150,28 @@ class GpuReading:
         return percent is None or percent <= IDLE_PERCENT
 
     @property
+    def is_too_busy(self) -> bool:
+        """Is how busy it is the only reason why it is not free?"""
+        return self.gpu_percent is not None and not self.is_free and replace(self, gpu_percent=0).is_free
+
+    @property
+    def why_busy(self) -> str:
+        """Say who keeps it how busy if that is the only reason why it is not free; "" otherwise."""
+        if not self.is_too_busy:
+            return ""
+        draws = bool(self.processes) and not any(one.is_mps_server for one in self.processes or ())
+        return f"{'a desktop, ' if draws else ''}{self.gpu_percent} % busy"
+
+    @property
+    def capability(self) -> tuple[int, ...]:
+        """Return the compute capability as numbers; (0, 0) if it is unknown."""
+        return tuple(int(part) for part in (self.compute_capability or "0.0").split("."))
+
+    @property
     def weakness(self) -> tuple[int, ...]:
         """Return the sort key for the strongest card, as CUDA too puts the fastest first: the newest generation, then
         the most memory, in GiB. Beside a desktop's only strong card an idle weak one is no choice."""
-        generation = [int(part) for part in (self.compute_capability or "0.0").split(".")]
-        return *(-part for part in generation), -((self.memory_total_bytes or 0) >> 30)
+        return *(-part for part in self.capability), -((self.memory_total_bytes or 0) >> 30)
 
     @property
     def use(self) -> tuple[int, int, int]:

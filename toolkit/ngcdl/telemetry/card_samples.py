@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class Cards:
     def __init__(self, nvml: Nvml, run: RunProcesses) -> None:
         self._nvml, self._run = nvml, run
         self._begun: set[str] = set()
-        self._least: dict[str, int] = {}
+        self._desktops: dict[str, set[int]] = {}
 
     def read(self, is_brief: bool = False) -> list[dict[str, Any]]:
         return [self._sample(uuid, is_brief) for uuid in self._run.uuids]
@@ -38,32 +38,36 @@ class Cards:
         values, error = self._nvml.use(uuid, processes=not is_brief, is_brief=is_brief)
         if not is_brief:
             processes = values.pop("processes", None)
-            before = self._before(uuid, processes or (), values["gpu_percent"])
-            values["foreign_processes"] = foreign(processes, self._run, before)
+            desktop = self._desktop(uuid, processes or (), values["gpu_percent"])
+            values["foreign_processes"] = foreign(processes, self._run, desktop)
         values["error"] = error
         return values
 
-    def _before(self, uuid: str, processes: Sequence[GpuProcess], percent: int | None) -> int | None:
-        """Return the least use of a card, 0..100, that was seen before the run computed on it; None if none was."""
-        if uuid not in self._begun and any(_is_ours(one, self._run) for one in processes):
-            self._begun.add(uuid)
-        if uuid not in self._begun and percent is not None:
-            self._least[uuid] = min(percent, self._least.get(uuid, percent))
-        return self._least.get(uuid)
+    def _desktop(self, uuid: str, processes: Sequence[GpuProcess], percent: int | None) -> Collection[int]:
+        """Return the PIDs of what drew on a card while it was as good as idle, before the run computed on it."""
+        if not container.pids_are_the_hosts():
+            return ()
+        desktop = self._desktops.setdefault(uuid, set())
+        if uuid not in self._begun:
+            if any(one.computes and _is_ours(one, self._run) for one in processes):
+                self._begun.add(uuid)
+            elif percent is not None and percent <= IDLE_PERCENT:
+                desktop.update(one.pid for one in processes if one.draws)
+        return desktop
 
 
-def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, before_percent: int | None) -> int | None:
+def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, desktop: Collection[int]) -> int | None:
     """Count the processes on a card that are not the run's. None: neither the driver nor /proc can tell.
 
-    A desktop's, which draw, do not count if the card was as good as idle before the run, by `before_percent`. Else they
-    may be a game, and nobody can tell; nor who computes through an MPS server."""
+    Those of the `desktop`, by PID, do not count. Others that draw may be a game, and nobody can tell; nor who computes
+    through an MPS server whose clients the driver doesn't list."""
     if processes is None or not (run.container or run.pid) or not container.pids_are_the_hosts():
         return None
     verdicts = [_is_ours(process, run) for process in processes if not (process.draws or process.is_mps_server)]
     if None in verdicts:
         return None
-    is_idle = before_percent is not None and before_percent <= IDLE_PERCENT
-    hidden = any(one.is_mps_server or (one.draws and not is_idle) for one in processes)
+    strange = (one for one in processes if one.draws and one.pid not in desktop)
+    hidden = any(one.hides_clients for one in processes) or not all(_is_ours(one, run) for one in strange)
     return verdicts.count(False) or (None if hidden else 0)
 
 

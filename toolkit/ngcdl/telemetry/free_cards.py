@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
@@ -10,26 +12,45 @@ from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, 
 from ngcdl.telemetry.gpu import open_nvml
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+# A desktop's card was seen at 49 % and 7 % in listings of the same day: https://github.com/XuehaiPan/nvitop/issues/49
+_READINGS, _PAUSE_SECONDS = 3, 0.5
 _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
 _PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
+# A card that draws and hardly computes is told from one that computes by less than half of its memory (RTX A400, A100).
+# An older one than Volta proves nothing: a Tesla M40 has more memory than a GeForce RTX 3080, and computes less.
+_COMPUTES_SINCE = (7, 0)
+_RULE = "of several free cards the newest with enough memory"
+
+
+@dataclass(frozen=True)
+class FreeCards:
+    """The UUIDs of the chosen cards. `rule` says how they were chosen if other models were left out, else ""."""
+
+    uuids: tuple[str, ...]
+    rule: str = ""
+
 
 def choose(
-    count: int, unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None
-) -> tuple[str, ...]:
-    """Return the UUIDs of `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest
-    first, of equal ones the least used. A card with less than half of another's memory comes after it: a display card
-    may be of a newer generation than the card beside it that computes (RTX A400 and A100). Where MIG is on, its devices
+    count: int,
+    unfit: Collection[str],
+    held: Mapping[str, str],
+    shown: Collection[str] | None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> FreeCards:
+    """Return `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest first, of
+    equal ones the least used. A display card comes after others, even if it is newer. Where MIG is on, its devices
     count instead of the card, and come after the whole cards.
 
     `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
     come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
-    every = readings()
+    every = readings(_READINGS, sleep)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = compute_devices(fit)
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
-    enough = max((one.memory_total_bytes or 0 for one in free.values()), default=0) / 2
+    whole = [one for one in free.values() if one.uuid and not is_mig(one.uuid)]
+    enough = max((one.memory_total_bytes or 0 for one in whole if one.capability >= _COMPUTES_SINCE), default=0) / 2
     least = sorted(
         (is_mig(one.uuid), (one.memory_total_bytes or 0) < enough, one.weakness, one.use, one.uuid)
         for one in free.values()
@@ -48,7 +69,9 @@ def choose(
         more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
         what = f"in use or out of order: {busy}{''.join(more)}"
         raise NoGpu(str(count), f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})")
-    return tuple(found[:count])
+    taken = found[:count]
+    is_by_rule = len(taken) < len(whole) and len({one.name for one in whole}) > 1 and not any(map(is_mig, taken))
+    return FreeCards(tuple(taken), _RULE if is_by_rule else "")
 
 
 def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -77,14 +100,29 @@ def _means(word: str, card: Card) -> bool:
 
 def _said(name: str, card: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(card.uuid or "")
-    return f"{name} by {run}" if run else name
+    if run:
+        return f"{name} by {run}"
+    return f"{name} ({card.why_busy})" if card.why_busy else name
 
 
-def readings() -> tuple[GpuReading, ...]:
-    """Read all cards of this host. Raise NvmlUnavailable, also for a driver that hangs."""
+def readings(most: int = 1, sleep: Callable[[float], None] = time.sleep) -> tuple[GpuReading, ...]:
+    """Read all cards of this host, `most` times while how busy one is decides whether it is free, and return the last
+    reading with the least use: a desktop is busy at times. Raise NvmlUnavailable, also for a driver that hangs."""
 
     def read() -> tuple[GpuReading, ...]:
         with open_nvml() as nvml:
-            return nvml.read(processes=True)
+            found = nvml.read(processes=True)
+            for _ in range(most - 1):
+                if not any(card.is_too_busy for card in found):
+                    break
+                sleep(_PAUSE_SECONDS)
+                found = _with_least_use(nvml.read(processes=True), found)
+            return found
 
     return driver.within(read)
+
+
+def _with_least_use(now: Sequence[GpuReading], before: Sequence[GpuReading]) -> tuple[GpuReading, ...]:
+    was = {card.uuid: card.gpu_percent for card in before}
+    known = [[one for one in (card.gpu_percent, was.get(card.uuid)) if one is not None] for card in now]
+    return tuple(replace(card, gpu_percent=min(each, default=None)) for card, each in zip(now, known, strict=True))

@@ -28,6 +28,7 @@ _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
 _COMPUTING = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
 _DRAWING = ("DeviceGetGraphicsRunningProcesses_v3", "DeviceGetGraphicsRunningProcesses_v2")
+_MPS_CLIENTS = ("DeviceGetMPSComputeRunningProcesses_v3", "DeviceGetMPSComputeRunningProcesses_v2")
 # Of a MIG device the driver gives the whole card's: https://github.com/NVIDIA/dcgm-exporter/issues/257
 _OF_THE_WHOLE_CARD = ("watts", "watts_limit", "energy_joules")
 
@@ -67,7 +68,7 @@ class Nvml:
         self._lost: dict[int | str, str] = {}
         self._missing: set[str] = set()
         if calls.has_wide_records(binding):
-            self._missing = {_COMPUTING[0], _DRAWING[0]}
+            self._missing = {_COMPUTING[0], _DRAWING[0], _MPS_CLIENTS[0]}
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
         self._slow = [questions[name] for name in _SLOW]
@@ -115,8 +116,7 @@ class Nvml:
             mig=card.mig,
             mig_devices=parts,
             error=error,
-            compute_mode=card.compute_mode,
-            **values,
+            **{"compute_mode": card.compute_mode, **values},
         )
 
     def use(
@@ -124,8 +124,8 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on it, `limits` watts_limit and sm_mhz_max. With `is_brief`, query only its
-        utilization and power."""
+        `processes` adds the processes on it, `limits` watts_limit, sm_mhz_max and compute_mode, and the names of those
+        processes that only draw. With `is_brief`, query only its utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -135,7 +135,7 @@ class Nvml:
             if limits:
                 values |= self._limits(row)
             if processes:
-                values["processes"] = self._processes(row)
+                values["processes"] = self._processes(row, names_all=limits)
             if row.is_part:
                 values |= {name: None for name in _OF_THE_WHOLE_CARD if name in values}
             if row.trouble:
@@ -150,6 +150,7 @@ class Nvml:
         return {
             "watts_limit": bounds.thousandths(bounds.within(watts, bounds.MILLIWATTS)),
             "sm_mhz_max": bounds.within(clock, bounds.MHZ),
+            "compute_mode": self._compute_mode(row),
         }
 
     def _use_and_power(self, row: _Row) -> dict[str, Any]:
@@ -188,7 +189,6 @@ class Nvml:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
         capability = self._ask(row, "DeviceGetCudaComputeCapability")
         persistence = self._ask(row, "DeviceGetPersistenceMode")
-        compute_mode = self._ask(row, "DeviceGetComputeMode")
         card = Card(
             index=self._ask(row, "DeviceGetIndex") if index is None else index,
             uuid=uuid or self._ask(row, "DeviceGetUUID"),
@@ -200,9 +200,12 @@ class Nvml:
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
             fabric=calls.fabric(self._n, row.handle),
-            compute_mode=COMPUTE_MODES.get(compute_mode),
+            compute_mode=self._compute_mode(row),
         )
         return replace(card, error=row.error)
+
+    def _compute_mode(self, row: _Row) -> str | None:
+        return COMPUTE_MODES.get(self._ask(row, "DeviceGetComputeMode"))
 
     def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
         found: list[Card] = []
@@ -218,13 +221,24 @@ class Nvml:
                 handle = self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index)
                 yield index, self._n.nvmlDeviceGetUUID(handle), handle
 
-    def _processes(self, row: _Row) -> tuple[GpuProcess, ...] | None:
+    def _processes(self, row: _Row, names_all: bool) -> tuple[GpuProcess, ...] | None:
         found = self._first(row, _COMPUTING)
         if not found and (found is None or not container.pids_are_the_hosts()):
             return None  # where not every process is visible, others may compute
         drawing = {one.pid: one for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
         both = tuple(_process(one, drawing.pop(one.pid, None) is not None) for one in found)
-        return both + tuple(replace(_process(one, draws=True), computes=False) for one in drawing.values())
+        if any(one.is_mps_server for one in both):
+            both = self._with_mps_clients(row, both)
+        named = _process if names_all else _nameless
+        return both + tuple(replace(named(one, draws=True), computes=False) for one in drawing.values())
+
+    def _with_mps_clients(self, row: _Row, found: Sequence[GpuProcess]) -> tuple[GpuProcess, ...]:
+        listed = self._first(replace(row, trouble={}), _MPS_CLIENTS)
+        pids = {one.pid for one in found}
+        return (
+            *(replace(one, lists_clients=one.is_mps_server and listed is not None) for one in found),
+            *(_process(one, draws=False) for one in listed or () if one.pid not in pids),
+        )
 
     def _open(self, which: int | str) -> _Row:
         row = self._rows.get(which) or self._found(which)
@@ -329,10 +343,14 @@ class Nvml:
 
 
 def _process(one: Binding, draws: bool) -> GpuProcess:
-    pid, memory_bytes = one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES)
+    found = _nameless(one, draws)
     if not container.pids_are_the_hosts():
-        return GpuProcess(pid, memory_bytes, draws=draws)
-    return GpuProcess(pid, memory_bytes, container.name_of(pid), container.container_of(pid), draws)
+        return found
+    return replace(found, name=container.name_of(found.pid), container_id=container.container_of(found.pid))
+
+
+def _nameless(one: Binding, draws: bool) -> GpuProcess:
+    return GpuProcess(one.pid, bounds.within(one.usedGpuMemory, bounds.BYTES), draws=draws)
 
 
 def _binding() -> Binding:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, compute_devices, is_mig
 from ngcdl.telemetry.free_cards import VARIABLE, readings
 
-_ALONE = ", and its compute mode allows one program only"
+_ALONE = ", and its compute mode allows one program only (several through MPS{})"
+_NOT_FROM_CONTAINERS = ", but not from ngcdl's containers"
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,20 @@ class SharedCard:
     users: str
 
 
-def choose(unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None) -> SharedCard | None:
+def choose(
+    unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None, *, in_container: bool
+) -> SharedCard | None:
     """Return the card, or MIG device, with the most memory left, of several the one that computes least; None if none
-    can be named. `unfit`, `held` and `shown` as in free_cards.choose(). Raise NvmlUnavailable."""
+    can be named. `unfit`, `held` and `shown` as in free_cards.choose(); `in_container`: where the training will be.
+    Raise NvmlUnavailable."""
+    alone = _ALONE.format(_NOT_FROM_CONTAINERS if in_container else "")
     left: dict[str, GpuReading] = {}
     users, is_any_full = [], False
     for whole in readings():
         for name, one in compute_devices([whole]).items():
             why = _why_not(whole, one, unfit, shown)
-            is_full = not why and _is_full(one, held)
-            users.append(f"GPU {name}: {why or _user(one, held)}{_ALONE if is_full else ''}")
+            is_full = not why and _is_full(one, held, in_container)
+            users.append(f"GPU {name}: {why or _user(one, held)}{alone if is_full else ''}")
             left |= {} if why or is_full else {name: one}
             is_any_full |= is_full
     free = {name: one for name, one in left.items() if one.is_free and one.uuid not in held}
@@ -41,10 +46,16 @@ def choose(unfit: Collection[str], held: Mapping[str, str], shown: Collection[st
     return SharedCard(name, one.uuid or "", "" if free else "; ".join(users))
 
 
-def _is_full(one: GpuReading, held: Mapping[str, str]) -> bool:
-    """Would CUDA refuse another program there? MPS exists to share such a card."""
-    has_mps = any(process.is_mps_server for process in one.processes or ())
-    return one.compute_mode in EXCLUSIVE and not has_mps and not (one.is_free and one.uuid not in held)
+def _is_full(one: GpuReading, held: Mapping[str, str], in_container: bool) -> bool:
+    """Would CUDA refuse another program there? Several can share such a card through an MPS server. From a container
+    they reach it by its pipe, which ngcdl does not mount; without that, CUDA goes on without MPS, and finds the card
+    taken by the server: https://docs.nvidia.com/deploy/mps/index.html"""
+    if one.compute_mode not in EXCLUSIVE:
+        return False
+    processes = one.processes or ()
+    computes = any(process.computes for process in processes) if processes else not one.is_free
+    has_mps = any(process.is_mps_server for process in processes) and not in_container
+    return (computes or one.uuid in held) and not has_mps
 
 
 def _order(one: GpuReading) -> tuple[bool, int, tuple[int, int, int]]:
@@ -61,4 +72,4 @@ def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: 
 
 def _user(one: GpuReading, held: Mapping[str, str]) -> str:
     run = held.get(one.uuid or "")
-    return f"by {run}" if run else "by another program"
+    return f"by {run}" if run else one.why_busy or "by another program"

@@ -12,7 +12,7 @@ from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.engines.values import architecture
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, known
 from ngcdl.spec import NVCR, ImageRef
-from ngcdl.telemetry.card import Card, Probe
+from ngcdl.telemetry.card import PROHIBITED, Card, Probe, is_prohibited
 
 NAME = "cards"
 _MATRIX = "https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"
@@ -39,6 +39,8 @@ def judge(sight: Sight) -> Finding | None:
         found += f"; the PCI bus has {missing - withheld} more"
         cause = "The driver does not drive them: they are too old for it, faulty, or claimed by another driver"
         return warning(NAME, found, cause, Step("lspci -nnk -d 10de:", by_hand=True))
+    if barred := [card for card in cards if is_prohibited(card)]:
+        return _barred(barred, found)
     return _floors(found, sight, sight.gpus)
 
 
@@ -68,6 +70,15 @@ def _sick(sick: Sequence[Card], count: int) -> Finding:
         cause = f"{len(dead)} of {count} cards do not answer. If this recurs after a reboot, check power and heat"
         return broken(NAME, names, cause, *steps, Step("sudo reboot", by_hand=True))
     return warning(NAME, names, "The driver does not report everything about these cards", *steps)
+
+
+def _barred(barred: Sequence[Card], found: str) -> Finding:
+    which = " and ".join(f"GPU {card.index}" for card in barred)
+    cause = (
+        f"No program may compute on {which}: the compute mode is {PROHIBITED}, on purpose perhaps (a display's card)"
+    )
+    steps = [Step(f"sudo nvidia-smi -i {card.index} -c 0", by_hand=True) for card in barred if card.index is not None]
+    return warning(NAME, found, cause, *steps)
 
 
 def _floors(found: str, sight: Sight, probe: Probe) -> Finding:

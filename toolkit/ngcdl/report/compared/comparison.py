@@ -348,7 +348,7 @@ def _doubts(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     if "oversubscribed" not in told:  # runs too short for samples have no findings, and this one needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))
     if any(run.device == "gpu" and run.summary.gpus and run.summary.shared_gpu is None for run in runs):
-        yield "it is not known whether others computed on the GPU meanwhile: here the driver does not tell"
+        yield "it is not known whether others computed on the GPU meanwhile"
 
 
 def _too_many_threads(run: Run) -> str | None:

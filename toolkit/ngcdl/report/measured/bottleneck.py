@@ -19,6 +19,7 @@ from ngcdl.report.measured.case import (
     WAITED_SHARE,
     Case,
     can_judge,
+    computed_on,
     finding,
 )
 from ngcdl.report.measured.lines import Line
@@ -94,8 +95,8 @@ def _throttled(is_damage: bool) -> Callable[[Case], Iterator[Finding]]:
             at = f", {clock:.0f} MHz on average" if clock is not None else ""
             text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
             held = [one for one in case.computing if (one.throttled_share or {}).get(reason.name, 0.0) > 0]
-            index = held[0].index if len(held) == 1 else None
-            advice = reason.advice if index is None else reason.advice.replace("INDEX", str(index))
+            uuid = (held[0].uuid or "") if len(held) == 1 else ""
+            advice = reason.advice.replace("INDEX", uuid) if uuid.startswith("GPU-") else reason.advice
             yield finding("throttled", text, advice, share=share, sm_mhz=clock)
 
     return rule
@@ -267,8 +268,9 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
         which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
         few = "programs" if case.is_command else "trainings"
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few {few} use several."
-        if case.start and None not in [gpu.gpu_percent_mean for gpu in case.summary.gpus]:  # as in cards.py
-            text += " Energy and clocks are those of the others."
+        is_told = case.summary.energy_joules is not None or case.summary.sm_mhz_mean is not None
+        if is_told and computed_on(case.summary.gpus, case.start):
+            text += " Energy and clocks are those of the cards it computed on."
         yield finding("idle-card", text, "    ngcdl run ... --gpus 1", idle=len(idle), gpus=len(case.summary.gpus))
 
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
-from ngcdl.report.measured.case import computing
+from ngcdl.report.measured.case import computed_on
 from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
+# A look that does not tell may be one at which others computed. A few don't at any time: a process ends meanwhile.
+TOLD_SHARE = 0.9
 
 Reasons = frozenset[str]
 Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
@@ -41,9 +43,8 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
 
 def _its(gpus: Sequence[GpuSummary], start: Line) -> list[int]:
     """Return the places of the cards that it computed on; of all, if that is not known."""
-    is_known = bool(start) and all(gpu.gpu_percent_mean is not None for gpu in gpus)
-    busy = computing(gpus, start) if is_known else ()
-    return [at for at, gpu in enumerate(gpus) if not busy or any(gpu is one for one in busy)]
+    its = computed_on(gpus, start)
+    return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
 
 
 def _cards(samples: Iterable[Line]) -> list[Card]:
@@ -130,8 +131,10 @@ def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, f
 
 
 def _is_shared(cards: Sequence[Card]) -> bool | None:
-    """Return whether others computed on one of the cards; False only if it is known for each card."""
-    counts = [numbers((reading for _, reading in card), "foreign_processes") for card in cards]
+    """Return whether others computed on one of the cards; False only if nearly every look at each card told."""
+    looks = [[reading for _, reading in card if "foreign_processes" in reading] for card in cards]
+    counts = [numbers(card, "foreign_processes") for card in looks]
     if any(count > 0 for card in counts for count in card):
         return True
-    return False if counts and all(counts) else None
+    are_known = [bool(card) and len(known) >= TOLD_SHARE * len(card) for card, known in zip(looks, counts, strict=True)]
+    return False if are_known and all(are_known) else None

@@ -66,6 +66,12 @@ def computing(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]
     return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
 
 
+def computed_on(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]:
+    """Return the cards that a training computed on; () if it is not known which those are, or if there are none."""
+    is_known = bool(start) and start.get("device") != "cpu" and all(gpu.gpu_percent_mean is not None for gpu in gpus)
+    return computing(gpus, start) if is_known else ()
+
+
 @dataclass(frozen=True)
 class Case:
     """One run as the rules see it."""

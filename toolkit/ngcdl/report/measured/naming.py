@@ -189,7 +189,7 @@ def command(run: Run) -> str | None:
     if asked and run.is_synthetic and asked.get("data") == "auto":
         words += ["--data", "synthetic"]
     gpus = str(spec.get("gpus") or "auto")
-    words += [] if gpus.startswith("auto") else ["--gpus", gpus]
+    words += [] if gpus.startswith("auto") else ["--gpus", "all" if gpus.startswith("all:") else gpus]
     words += ["--engine", run.engine] if run.engine in KINDS and run.engine != USUAL else []
     words += _placement(run.placement)
     words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]

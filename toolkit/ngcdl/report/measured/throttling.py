@@ -27,6 +27,7 @@ class ClockReason:
 
 # Without persistence, which a record does not have, the limit is gone as soon as no program uses the card:
 # https://docs.nvidia.com/deploy/driver-persistence/data-persistence.html
+# nvidia-smi's -i takes a UUID, too, which names the card of that run whatever its index is by now.
 _LIMIT = "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS"
 _COOLER = "Check its cooling: fans, dust, distance to its neighbours, the room. Less power makes less heat:\n"
 _COOLER += f"    nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n{_LIMIT}"
