@@ -64,7 +64,7 @@ def test_a_name_with_its_registry_is_what_it_says(house: House, env: dict[str, s
     assert "own image" not in done.stderr
 
 
-def test_an_own_image_can_be_the_default_one_and_an_arm_of_a_comparison(house: House, env: dict[str, str]) -> None:
+def test_an_own_image_can_be_the_default_one(house: House, env: dict[str, str]) -> None:
     argv = ("run", "--train", "cifar10", "--engine", "docker", "--data", "synthetic", "--dry-run")
     done = house.run(*argv, env=env | {"NGCDL_DEFAULT_IMAGE": "mine"})
     assert f'"Image": "{MINE}"' in done.stdout, done.stderr

@@ -103,5 +103,5 @@ def test_a_pull_by_tag_launches_and_records_the_digest(user: User, images: dict[
     assert done.code == 0, done
     name = f"{user.lab['registry']['host']}/nvidia/busybox"
     assert user.inspect()["Config"]["Image"] == f"{name}@{images['busybox:1']}"
-    assert user.record()["image"] == {"reference": f"{name}:1", "digest": images["busybox:1"]}
+    assert user.record()["image"] == {"reference": f"{name}:1", "digest": images["busybox:1"], "id": None}
     assert user.run("stop", "last").code == 0

@@ -29,7 +29,8 @@ def _check_training(user: User, done: Any, image: str, digest: str) -> None:
     assert 4.60 <= first <= 4.75
     shown = user.shown()
     assert (shown["status"], shown["exit_code"], shown["oom_killed"]) == ("finished", 0, False)
-    assert shown["image"] == {"reference": f"{user.lab['registry']['host']}/nvidia/{image}", "digest": digest}
+    reference = f"{user.lab['registry']['host']}/nvidia/{image}"
+    assert shown["image"] == {"reference": reference, "digest": digest, "id": None}
     assert (shown["engine"], shown["dataset"], shown["device"]) == ("docker", "synthetic", "cpu")
     figures = shown["summary"]
     assert figures["steps"] == 20
