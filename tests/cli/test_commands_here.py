@@ -300,6 +300,17 @@ def test_a_run_that_is_left_or_compared_gets_no_stdin(house: House, cards: dict[
         assert lines.read() == "one\ntwo\n"
 
 
+def test_a_terminal_is_told_that_a_command_was_recorded_and_a_script_s_stderr_is_not(house: House) -> None:
+    ours, theirs = pty.openpty()
+    with house.popen(*RUN, "-c", "print('result')", stderr=theirs) as process:
+        os.close(theirs)
+        assert process.communicate(timeout=60)[0] == "result\n"
+    seen = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert seen.endswith(f"ngcdl: recorded: ngcdl show {house.store.find('last')}\r\n")
+    assert "recorded" not in house.run(*RUN, "-c", "print('result')").stderr
+
+
 def test_a_program_sees_the_size_of_the_terminal_from_its_start(house: House) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (33, 77))

@@ -36,13 +36,16 @@ def show_summary(store: Store, run: Run) -> None:
 
 def say_after_command(store: Store, run: Run) -> None:
     """Say on stderr, as stdout is the command's own, what was measured of it: its table if it reported steps, else a
-    line or two if its samples carry them."""
+    line or two if its samples carry them; on a terminal at least that there is a record."""
     if run.summary.steps is not None:
         console.say(f"it reported steps:\n{_summary(store, run, sys.stderr)}")
         return
     if run.reason:
         console.say(f"{run.reason} ({run.id})")
-    for line in observed(run):
+    said = observed(run)
+    if not said and console.columns(sys.stderr):  # a script that reads stderr gets nothing more
+        said = [f"recorded: ngcdl show {run.id}"]
+    for line in said:
         console.say(line)
 
 
