@@ -99,7 +99,7 @@ def test_accuracies_are_told_where_the_images_are_real(capsys):
     assert "| graphs | 3 | 0.510 | 0.010 | 0.9410 | 0.0010 | 0.11 | 82% |" in told
     assert "0.210 PFLOP" in told
     gpu.tell([way], False, 500e12, 4e12)
-    assert "0.9410" not in capsys.readouterr().out
+    assert "| 0.9410 of made-up images | n/a | n/a |" in capsys.readouterr().out
 
 
 def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_a_graph():
@@ -131,7 +131,7 @@ def test_a_way_of_ours_says_whether_it_was_recorded(torch, monkeypatch, recorded
     from trainer.frameworks.pytorch import race
 
     numbers = torch.arange(4)
-    steps = {"prepare": lambda *_: None, "wait": lambda: None, "train": lambda _: None, "predict": lambda x: x % 3}
+    steps = {"losses": torch.ones(3), "prepare": lambda *_: None, "wait": lambda: None, "train": lambda _: None, "predict": lambda x: x % 3}
     monkeypatch.setattr(race, "Race", lambda *_: SimpleNamespace(recorded=recorded, why=why, **steps))
     monkeypatch.setattr(race, "put", lambda array, _: array)
     part = SimpleNamespace(images=numbers, labels=numbers)
@@ -139,6 +139,10 @@ def test_a_way_of_ours_says_whether_it_was_recorded(torch, monkeypatch, recorded
     assert (way.name, way.graphs) == ("graphs", said)
     assert way() >= 0
     assert way.accuracies == [0.75]
+    steps["losses"][2] = float("nan")
+    with pytest.raises(FloatingPointError, match=r"losses are not finite: \.\.\., 1, 1, nan"):
+        way()
+    assert len(way.seconds) == 1, "what learns nothing is no figure"
 
 
 def test_made_up_images_are_as_many_as_cifar_10_has_and_a_peer_takes_its_steps_from_them(monkeypatch):
@@ -167,13 +171,14 @@ def raced(torch, monkeypatch):
     monkeypatch.setattr(card, "bytes_per_second", lambda: 4e12)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     monkeypatch.setattr(numbers, "chosen", lambda *words: asked.append(words))
-    monkeypatch.setattr(data, "SYNTHETIC", {"train": (30, 1), "test": (10, 2)})
+    monkeypatch.setattr(gpu, "images", lambda _: ())
     monkeypatch.setattr(gpu, "CERTIFIED", 5)
-    monkeypatch.delenv("NGCDL_CIFAR10", raising=False)
+    monkeypatch.setenv("NGCDL_CIFAR10", "a folder")
     monkeypatch.delenv("NGCDL_GPU_PEERS", raising=False)
 
     def run(once):
         monkeypatch.setattr(gpu, "ours", lambda name, *_, **__: gpu.Trained(name, once(name), "CUDA graphs"))
+        asked.clear()
         yield from gpu.measure(3)
         assert asked == [("auto", "gpu")], "TF32 as in the trainer"
 
@@ -196,6 +201,30 @@ def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
     assert "| graphs | 3 | 0.500 |" in before
     assert "| eager | 3 | 0.600 |" in before
     assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
+
+
+def test_made_up_images_certify_nothing(raced, capsys, monkeypatch):
+    monkeypatch.delenv("NGCDL_CIFAR10")
+    assert len(list(raced(lambda _: lambda seed: (0.5, 0.9)))) == 2
+    assert "| graphs | 3 | 0.500 |" in capsys.readouterr().out.split("This card")[-1]
+
+
+def test_a_way_that_does_not_learn_is_left_out(torch, raced, capsys):
+    import gpu
+    from figures import Missing
+
+    def unless(*broken):
+        def once(name):
+            if name in broken:
+                gpu.finite(torch.full((3,), float("nan")))
+            return lambda seed: (0.5, 0.9)
+
+        return once
+
+    assert [one.against for one in raced(unless("compiled"))] == ["eager"]
+    assert "compiled: left out: FloatingPointError: losses are not finite" in capsys.readouterr().out
+    with pytest.raises(Missing, match="one of our own ways trains"):
+        list(raced(unless(*gpu.OURS)))
 
 
 def test_what_trained_before_a_way_failed_is_told(raced, capsys):

@@ -102,6 +102,7 @@ def test_a_step_of_every_network_can_be_recorded(torch, name):
 def test_all_kinds_of_steps_of_the_race_can_be_recorded(torch, kind, monkeypatch):
     from trainer.frameworks.pytorch.race import Race
 
+    255 * torch.ones(1, device="meta")  # the first such product loads modules that need the real generator
     monkeypatch.setattr(torch, "Generator", lambda _: None)  # "meta" has none; no step draws, which watched() sees
     images, labels = np.zeros((4000, 32, 32, 3), np.uint8), np.zeros(4000, np.int64)
     made = Race(torch.device("meta"), getattr(torch, kind), race.KNOBS, 225, 2000, images, labels)

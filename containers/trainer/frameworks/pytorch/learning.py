@@ -82,7 +82,11 @@ def overloads(name):
 def follow(averages, weights, keep):
     """Update exponential moving averages: keep this share of each, and take the rest from its weight."""
     share = 1 - keep
-    if isinstance(share, torch.Tensor):
+    if isinstance(share, torch.Tensor) and "Tensor" in overloads("_foreach_mul_"):
+        apart = torch._foreach_sub(weights, averages)
+        torch._foreach_mul_(apart, share)
+        each("add", averages, apart)
+    elif isinstance(share, torch.Tensor):
         for average, weight in zip(averages, weights):
             average.lerp_(weight, share)
     else:

@@ -55,8 +55,10 @@ class Race:
         self.rows = put(race.table(knobs, steps), on)
         self.at, self.along = torch.zeros(1, dtype=torch.long, device=on), torch.arange(batch, device=on)
         self.losses, self.still = torch.zeros(steps, device=on), torch.zeros(race.WHITENED, device=on)
-        self.learn = compiled(self.learned) if is_compiled else self.learned
         self.phases = race.phases(knobs, steps)
+        self.between = {one.side: pictures.between(images.shape[1], one.side, kind, on) for one in self.phases}
+        self.learn = compiled(self.learned) if is_compiled else self.learned
+        self.move = compiled(self.arrays.move) if is_compiled else self.arrays.move
         self.takes = [functools.partial(self.step, phase) for phase in self.phases]
         self.recorded, self.why = False, None
 
@@ -131,7 +133,7 @@ class Race:
             **parts, net.WHITENING: parts[net.WHITENING].detach()})
         gradients = torch.autograd.grad(loss * self.arrays.scale, leaves)
         with torch.no_grad():
-            self.arrays.move(gradients if phase.whitens else [*gradients, self.still], row)
+            self.move(gradients if phase.whitens else [*gradients, self.still], row)
             self.losses.index_copy_(0, self.at, loss.reshape(1) / self.batch)
             self.at.add_(1)
 
@@ -139,7 +141,7 @@ class Race:
         """Return the loss of the examples at these places; this is what torch.compile compiles."""
         which, mirrored = pictures.chosen(self.drawn, places)
         x = pictures.cut(self.pixels, which, mirrored, self.drawn.shifts[:, places])
-        x = pictures.resized(x, side).contiguous(memory_format=LAST)
+        x = pictures.resized(x, self.between[side]).contiguous(memory_format=LAST)
         kept = self.arrays.kept(parts)
         logits = net.forward(x, kept, net.normed(kept, True, self.knobs.running))
         return net.loss(logits, self.labels[which], self.knobs.smoothing)

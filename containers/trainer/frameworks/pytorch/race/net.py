@@ -20,9 +20,11 @@ WHITENING = "whiten/biases"
 def whitening(pixels, epsilon):
     """Return the filters [24, 3, 2, 2] whose twelve outputs have variance 1 and no covariance on these images
     [n, h, w, 3]; the other twelve are the same negated. Computed in numpy: a 12 x 12 matrix is no work for a GPU."""
-    patches = pixels.float().unfold(1, 2, 1).unfold(2, 2, 1).reshape(-1, 12)  # of channel, row, column
-    patches = patches - patches.mean(dim=0)
-    covariance = (patches.t() @ patches / len(patches)).cpu().numpy().astype(np.float64)
+    patches = pixels.float().unfold(1, 2, 1).unfold(2, 2, 1).reshape(len(pixels), -1, 12)  # of channel, row, column
+    patches = patches - patches.mean(dim=(0, 1))
+    # one product per image: a single one, of 12 rows and millions of columns, would occupy a few cores of a GPU
+    covariance = torch.bmm(patches.transpose(1, 2), patches).sum(dim=0) / (patches.shape[0] * patches.shape[1])
+    covariance = covariance.cpu().numpy().astype(np.float64)
     sizes, directions = np.linalg.eigh(covariance)
     filters = (directions / np.sqrt(sizes + epsilon)).T.reshape(12, 3, 2, 2)
     return torch.from_numpy(np.concatenate([filters, -filters]).astype(np.float32)).to(pixels.device)
@@ -46,7 +48,14 @@ def forward(x, kept, norm):
         x = functional.silu(norm(x, f"block{block}/norm1"))
         x = functional.conv2d(x, kept[f"block{block}/conv2/weights"], padding=1)
         x = functional.silu(norm(x, f"block{block}/norm2"))
-    return torch.addmm(kept["head/biases"], x.amax(dim=(2, 3)).to(kept["head/biases"].dtype), kept["head/weights"])
+    return head(x, kept)
+
+
+def head(x, kept):
+    """Return the logits of the last maps. Not by amax(), which trains to NaN if it is compiled in 16 bits: its backward
+    pass looks for the places that equal the maximum, and inductor has rounded the maximum, but not the places."""
+    x = functional.max_pool2d(x, x.shape[2:]).flatten(1)
+    return torch.addmm(kept["head/biases"], x.to(kept["head/biases"].dtype), kept["head/weights"])
 
 
 def normed(kept, is_training, share):

@@ -1,12 +1,16 @@
 """How a step's images are made on the device: chosen, shifted, flipped, downscaled. No step waits for the host."""
 from collections import namedtuple
 
+import numpy as np
 import torch
 from torch.nn import functional
 
 # The random draws of a whole training, on the device: the examples in the order of all epochs, [all]; by how much each
 # is shifted down and right when its turn comes, [2, all]; which of them are flipped in even epochs, [examples]
 Drawn = namedtuple("Drawn", "order shifts sides")
+# Where each place of a resized row or column lies in the original: between the places `low` and `high`, and how far
+# from the first to the second, 0..1; all [side], on the device
+Between = namedtuple("Between", "low high share")
 
 
 def draw(count, total, reach, generator, on):
@@ -40,10 +44,26 @@ def reflected(places, side):
     return side - 1 - (side - 1 - places.abs()).abs()
 
 
-def resized(pictures, side):
-    if pictures.shape[-1] == side:
+def between(old, side, kind, on):
+    """Return how images of `old` pixels a side become smaller ones; None if they keep their size."""
+    if old == side:
+        return None
+    at = np.maximum((np.arange(side) + 0.5) * old / side - 0.5, 0)
+    low = at.astype(np.int64)
+    high = np.minimum(low + 1, old - 1)
+    return Between(*(torch.from_numpy(one).to(on) for one in (low, high)), torch.from_numpy(at - low).to(on, kind))
+
+
+def resized(pictures, places):
+    """Resize [n, 3, old, old] as interpolate(mode="bilinear", align_corners=False) does. On CUDA its kernel has one
+    thread per output pixel if there are fewer than 16 channels, which goes through all images and channels in turn
+    (aten/src/ATen/native/cuda/UpSampleBilinear2d.cu). places: what between() returned."""
+    if places is None:
         return pictures
-    return functional.interpolate(pictures, size=(side, side), mode="bilinear", align_corners=False)
+    x, (low, high, share) = pictures.permute(0, 2, 3, 1), places
+    for dim in 1, 2:
+        x = torch.lerp(x.index_select(dim, low), x.index_select(dim, high), share.view([-1] + [1] * (3 - dim)))
+    return x.permute(0, 3, 1, 2)
 
 
 def views(pictures):
