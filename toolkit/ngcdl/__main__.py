@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 
-# How a write larger than the buffer fails: it leaves nothing in the buffer, so a later flush does not fail again.
+# A full disk, quota or file size limit. If a write larger than the buffer fails with one of these, nothing stays in the
+# buffer: flushing stdout again would not show that the result is incomplete.
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -23,7 +24,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             print(f"ngcdl {__version__}", flush=True)  # noqa: T201
             raise SystemExit(0)
-    # Start-up creates a hundred thousand objects and hardly any garbage: collecting it would take a tenth of the time.
+    # Start-up creates a hundred thousand objects and hardly any garbage: collections would take a tenth of its time.
     gc.set_threshold(100_000)
     code = _guarded(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
@@ -40,7 +41,8 @@ def _guarded(argv: list[str]) -> int:
     from ngcdl.running.interrupt import Interrupted, raise_on_signals
 
     raise_on_signals()
-    # How the floors below the console report what needs no error. PYTHONWARNINGS must not make errors of ngcdl's own.
+    # Modules below the console report as warnings what is no error; here these are shown as messages.
+    # PYTHONWARNINGS=error must not turn ngcdl's own warnings into exceptions.
     warnings.filterwarnings("default", category=UserWarning, module=r"ngcdl\.")
     warnings.showwarning = lambda message, *_, **__: console.say(str(message))
     try:
@@ -70,7 +72,8 @@ def _guarded(argv: list[str]) -> int:
 
 
 def _keep_standard_streams() -> None:
-    """Open /dev/null for each closed standard stream, lest a file of ours get its number and a child inherit it."""
+    """Open /dev/null for each closed standard stream. Otherwise a file that ngcdl opens would get the descriptor 0, 1
+    or 2, and child processes would inherit it as their standard stream."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

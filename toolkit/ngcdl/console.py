@@ -29,7 +29,7 @@ _CONTROL = re.compile(
 )
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
-# What was typed; set by scripts/ngcdl, which replaces itself with Python.
+# The variable in which scripts/ngcdl passes on the path by which it was called, before it replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
     *("run", "compare", "doctor", "gpu", "check", "images", "resolve", "pull", "login", "logout"),
@@ -67,12 +67,12 @@ def program() -> str:
 
 
 def typable(text: str) -> str:
-    """Put that name into the command lines in a text for people."""
+    """Replace `ngcdl` with the result of `program` in the command lines of a text for people."""
     return _COMMAND_LINE.sub(lambda _: program(), text)
 
 
 def say(text: str) -> None:
-    """Print a message on stderr. If stderr is closed or full, it is lost: nothing depends on it."""
+    """Print a message on stderr. If stderr is closed or full, the message is lost: nothing depends on messages."""
     _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
@@ -107,7 +107,7 @@ def columns(stream: Any) -> int | None:
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:
     """Return the lines of a table of `rows`, the head first. Columns that don't fit into `width` go on an indented line
-    below; `right` has the indices of the right-aligned ones. Newlines in a cell become spaces."""
+    below. `right` has the indices of the right-aligned columns. Newlines in a cell become spaces."""
     rows = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
@@ -216,7 +216,7 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
 
 
 def measured(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """The same, with at least two significant digits: 0.93, never 0.9, nor 0.0 for a value that is not 0."""
+    """Format a figure as `number` does, but with at least two significant digits: 0.93 and not 0.9; 0.0 only for 0."""
     if value and math.isfinite(value):
         digits = max(digits, 1 - math.floor(math.log10(abs(value))))
     return number(value, digits, unit)
@@ -228,5 +228,5 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def on_terminal(stream: Any) -> bool:
-    """Is it a terminal that can move the cursor?"""
+    """Whether `stream` is a terminal on which the cursor can be moved."""
     return bool(stream and stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb"))

@@ -1,19 +1,20 @@
 """The folder of a run: what is in it, and how to read it safely.
 
-    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<6 hex>, UTC: 1/4096 s, and random
+    $XDG_STATE_HOME/ngcdl/runs/<id>/      0700, <id> = YYYYmmdd-HHMMSS-<what>-<6 hex> in UTC; of the hex digits, three
+                                          are the time within the second (1/4096 s), three are random
         run.json         the record (record/), written whole
         events.jsonl     what the trainer reported, a line each (containers/trainer/events.py)
         samples.jsonl    what was measured during the run, a line each (telemetry/sample.py)
         samples-*.jsonl  the same from each node of a cluster (nodesamples.py)
         log.txt          what the run wrote, stdout and stderr, in order of arrival
         trace.json       a timeline of the trainer's first steps, if requested
-        checkpoints/     the trainer's
+        checkpoints/     the trainer's checkpoints
         job.sh, job.yaml what was submitted to a cluster
-        exit.json        {code, t, restarts, why}: how the run ended there
+        exit.json        {code, t, restarts, why}: how a run on a cluster ended
         home/            the HOME of what runs in the container
         .imported        the run was imported from another machine (archive.py)
 
-Beside the runs, `.removed/` has those that `ngcdl runs rm` has taken out and is deleting (store.py).
+Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved there and is deleting (store.py).
 
 The run itself can write into its folder, so nothing there is trusted to be a regular file.
 """
@@ -63,9 +64,9 @@ def lines(
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects of a .jsonl file. A torn or foreign line is skipped: a crash tears at most the last one.
 
-    A file that is missing or can't be read has none: what is built on it is then unknown, and says so. Warn of one that
-    can't be read. `part`: yield only lines that begin in this range of bytes. `among`: yield only lines that match; the
-    others are not parsed.
+    If the file is missing or can't be read, yield nothing, and warn in the second case; the caller then shows figures
+    made from it as unknown. `part`: yield only lines that begin in this range of bytes. `among`: yield only lines that
+    match; the others are not parsed.
     """
     import orjson  # four times as fast as json; imported late because a list of runs does not need it
 
@@ -88,7 +89,7 @@ def lines(
 
 
 def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
-    """Yield what `lines` does, of the lines that begin in the last `size_bytes` of the file as it is now."""
+    """Yield the objects of those lines that begin in the last `size_bytes` of the file as it is now."""
     end = size(path)
     return lines(path, (max(end - size_bytes, 0), end))
 
@@ -106,7 +107,7 @@ def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Does it have a checkpoint that another run can resume from?"""
+    """Whether the run in `folder` has a checkpoint that another run can resume from."""
     return any((folder / CHECKPOINTS).glob("step-*"))
 
 
@@ -122,8 +123,8 @@ def job_of(folder: Path) -> str | None:
 
 @dataclass(frozen=True)
 class RecordedExit:
-    """How a run on a cluster ended, as written there. `finished`: s since the epoch; `why`: why it was told to end
-    (time_limit), None if it was not, or if that is unknown."""
+    """How a run on a cluster ended, from exit.json. `finished`: s since the epoch. `why`: why the run was told to end
+    (time_limit); None if nothing told it to end, or if that is unknown."""
 
     code: int
     finished: float | None

@@ -24,9 +24,9 @@ CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")  # Docker and Podman put
 def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _CPUINFO) -> HostFacts:
     """Return the facts about the machine that runs what `engine` starts; about this one without an engine.
 
-    `probe` is the driver's answer, if it was queried already. If the engine does not answer, its fields are unknown; if
-    it is on another machine, answering or not, that machine's GPUs are unknown. Raise BadOption for an invalid
-    NGCDL_GPU_WAY.
+    `probe` is the driver's answer, if the driver was queried already. If the engine does not answer, its fields are
+    unknown. If the engine is on another machine, answering or not, that machine's GPUs are unknown. Raise BadOption for
+    an invalid NGCDL_GPU_WAY.
     """
     from ngcdl.telemetry import driver
 
@@ -54,7 +54,8 @@ def _trouble(probe: Probe) -> str | None:
 
 
 def without_engine(error: EngineError) -> HostFacts:
-    """Return the facts about this machine if its engine raised `error`; only the architecture if that is elsewhere."""
+    """Return the facts about this machine, whose engine raised `error`; if that engine's address is on another machine,
+    only this machine's architecture."""
     from ngcdl.engines.docker.engine import address, is_socket
 
     return gather(None) if is_socket(address()) else HostFacts(architecture(), elsewhere=_silent(error))
@@ -65,8 +66,8 @@ def _silent(error: EngineError) -> str:
 
 
 def machine(engine: Engine, probe: Probe) -> Machine:
-    """Return the machine that runs what `engine` starts, for a run's record; if it is another one, only what its engine
-    reports. `probe` is the answer of this machine's driver. Raise EngineError."""
+    """Return the machine that runs what `engine` starts, for a run's record; if that is another machine, only what its
+    engine reports about it. `probe` is the answer of this machine's driver. Raise EngineError."""
     from ngcdl.telemetry import host
 
     is_known = probe.absent or probe.error is None
@@ -75,7 +76,8 @@ def machine(engine: Engine, probe: Probe) -> Machine:
         return here
     facts = engine.facts()
     told = Machine(facts.name, cores=facts.cores, memory_bytes=facts.memory_bytes, kernel=facts.kernel)
-    # Docker Desktop's engine under WSL, and the engine of the host of a dev container, differ in the host name alone.
+    # Docker Desktop's engine under WSL, and the host's engine as seen from a dev container, report this machine under
+    # another host name; all else is equal.
     shares_kernel = facts.is_desktop or any(Path(mark).exists() for mark in CONTAINER_MARKS)
     is_same = shares_kernel and told == Machine(facts.name, None, here.cores, here.memory_bytes, here.kernel)
     return here if is_same else told
@@ -99,7 +101,7 @@ def _elsewhere(name: str | None, is_desktop: bool) -> str:
 
 
 def architecture() -> str:
-    """Return this machine's, as images name it."""
+    """Return this machine's processor architecture by the name that images use: amd64, arm64."""
     from ngcdl.engines import values
 
     return values.architecture(platform.machine()) or "amd64"
@@ -112,7 +114,7 @@ def _probe() -> Probe:
 
 
 def _brand(card: Card) -> str | None:
-    """Return NVML's word for the brand; go by the card's name if the brand's number is newer than the table."""
+    """Return the brand that NVML reports for the card; derive it from the card's name if BRANDS lacks NVML's number."""
     known = BRANDS.get(card.brand) if card.brand is not None else None
     return known or (brand_of(card.name) if card.name else None)
 
@@ -138,6 +140,6 @@ def _has_avx(cpuinfo: Path) -> bool | None:
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str] | None:
-    """Return the x86 flags that Linux lists; other processors have neither that line nor AVX: None."""
+    """Return the x86 flags in the text of /proc/cpuinfo; None if it has none: other processors have no AVX either."""
     found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     return frozenset(found[1].split()) if found else None

@@ -11,8 +11,8 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `began` is in clock ticks since boot; it tells the process from a later one with the same PID.
-    `has_ended`: it only waits for its parent to ask how. `catches_stop`: SIGTERM runs code of its own."""
+    """One process. `began`, in clock ticks since boot, distinguishes it from a later process with the same PID.
+    `has_ended`: it is a zombie, or dead. `catches_stop`: it has a handler for SIGTERM."""
 
     pid: int
     began: int
@@ -25,7 +25,7 @@ class Process:
 
 
 def boot_id() -> str | None:
-    """Return what tells this boot of the host from others; None if that can't be read."""
+    """Return the kernel's id of this boot, which differs after each reboot; None if it can't be read."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -57,7 +57,7 @@ def began(pid: int) -> int | None:
 
 
 def is_running(pid: int, began: int | None) -> bool:
-    """Is the process that started then still running?"""
+    """Whether the process with that PID that started at `began` is still running."""
     found = look(pid)
     return found is not None and found.began == began and not found.has_ended
 

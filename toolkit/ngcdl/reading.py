@@ -1,6 +1,6 @@
 """Reads a stored run into the story that the report draws, in two processes if its files are long.
 
-The second one, forked, reads the end of the events, while this one reads their beginning and the samples.
+The second process, a fork, reads the end of the events, while this process reads their beginning and the samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ngcdl.report.shown.story import Story
 from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.telemetry.processors import processors
 
-# When a process pays off: to read this many bytes of events takes 0.15 s, to fork and return the figures some 0.03 s.
+# From how many bytes of events on a second process pays off: reading these takes 0.15 s, a fork and the return of its
+# figures some 0.03 s.
 LEAST_BYTES = 10_000_000
 # A byte of samples costs as much as this many bytes of events (docs/performance.md: 0.99 s for 47 MB, 2.3 for 159 MB).
 _OF_A_SAMPLE = 1.5
@@ -39,7 +40,7 @@ def story_of(run: Run, folder: Path) -> Story:
     events = folder / EVENTS
     end = size(events)
     work = end + int(_OF_A_SAMPLE * sum(map(size, sample_files(folder))))
-    # the first steps are always read here: they tell when the samples of the training begin
+    # the first steps are always read by this process: they tell when the samples of the training begin
     begin = end - min(work // 2, end - end // 8)
     if end - begin < LEAST_BYTES or processors() < 2:
         return read_story(run, lines(events), samples(folder))
@@ -47,7 +48,7 @@ def story_of(run: Run, folder: Path) -> Story:
 
 
 def in_two(run: Run, folder: Path, begin: int, end: int) -> Story:
-    """Read it with a second process, which takes the events from byte `begin` to `end`."""
+    """Read the run with a second process, which reads the events from byte `begin` to `end`."""
     events = folder / EVENTS
     theirs = lines(events, (begin, end))
     with meanwhile(lambda: rest_of(run.started, theirs)) as rest:
@@ -63,8 +64,8 @@ def _last(events: Path, end: int) -> float | None:
 
 @contextmanager
 def meanwhile(work: Callable[[], T]) -> Iterator[Callable[[], T | None]]:
-    """Run `work` in a forked process, which ends with the block at the latest. Yield a function that waits for its
-    result, and returns None if there can be no such process, or it fails or is killed."""
+    """Run `work` in a forked process, which ends with the block at the latest. Yield a function that waits for the
+    result of `work`, and returns None if the process could not be forked, failed or was killed."""
     if threading.active_count() > 1:  # a lock held by another thread would stay locked forever in the fork
         yield lambda: None
         return
@@ -87,7 +88,8 @@ def meanwhile(work: Callable[[], T]) -> Iterator[Callable[[], T | None]]:
 
 
 def _serve(work: Callable[[], object], readable: int, writable: int, before: set[signal.Signals | int]) -> None:
-    """Be the forked process; print nothing and leave no trace, however it ends."""
+    """Run `work` in the forked process, send its result and exit. If it fails, print nothing: the reader then finds no
+    whole result."""
     try:
         os.close(readable)  # so that a write fails when the reader is gone
         for one in _SIGNALS:

@@ -20,7 +20,7 @@ _LIKE_KEY = re.compile(r"nvapi-[\w-]+|[\w+/=-]{40,}")  # older keys are base64
 class Settings:
     """`registry` is a host, perhaps with a path prefix; the folders need not exist yet.
 
-    `inside` is for what programs in containers cache; None: nothing of that is kept."""
+    `inside` is the folder in which programs in containers keep their caches; None: those caches are not kept."""
 
     registry: str
     runs: Path

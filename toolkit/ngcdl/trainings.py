@@ -33,23 +33,23 @@ class Bundled:
     data_folder: str | None  # what --data takes: "cifar10", "pictures", None: nothing
     unit: str  # what one example is
     steps: int  # about ten minutes on a small GPU
-    batch: int  # the source's
+    batch: int  # as in the source
     input: tuple[int, ...]  # the shape of one example
     parameters: int  # as the source counts them; a workload without any is a check, which runs once
     forward_macs: int  # multiply-accumulates for one example, in convolutions and matrix products only
-    flops_per_example: int  # operations of a training step for one example, in the same only
+    flops_per_example: int  # operations of a training step for one example, in convolutions and matrix products only
     frameworks: tuple[str, ...]
     vary: str | None = None  # what a comparison of it varies; None: CPU against GPU
     trains: bool = True  # else it only runs the forward pass
     classes: int | None = None  # how many folders of pictures --data must have
     has_replicas: bool = True  # else it trains on one GPU only
-    has_epochs: bool = True  # else none to count, and no order of one in which to gather batches on the device
+    has_epochs: bool = True  # else it is trained by steps only, and has no epoch's order (--feed resident needs one)
     least_batch: int = 1  # how many examples each replica needs at least
     has_times: bool = False  # it can be trained several times in one run
     teacher: str | None = None  # the workload whose network teaches it
     refuses: tuple[str, ...] = ()  # options that it refuses, as typed: --clip, --feed plain
-    because: str | None = None  # why, as the rest of a sentence that begins with its name
-    whole: str | None = None  # what all of its examples make together, if the time for that is the question
+    because: str | None = None  # why it refuses these, as the rest of a sentence that begins with its name
+    whole: str | None = None  # what all of its examples are together, if the question is how long all of them take
 
     @property
     def image_frameworks(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def find(name: str | None) -> Bundled | None:
 
 
 def has_replicas(workload: Workload) -> bool:
-    """Can several replicas train it together?"""
+    """Whether several replicas can train the workload together."""
     known = bundled(workload.name)
     is_taught = known.teacher is not None and workload.teacher != "none"
     return known.trains and known.has_replicas and workload.feed != "input" and not is_taught
@@ -111,7 +111,7 @@ def has_replicas(workload: Workload) -> bool:
 def replicas(workload: Workload, gpus: GpuRequest) -> int:
     """Return how many replicas train on a machine: one for each card that was requested by number or name.
 
-    A workload that can't have several replicas has one, whatever it gets.
+    A workload that can't have several replicas has one, however many cards it gets.
     """
     return (gpus.count or len(gpus.devices) or 1) if has_replicas(workload) else 1
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-# Nearly every start is quicker. Each further message comes after twice the pause, at most 5 min.
+# Nearly every start takes less than 10 s. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 
 
@@ -18,9 +18,10 @@ def telling(
     pause: float = FIRST_SECONDS,
     at_ctrl_c: str = "cancels",
 ) -> Iterator[None]:
-    """Report now and then what `waits_for` returns, for how long, and what Ctrl-C does; None is not reported.
+    """Report now and then what the block waits for (from `waits_for`; None is not reported), how long it has taken so
+    far, and what Ctrl-C does.
 
-    Otherwise it would seem that ngcdl hangs, and not the engine."""
+    Without these messages a hanging engine would look like a hanging ngcdl."""
     over, began = threading.Event(), time.monotonic()
 
     def tell() -> None:

@@ -38,7 +38,7 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
 
 
 def _linked(draft: Path, path: Path) -> bool:
-    """Link `path` to `draft`, which fails if `path` exists, unlike a rename. Return False if `path` is free, but its
+    """Link `path` to `draft`: unlike a rename, this fails if `path` exists. Return False if `path` is free, but its
     file system (FAT, exFAT) has no hard links: another file may take the name between this check and the rename."""
     try:
         os.link(draft, path)
