@@ -15,7 +15,7 @@ from ngcdl.errors import BadOption
 
 @dataclass(frozen=True)
 class Mount:
-    """An absolute folder or file of the host, mounted at `container`. A bare word is a Docker volume."""
+    """A mount at `container`: `host` is the absolute path of a folder or file, or the name of a Docker volume."""
 
     host: str
     container: str
@@ -40,7 +40,7 @@ class Mount:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Parse the output of `str`. There the host's part may contain colons; the container's never does."""
+        """Parse the output of `str`, in which the host's part may contain colons, but the container's never does."""
         pair = text.removesuffix(":ro")
         host, _, container = pair.rpartition(":")
         return cls(host, container, writable=pair == text)
@@ -107,7 +107,7 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def parse_cpus(text: str) -> float:
-    """Parse a number of CPUs, 8 or 0.5, in thousandths at most, Kubernetes' finest share. Raise BadOption."""
+    """Parse a number of CPUs, such as 8 or 0.5; Kubernetes divides no finer than thousandths. Raise BadOption."""
     match = re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?|\.[0-9]{1,3}", text)
     number = float(text) if match else 0.0
     if not number:
@@ -116,7 +116,7 @@ def parse_cpus(text: str) -> float:
 
 
 def whole_cpus(cpus: float) -> int:
-    """Return `cpus` for an engine that divides none. Raise BadOption."""
+    """Return `cpus` for an engine that assigns whole CPUs only. Raise BadOption for a fraction."""
     if not float(cpus).is_integer():
         raise BadOption(
             f"--cpus {cpus}: Slurm divides no CPU, so it must be a whole number.",

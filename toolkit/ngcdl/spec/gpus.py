@@ -19,8 +19,9 @@ _DEVICE = re.compile(
 class GpuRequest:
     """Which GPUs: `kind` is auto, none, all, count or devices. `count` >= 1; `devices` are indices or UUIDs.
 
-    auto = the GPUs that exist or, if there are none, the CPU with a loud warning. Everything but auto and none is a
-    demand. `devices` of auto and all are the cards that this came to: the chosen one, or all that may compute.
+    auto = the GPUs that exist or, if there are none, the CPU with a loud warning. All kinds but auto and none require
+    GPUs. Once the cards are known, a request of auto or all has them as `devices`: the chosen card, or all that may
+    compute.
     """
 
     kind: str = "auto"
@@ -34,7 +35,7 @@ class GpuRequest:
         if value in ("auto", "none", "all"):
             return cls(value)
         kind, colon, cards = value.partition(":")
-        if colon and kind in ("auto", "all"):  # how a record stores the cards that this came to
+        if colon and kind in ("auto", "all"):  # how a record stores the cards that were chosen for auto or all
             return cls(kind, devices=cls._devices(cards))
         if value in ("-1", "count=all", "count=-1"):
             return cls("all")
@@ -76,7 +77,7 @@ class GpuRequest:
 
     @property
     def demanded(self) -> bool:
-        """Must there be a GPU? (auto takes what there is.)"""
+        """Whether the run must have a GPU; auto also accepts none."""
         return self.kind in ("all", "count", "devices")
 
     def __str__(self) -> str:

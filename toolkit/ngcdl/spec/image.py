@@ -1,4 +1,4 @@
-"""An image by name, in the grammar of Docker references, and the image of that name that an engine has of its own."""
+"""An image by name, in the grammar of Docker references, and the names that a local image of an engine may have."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def _is_domain(component: str) -> bool:
 
 @dataclass(frozen=True)
 class ImageRef:
-    """One image by name. With neither `tag` nor `digest` it is still open; `repository` excludes the registry.
+    """One image by name. With neither `tag` nor `digest`, its release is not chosen yet; `repository` excludes the
+    registry.
 
-    `id`: the engine's own id, which alone says which image is meant; no registry is asked for it. None: the name does.
+    `id`: the engine's own id of an image; if set, it alone identifies the image, and no registry is asked for it.
     `short`: the name as it was typed, None if it named its registry."""
 
     registry: str
@@ -116,8 +117,9 @@ class ImageRef:
         return f"{self.registry}/{self.repository}"
 
     def own_names(self) -> tuple[ImageRef, ...]:
-        """Return what an engine calls an image of its own that has this short name: Docker as if it were Docker Hub's,
-        Podman also by the host localhost; without a tag it is `latest`. () for a name that is not short.
+        """Return the full names that a local image of an engine has if it was built under this short name: Docker puts
+        Docker Hub's host before it, Podman also localhost, and a missing tag becomes `latest`. () if the name is not
+        short.
 
         https://github.com/distribution/reference/blob/main/normalize.go
         https://github.com/containers/podman/blob/main/docs/source/markdown/podman-build.1.md.in
@@ -130,7 +132,8 @@ class ImageRef:
 
     @property
     def typable(self) -> str:
-        """The name that a person types for it: the short one of an engine's own image, else the whole."""
+        """The name that a person types for this image: the short one if the engine's own image is meant, else the full
+        name."""
         return self.short if self.id and self.short else str(self)
 
     @property

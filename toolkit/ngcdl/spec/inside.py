@@ -9,5 +9,6 @@ WORK = "/work"
 
 
 def is_ours(path: str) -> bool:
-    """Is a mount at this place ngcdl's own? Only the cache's may also have been typed."""
+    """Whether ngcdl itself adds the mount at this path: everything below /ngcdl/ except the cache folder, where users
+    may mount another one."""
     return path.startswith(f"{ROOT}/") and path.rstrip("/") != CACHE

@@ -11,8 +11,8 @@ class Kind:
     Compose.
 
     `has_containers`: it runs images; otherwise a run is a process of this host: a command, or its own Python.
-    `is_cluster`: it puts runs on machines of its own choice. Their record has no owner: the run goes on without us,
-    and nothing can be inspected, measured or fetched from here.
+    `is_cluster`: it puts runs on machines of its own choice. A run's record then has no owner: the run goes on without
+    ngcdl, and nothing can be inspected, measured or fetched from here.
     `has_queue`: a run can wait there until others have ended.
     `has_whole_cpus`: it gives a run whole processors only.
     `shares_files`: a run sees folders of this host, and what it writes appears here at once.

@@ -22,10 +22,10 @@ _TIME = re.compile(r"\d+|\d+:\d\d(:\d\d)?|\d+-\d+(:\d\d){0,2}")
 class Placement:
     """`nodes` machines, each with the run's GPUs. `container` is one of CONTAINERS; None: whichever is installed.
 
-    `partition`, `account`, `qos`, `time_limit` and `options` (further words for sbatch) are Slurm's, in its own words.
-    `cpus` are per GPU of a node, or per task, and do not count if the run has a `cpu_limit`; `images` is a folder that
-    all nodes see: what one of them fetched is kept there for all. `namespace`, `data_pvc` (a claim that has the data)
-    and `pull_secret` (the name of one) are Kubernetes'.
+    `partition`, `account`, `qos`, `time_limit` and `options` (further words for sbatch) are Slurm's, as sbatch takes
+    them. `cpus` are per GPU, or per task if it has none, and are ignored if the run has a `cpu_limit`; `images` is a
+    folder that all nodes share, in which an image that one node fetched is kept for all. `namespace`, `data_pvc` (a
+    claim that has the data) and `pull_secret` (the name of a Secret) are Kubernetes'.
 
     ngcdl sets the rest itself, to keep a run off nodes that can't run its image: `gpu_type` is the type of Slurm's
     GPUs to ask for; `avoid` lists nodes by name (Slurm), or node labels, KEY=VALUE (Kubernetes).

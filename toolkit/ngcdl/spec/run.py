@@ -18,14 +18,14 @@ from ngcdl.spec.workload import Workload
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that one run is asked to be. `image` None means the local engine: this host's own Python for a
-    training, for a command this host as it is.
+    """Everything that one run is asked to be. `image` None means the local engine: a training runs with this host's own
+    Python, a command as it would without ngcdl.
 
     `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
     `ulimits` are (name, number), for both the soft and the hard limit. They and `shm_bytes` mean nothing without an
-    image. `cpu_limit` and `memory_bytes` are what it gets on each node, None: as much as the engine gives by itself.
-    `environment` holds only what was asked for, never a key. `placement` None: one machine, this one or its
-    engine's; otherwise `gpus` are those of each node.
+    image. `cpu_limit` and `memory_bytes` apply to each node; None: the engine's default. `environment` holds only what
+    was asked for, never a key. `placement` None: the run is on one machine, this one or its engine's; otherwise `gpus`
+    are per node.
     """
 
     image: ImageRef | None
@@ -52,7 +52,8 @@ class RunSpec:
         return replace(self, command=redacted_words(self.command), environment=environment)
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
-        """Return the spec as a record keeps it: without `secrets`, what looks like one is REDACTED, even in words."""
+        """Return the spec as a record keeps it. Unless `secrets`, variables and words of the command that look like
+        secrets are REDACTED."""
         return {
             "image": str(self.image) if self.image else None,
             "command": list(self.command if secrets else redacted_words(self.command)),
@@ -78,7 +79,7 @@ class RunSpec:
         TypeError, ValueError or AttributeError if one has the wrong type."""
         workload, placement = data.get("workload"), data.get("placement")
         of_container: dict[str, Any] = {}
-        if data.get("shm_bytes", 0) is not None:  # what a run without a container has
+        if data.get("shm_bytes", 0) is not None:  # null if the run had no container
             of_container["shm_bytes"] = int(data.get("shm_bytes", 1 << 30))
             of_container["ulimits"] = tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items())
         cpus, memory = data.get("cpu_limit"), data.get("memory_bytes")

@@ -1,10 +1,11 @@
 """Recognises what looks like a secret, and keeps it out of every record.
 
-A run with a hidden word can't be repeated, so in words only the last part of a name decides: HF_TOKEN and --api-key
-name a secret; --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR do not. A small number or `none` is none.
-A variable is hidden if its name merely contains such a part, unless the value is plainly harmless (MAX_TOKENS=512,
-TOKENIZERS_PARALLELISM=false) and the name is none that could stand for a PIN.
-Secrets under any name: an NGC key, a password in an address, and the credentials in a request's header.
+A run with a hidden word can't be repeated. So in the words of a command only the last part of a name decides: HF_TOKEN
+and --api-key name a secret; --tokenizer, --max-tokens, --num-key-value-heads and AUTHOR do not. A number of up to three
+digits, or a word such as `none`, is no secret there.
+A variable of the environment is hidden if its name merely contains such a part, unless its value is plainly harmless
+(MAX_TOKENS=512, TOKENIZERS_PARALLELISM=false) and its name could not be that of a PIN or a password.
+Hidden under any name: an NGC key, a password in an address, and the credentials in a request's header.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 
 REDACTED = "***"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?<![^_.-])PAT(?![^_.\d-])", re.IGNORECASE)
-# Here a number may be a PIN, and any word a password.
+# Names under which no value is harmless: a number may be a PIN, and any word a password.
 _HIDES_ALL = re.compile(
     r"PASSW|PASS_?PHRASE|SECRET|CREDENTIAL|(?:(?:API|ACCESS|AUTH)[_-]?(?:KEY|TOKEN)S"
     r"|KEY|TOKEN|PASS|AUTH|PAT|PIN|OTP|CODE|VALUE|WORD)[_.-]?\d*\Z",
@@ -29,7 +30,8 @@ _NO_SECRET = r"(?!\s|\"\"|''|[\"']?(?:\d{1,3}|true|false|none|null|yes|no)(?:[\s
 _OPTION = re.compile(rf"--?{_NAME}", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_NAME}=){_NO_SECRET}(?![\"']?[$`]\S*\s).+", re.IGNORECASE | re.DOTALL)
 _WORD = re.compile(rf"{_NO_SECRET}(?!-).+", re.IGNORECASE | re.DOTALL)
-# In a script key=len is Python, and TOKEN=$OTHER shell: there a name in capitals, or a value in quotes, decides.
+# In a script `key=len` is Python and `TOKEN=$OTHER` is shell, and neither holds a secret. So there an assignment counts
+# only if its name is in capitals or its value in quotes, and if the value is no expansion.
 _IN_SCRIPT = re.compile(
     rf"(?<![\w.+-])(--{_NAME}(?:=|\s+(?!-))|(?=(?-i:[A-Z0-9_]+)=|[\w.]+=[\"']){_NAME}=){_NO_SECRET}(?![\"']?(?:`|\$[\w({{]))"
     r"(?:\"(?:\\.|[^\"\\])*\"|'[^']*'|[^\s\"';&|)])+",
@@ -38,8 +40,9 @@ _IN_SCRIPT = re.compile(
 
 
 def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
-    """Match what is a secret under any name, each after the part that stays visible: an NGC key; USER:PASSWORD@ in an
-    address (a proxy's may lack its http://), or TOKEN@ as in git; headers. A `filled_in` beginning is no password yet.
+    """Return patterns for secrets under any name, whose group 1 is the part that stays visible: an NGC key;
+    USER:PASSWORD@ in an address (a proxy's may lack its http://), or TOKEN@ as in git; headers. If a password begins
+    with what matches `filled_in`, it is a placeholder and stays visible.
 
     https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1 https://www.rfc-editor.org/rfc/rfc9110#section-11.6.2
     """
