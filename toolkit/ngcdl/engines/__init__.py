@@ -20,11 +20,11 @@ def connect(name: str) -> Engine:
     return engine
 
 
-# -- what several of them answer alike ------------------------------------------------------------------------------
+# -- methods that several engines share -----------------------------------------------------------------------------
 
 
 class OfKind:
-    """The part of an Engine that follows from its name alone; of one that has nothing to report, place or wait for."""
+    """Defaults for an Engine: what its Kind says, no facts, no placement, nothing to wait for."""
 
     name: str
     waits_for: str | None = None

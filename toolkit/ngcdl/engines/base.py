@@ -29,19 +29,19 @@ class Job(Protocol):
     def resize(self, rows: int, columns: int) -> None: ...
 
     def wait(self) -> Exit:
-        """Wait for its end and return it. Raise EngineLost if the engine goes away and does not come back."""
+        """Wait until the job has ended and return how. Raise EngineLost if the engine goes away for good."""
         ...
 
     def ended(self) -> Exit | None:
-        """Return how it ended, None while it runs. Raise EngineLost."""
+        """Return how the job ended, None while it runs. Raise EngineLost."""
         ...
 
     def waiting(self) -> str | None:
-        """Return why it has not started yet, in the engine's words; None if it has."""
+        """Return why the job has not started yet, in the engine's words; None if it has."""
         ...
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask it to end (SIGTERM), and kill it after `grace_seconds`."""
+        """Ask the job to end (SIGTERM), and kill it after `grace_seconds`."""
         ...
 
     def kill(self) -> None: ...
@@ -53,7 +53,7 @@ class Job(Protocol):
         ...
 
     def remove(self) -> None:
-        """Delete what the engine keeps of it, once the record is complete."""
+        """Delete what the engine keeps of the job, once the record is complete."""
         ...
 
 
@@ -71,8 +71,8 @@ class Piped(Protocol):
     """A Job that writes into our pipes."""
 
     def hang_up(self, stream: str) -> bool:
-        """Close the pipe of `stream`, which nobody reads any more: its next write ends the job as it would without
-        ngcdl. Return False if the job is to go on, and is still read."""
+        """Close our end of the job's `stream`, because nobody reads what we pass on: the job's next write to it then
+        ends the job, as it would without ngcdl. Return False if the job, and reading its output, must go on."""
         ...
 
 
@@ -81,7 +81,7 @@ class Unbound(Protocol):
     """A Job whose processes are this host's, in no container."""
 
     def pids(self) -> frozenset[int]:
-        """Return those that run now."""
+        """Return the PIDs of its processes that run now."""
         ...
 
 
@@ -126,7 +126,7 @@ class Engine(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """What tells this engine from others of its kind; None if there is only one."""
+        """What distinguishes this engine from others of its kind; None if there is only one."""
         ...
 
     @property
@@ -136,7 +136,7 @@ class Engine(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Does it run on this host, with this host's GPUs and processes?"""
+        """Whether the engine runs on this host, with this host's GPUs and processes."""
         ...
 
     @property
@@ -146,26 +146,26 @@ class Engine(Protocol):
 
     @property
     def shares_files(self) -> bool:
-        """As in its Kind, but False if the engine is another machine's: its containers see no folder of this host."""
+        """As in its Kind, but False if the engine is on another machine: its containers see no folder of this host."""
         ...
 
     @property
     def waits_for(self) -> str | None:
-        """What `start` is waiting for, where that may take minutes, or hang: the Docker engine to start ..."""
+        """What `start` is waiting for, if that may take minutes or hang: the Docker engine to start the container."""
         ...
 
     def facts(self) -> EngineFacts:
-        """Return what it reports about itself and its machine. Raise EngineError."""
+        """Return what the engine reports about itself and its machine. Raise EngineError."""
         ...
 
     def gpu_way(self) -> GpuWay: ...
 
     def placed(self, placement: Placement | None) -> Placement | None:
-        """Return where a run goes, with everything left open now chosen; None if there is nothing to choose."""
+        """Return the placement with everything chosen that was left open; None if there is nothing to choose."""
         ...
 
     def caller(self) -> str | None:
-        """Return the uid:gid under which the caller's files stay the caller's."""
+        """Return the uid:gid with which a run's files belong to the caller; None if they do anyway."""
         ...
 
     def has(self, image: ImageRef) -> Held | None:
@@ -191,12 +191,14 @@ class Engine(Protocol):
         ...
 
     def target(self, image: ImageRef, digest: str) -> str:
-        """Return what to start: the image by `digest`; by it alone if the engine does not know it by that name."""
+        """Return the reference to start: the image's name with `digest`, or `digest` alone if the engine does not know
+        the image by that name."""
         ...
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
-        """Return what to start without an image: the program of `own`, a command; for a training (None) this host's
-        Python, which is installed first if it is missing. Without `show`, only return its path. Raise StartError."""
+        """Return the program to start without an image: that of the command `own`; for a training (`own` None) this
+        host's Python with TensorFlow, which is installed first if it is missing. Without `show`, install nothing. Raise
+        StartError."""
         ...
 
     def request(self, order: Order) -> dict[str, Any]:

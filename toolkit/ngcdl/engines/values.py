@@ -15,7 +15,7 @@ class Order:
     """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
     `way` is a GpuWay's name; `folder` is the run's, seen inside as inside.RUN. `after`, on a cluster with a queue:
     identities of the jobs that must have ended before this one starts. `cache` is a folder that outlives the run, seen
-    inside as inside.CACHE; None if what programs cache there is lost with it."""
+    inside as inside.CACHE; None: what programs cache is lost when the run ends."""
 
     spec: RunSpec
     run_id: str
@@ -106,8 +106,8 @@ class GpuWay:
 
 @dataclass(frozen=True)
 class Held:
-    """An image that an engine has: `id` is the engine's own name for it, `digest` the registry's, None if it has none,
-    as one that was built or loaded there."""
+    """An image that an engine has: `id` is the engine's own id of it, `digest` the registry's digest, None if the image
+    has none because it was built there or loaded from a file."""
 
     id: str
     digest: str | None = None
@@ -147,8 +147,9 @@ class EngineFacts:
 class Node:
     """A machine that a cluster may choose, as the cluster describes it; what it does not report is None.
 
-    `architecture` is named as images name it: amd64, arm64, ... The node has `gpus` cards of the model `card`: one
-    with two models is two of these. `capability` is their compute capability, if reported separately from the name."""
+    `architecture` is named as images name it: amd64, arm64, ... The machine has `gpus` cards of the model `card`; a
+    machine with two models is two Nodes. `capability` is the cards' compute capability, if it is reported separately
+    from their name."""
 
     name: str
     architecture: str | None = None
@@ -159,7 +160,7 @@ class Node:
 
 
 def architecture(machine: object) -> str | None:
-    """Return the name that images have for a machine: amd64 for x86_64, arm64 for aarch64; of others, their own.
+    """Return the name that images use for an architecture: amd64 for x86_64, arm64 for aarch64, others in lower case.
 
     https://go.dev/doc/install/source#environment"""
     if not isinstance(machine, str) or not machine:
