@@ -17,11 +17,12 @@ def client(version: str, timeout: int) -> Any:
     class Keyless(APIClient):
         @property
         def _general_configs(self) -> dict[str, Any]:
-            """What the SDK sees of config.json: never the keys, nor the proxies, which ngcdl's requests already contain
-            (proxies.py).
+            """The part of config.json that the SDK sees: neither the keys nor the proxies, which ngcdl's requests
+            already contain (proxies.py).
 
-            If this is empty, the SDK reads the file again; and it searches this for keys until it finds a string. So
-            there is always one, and it comes first. https://github.com/docker/docker-py/blob/7.2.0/docker/auth.py
+            If this dictionary is empty, the SDK reads the file again. Otherwise it searches the values for keys until
+            one is a string: so the first value is always a string.
+            https://github.com/docker/docker-py/blob/7.2.0/docker/auth.py
             """
             return self._taken
 

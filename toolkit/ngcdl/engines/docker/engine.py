@@ -51,7 +51,7 @@ def _familiar(name: str) -> str:
 
 
 def _asked_for(image: ImageRef) -> str:
-    """Return the name to ask the engine for: what identifies the image best."""
+    """Return the name by which to ask the engine for the image: its id, else its digest, else its tag."""
     return image.id or (image.pinned(image.digest) if image.digest else str(image))
 
 
@@ -64,7 +64,7 @@ def address() -> str:
 
 
 def is_socket(address: str) -> bool:
-    """Is it a socket on this machine? The engine behind it may still run in a virtual machine."""
+    """Whether `address` is a socket on this machine. The engine behind it may still run in a virtual machine."""
     return address == messages.DEFAULT_ADDRESS or address.startswith(("unix://", "http+unix://", "/"))
 
 
@@ -108,7 +108,8 @@ class DockerEngine(OfKind):
 
     @property
     def is_here(self) -> bool:
-        """A socket on this host whose daemon reports this host's name; Desktop's virtual machine has another."""
+        """Whether a daemon behind a socket on this host reports this host's name; Docker Desktop's virtual machine has
+        another name."""
         return self.shares_files and self.info.get("Name") == os.uname().nodename
 
     @property
@@ -117,19 +118,20 @@ class DockerEngine(OfKind):
 
     def caller(self) -> str | None:
         if host.has_option(self.info, "rootless"):
-            # Root inside is the caller outside; any other uid, such as an image's own USER, is nobody's outside.
+            # Root inside is the caller outside; any other uid, such as an image's own USER, belongs to no user outside.
             # https://docs.docker.com/engine/security/rootless/
             return "0:0"
         return f"{os.getuid()}:{os.getgid()}"
 
     def facts(self) -> EngineFacts:
-        """Return what it reports, and what its files say if it is on this machine. Raise EngineError."""
+        """Return what the engine reports, and what its files say if it is on this machine. Raise EngineError."""
         return host.read(self.info, host.local_files() if self.is_here else None)
 
     # -- GPUs -------------------------------------------------------------------------------------------------------
 
     def gpu_way(self) -> GpuWay:
-        """Choose how GPUs get in. NGCDL_GPU_WAY overrides; the daemon reports runtimes and, since 28.2, CDI devices."""
+        """Choose how GPUs get into containers, by the runtimes and (since Docker 28.2) CDI devices that the daemon
+        reports. NGCDL_GPU_WAY overrides the choice."""
         asked = os.environ.get("NGCDL_GPU_WAY")
         if asked:
             if asked not in _WAYS:
@@ -142,7 +144,7 @@ class DockerEngine(OfKind):
         if podman.is_named(self.version):
             return GpuWay("none", podman.no_way(self.version), is_final=True)
         # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
-        # nvidia-cdi-hook alone is none: with it --gpus takes what CDI describes, and that is nothing.
+        # nvidia-cdi-hook is no such hint: with it alone --gpus uses CDI's descriptions, and there are none here.
         # https://github.com/moby/moby/blob/master/daemon/devices_nvidia_linux.go
         if self.is_here and shutil.which("nvidia-container-runtime-hook"):
             return GpuWay("device-request", "docker's --gpus is there")
@@ -227,9 +229,9 @@ class DockerEngine(OfKind):
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order
 
     def start(self, order: Order) -> Job:
-        """Create and start the container; if the host forbids the documented memlock limit, with what it allows.
+        """Create and start the container, without the documented memlock limit if the host forbids it.
 
-        On failure nothing is left behind; what a signal or a hanging engine leaves is returned by `find`. Raise
+        On failure nothing is left behind; a container left by a signal or a hanging engine is found by `find`. Raise
         StartError, GpuError or EngineError.
         """
         with self._naming_its_folder():
@@ -267,17 +269,17 @@ class DockerEngine(OfKind):
             raise
         pid = int(state.get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
-        # e.g. --memory, by a rootless daemon that may not limit anything
+        # limits that Docker discards, such as --memory under a rootless daemon that may not limit anything
         lost = tuple(f"Docker said: {one}" for one in made.get("Warnings") or () if "discarded" in one)
         started = Started((*notes, *lost), (*(notes if is_news else ()), *lost), pid or None)
         job = DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
-        # dockerd answers nobody while it shuts down, for as long as the containers have to stop.
+        # While it shuts down, dockerd answers no request, for up to its containers' StopTimeout.
         job.patience_seconds += body.get("StopTimeout") or 0
         return job
 
     @contextlib.contextmanager
     def _naming_its_folder(self) -> Iterator[None]:
-        """Add the folder to DiskFull: the daemon's message does not say which disk is full."""
+        """Add the folder of the images to DiskFull: the daemon's message does not say which disk is full."""
         try:
             yield
         except DiskFull as error:

@@ -13,15 +13,15 @@ from ngcdl.errors import GpuNotInside, GpuUnknown
 
 # A hung driver never answers, and the run's output waits meanwhile.
 LOOK_SECONDS = 30.0
-# 126 and 127: it can't be executed, or is missing. Only the capability `utility` provides it and NVML, without which it
-# exits with 12; and it needs an image with glibc.
+# Exit codes after which nvidia-smi has said nothing about GPUs. 126 and 127: it can't be executed, or is missing; only
+# the capability `utility` provides it, and it needs an image with glibc. 12: NVML, also from `utility`, is missing.
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
 # https://docs.nvidia.com/deploy/nvidia-smi/index.html (RETURN VALUE)
-# 0 without output: the SDK loses what arrives together with the response's header.
+# 0 without output: the SDK loses output that arrives together with the response's header.
 _NOT_ABLE = (0, 12, 126, 127)
-# The same as text, where the exit code depends on the release of runc; and a glibc that is too old.
+# The same as text, because the exit code depends on runc's release; and a glibc that is too old.
 _NOT_RUN = re.compile(r"OCI runtime exec failed|exec [^:]*nvidia-smi[^:]*: |exec user process|version `GLIBC")
-# Of a card, WSL and a Jetson.
+# The device files of a card, of WSL and of a Jetson.
 _DEVICE = re.compile(r"nvidia\d+|dxg|nvhost\S*|nvmap")
 
 
@@ -30,8 +30,8 @@ def gpus_inside(
 ) -> tuple[str, ...] | GpuNotInside | GpuUnknown:
     """Return the UUIDs of the GPUs inside, or the error that explains why none are known. Raise the SDK's errors.
 
-    A card with MIG enabled is listed above its MIG devices, and does not count itself. The cards that are listed are
-    inside, whatever the exit code says of another one, as 14 (its infoROM is corrupted) or 15 (it is lost)."""
+    A card with MIG enabled is listed before its MIG devices, and is not counted itself. Listed cards are inside,
+    whatever the exit code: it may be about another card, as 14 (corrupted infoROM) or 15 (lost card)."""
     code, text = _run(client, container, ["nvidia-smi", "-L"], seconds)
     if code is None:
         return GpuUnknown(f"nvidia-smi gave no answer within {seconds:g} s")
@@ -48,7 +48,7 @@ def gpus_inside(
 
 
 def _run(client: Any, container: str, command: list[str], seconds: float) -> tuple[int | None, str]:
-    """Return the exit code, None if it did not exit in time, and the output."""
+    """Run `command` in the container. Return its exit code, None if it did not end within `seconds`, and its output."""
     made = client.exec_create(container, command)
     end = time.monotonic() + seconds
     # The SDK's own read has no timeout.

@@ -28,7 +28,7 @@ _SPEC_LIMIT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Files:
-    """The files of the engine's machine, if that is this one: `read` returns a text, `list` the paths in a folder,
+    """Access to the files of the engine's machine: `read` returns a text, `list` the paths in a folder,
     `free_bytes` the free space on a folder's disk. Each returns None if it has no access.
     """
 
@@ -67,7 +67,7 @@ def read(info: Mapping[str, Any], files: Files | None = None) -> EngineFacts:
 
 
 def has_option(info: Mapping[str, Any], name: str) -> bool:
-    """Does the daemon list `name` among its security options, as in name=rootless?"""
+    """Whether the daemon lists `name` among its security options, as in name=rootless."""
     return any(f"name={name}" in str(option).split(",") for option in info.get("SecurityOptions") or ())
 
 
@@ -97,7 +97,7 @@ def _count(info: Mapping[str, Any], key: str) -> int | None:
 
 
 def is_containerd_store(info: Mapping[str, Any]) -> bool:
-    """Are the images in containerd's store rather than the engine's own?"""
+    """Whether the images are in containerd's store, not in the engine's own."""
     return any(list(pair) == ["driver-type", _CONTAINERD_STORE] for pair in info.get("DriverStatus") or ())
 
 
@@ -115,7 +115,7 @@ def _free_bytes(folder: str | None, root: str | None, files: Files | None) -> in
     if folder is None or files is None:
         return None
     found = files.free_bytes(folder)
-    # Only root may access what is below the data root, which is nearly always on the same disk.
+    # Only root may access folders below the data root; they are nearly always on the data root's own disk.
     if found is None and root and folder.startswith(f"{root}/"):
         return files.free_bytes(root)
     return found
@@ -176,7 +176,7 @@ def _proxy(info: Mapping[str, Any], key: str) -> str | None:
 
 
 def without_password(proxy: str) -> str:
-    """Return a proxy's address without user and password; of anything else, the part after the last @."""
+    """Return a proxy's address without user and password; if it can't be parsed, the part after its last @."""
     try:
         parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
     except ValueError:

@@ -1,7 +1,8 @@
 """One running container: its output, its end, its signals.
 
-The end of the output means nothing: if the daemon dies, the stream just closes. So the container's state is always
-queried, and an absent engine is waited for (with live-restore the container keeps running meanwhile).
+The end of the output does not mean that the container has ended: if the daemon dies, the stream just closes. So the
+container's state is always queried, and ngcdl waits for an absent engine (with live-restore the container keeps running
+meanwhile).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
 # The timeout of a call once a person waits for the end.
 HURRY_SECONDS = 3.0
-ASK_SECONDS = 0.1  # between looks whether it has ended on Ctrl-C
-# The most time between a container's end, by its time stamp, and that of the stream that it closes.
+ASK_SECONDS = 0.1  # between checks whether a container has ended after Ctrl-C
+# The most time between a container's end, by its time stamp, and the end of its output stream.
 _APART_SECONDS = 0.5
 _READING = "read the run's output"
 # The program writes into a pipe that the engine empties; once that is full (64 KiB), the next write blocks:
@@ -62,7 +63,7 @@ class DockerJob:
         self._attachment = attachment
         self._killed_by_us = False
         self._given_up = False
-        self._is_torn = False  # the output read last may lack its end: it broke off, or the engine was absent
+        self._is_torn = False  # the output read last may lack its end: the stream broke, or the engine was absent
         self._is_kept = False  # the engine has output that was not read
         self._is_deaf = False
         self._silent_since: float | None = None
@@ -99,10 +100,10 @@ class DockerJob:
             raise EngineLost(_READING)
 
     def _may_lack(self, state: dict[str, Any], closed: float) -> bool:
-        """Could a container that has ended have written after `closed`, when the output read from it ended?
+        """Whether a container that has ended may have written more after `closed`, the time when its stream ended.
 
-        A systemd socket holds a request until a restarted dockerd answers it: then no engine seemed absent, and only
-        the time of the end tells. Another machine's clock is no help.
+        A systemd socket holds a request until a restarted dockerd answers it. The engine then never seemed absent, and
+        only the time stamp of the container's end tells; on another machine that is by another clock, so of no use.
         """
         finished = _seconds(state.get("FinishedAt", "")) if self.started.pid else None
         return self._is_torn or (finished is not None and finished - closed > _APART_SECONDS)
@@ -126,7 +127,7 @@ class DockerJob:
             self._is_torn = True
 
     def _state_running(self) -> bool:
-        """Is it running, or is it too early to give up an engine that does not answer?"""
+        """Whether the container runs; also True if the engine does not answer and is not given up yet."""
         state = self._inspect_or_none()
         return bool(state["Running"]) if state else not self._is_given_up()
 
@@ -164,7 +165,7 @@ class DockerJob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _inspect_or_none(self) -> dict[str, Any] | None:
-        """Return the container's State; None if the engine does not answer. A missing container is 'Removed'.
+        """Return the container's State, with 'Removed' if the container is missing; None if the engine does not answer.
 
         An engine that was given up is not queried again: each query may keep a person waiting for seconds.
         """
@@ -200,7 +201,8 @@ class DockerJob:
         return f"The Docker engine did not answer{often} for {seconds} s; its output may have paused the run meanwhile."
 
     def _settled_state(self) -> dict[str, Any] | None:
-        """Wait until it has ended, or still runs after 2 s or an absence of the engine; None if that is given up."""
+        """Return the State of a container that has ended, or that still runs after 2 s or after the engine was absent;
+        None if the engine was given up."""
         was_away = False
         pause = 0.01
         running_since = time.monotonic()
@@ -277,14 +279,14 @@ class DockerJob:
             self._quick.kill(self.identity)
 
     def remove(self) -> None:
-        """Raise EngineLost, and keep the container, if only its log has the end of its output."""
+        """Delete the container. If only its log has the end of its output, keep it and raise EngineLost."""
         if self._is_kept:
             raise EngineLost(_READING)
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "was cleaning up"):
             self._client.remove_container(self.identity, force=True, v=True)
 
     def _ends_soon(self) -> bool:
-        """Does it end within 2 s? While a container is ending, an exec fails although its state is still running."""
+        """Whether the container ends within 2 s. While it is ending, an exec fails, although its state is Running."""
         end = time.monotonic() + 2
         while self._state_running():
             if time.monotonic() > end:

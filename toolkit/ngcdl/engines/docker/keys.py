@@ -6,11 +6,11 @@ https://docs.docker.com/reference/cli/docker/container/attach/#detach-keys
 from __future__ import annotations
 
 DEFAULT = "ctrl-p,ctrl-q"
-_CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"  # of the codes from 0 up
+_CONTROLS = "@abcdefghijklmnopqrstuvwxyz[\\]^_"  # ctrl-@ sends the byte 0, ctrl-a 1, ...
 
 
 def named() -> str:
-    """Return them as the SDK sends them to the daemon, which has the same default if none are sent."""
+    """Return the keys in the form in which the daemon takes them; its own default is the same."""
     from docker.utils.config import load_general_config
 
     config = load_general_config()
@@ -19,9 +19,9 @@ def named() -> str:
 
 
 def typed(keys: str) -> bytes:
-    """Return the bytes that a keyboard sends for `keys`; none if the daemon rejects them.
+    """Return the bytes that a keyboard sends for `keys`; b"" if the daemon rejects `keys`.
 
-    How it parses them: https://github.com/moby/term/blob/v0.5.2/ascii.go
+    How the daemon parses them: https://github.com/moby/term/blob/v0.5.2/ascii.go
     """
     sent = [_sent(key) for key in keys.split(",")]
     return b"".join(sent) if all(sent) else b""

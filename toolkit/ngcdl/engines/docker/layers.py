@@ -43,7 +43,7 @@ def _chains(client: Any) -> dict[str, tuple[str, ...]]:
 
 
 def untag(client: Any, image: ImageRef) -> None:
-    """Remove one name of an image. Layers that another name needs stay; a missing name is no error."""
+    """Remove one name of an image. Layers that an image of another name needs stay; a missing name is no error."""
     import docker.errors
 
     with contextlib.suppress(docker.errors.APIError):

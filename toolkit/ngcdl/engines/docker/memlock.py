@@ -1,8 +1,8 @@
 """Hosts that forbid the documented `--ulimit memlock=-1`: the run gets what they allow, and its record says so.
 
 Root may lack CAP_SYS_RESOURCE (rootless Docker, LXC, some virtual machines); then runc can't raise the hard limit:
-https://github.com/containerd/nerdctl/issues/1937. Finding that out costs a failed start, so it is remembered until
-the host reboots.
+https://github.com/containerd/nerdctl/issues/1937. Finding this out costs a failed start, so the result is remembered
+until the host reboots.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ngcdl.engines.values import Order
 
 
 def is_refusal(text: str) -> bool:
-    """Is this the refusal of memlock? runc numbers the limits as setrlimit does: memlock is 8."""
+    """Whether `text` refuses the memlock limit. runc numbers the limits as setrlimit does: memlock is 8."""
     return bool(re.search(r"rlimit type 8\b|RLIMIT_MEMLOCK", text))
 
 
 def without(order: Order) -> Order:
-    """Return `order` without the limit: the container then gets the engine's own. If it has none, `order` itself."""
+    """Return `order` without a memlock limit, so that the engine's own applies; `order` itself if it has none."""
     limits = tuple(limit for limit in order.spec.ulimits if limit[0] != "memlock")
     return order if limits == order.spec.ulimits else replace(order, spec=replace(order.spec, ulimits=limits))
 

@@ -1,7 +1,7 @@
 """What Docker's error texts mean.
 
-The status code does not tell: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
-parsed, and kept in the message. Only catalog/failures.py has the meaning of, and the advice for, well-known ones.
+The HTTP status does not tell: the daemon wraps a registry's 401, 429 and 502 as 500, and 403 as 404. So the text is
+parsed, and kept in the message. For well-known texts, meaning and advice come from catalog/failures.py alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ngcdl.errors import (
 
 DEFAULT_ADDRESS = "the default socket"
 
-# A number counts as a status code only beside such words: digests, names of runs and paths contain these digits too.
+# A number is taken for a status code only beside these words: digests, names of runs and paths contain digits, too.
 _TOO_MANY = r"toomanyrequests|\b429 Too Many|\b(?:HTTP|status(?: code)?:?) 429\b"
 _FULL = r"no space left on device|disk quota exceeded"
 _SERVER_TROUBLE = (
@@ -103,7 +103,7 @@ def meaning(text: str) -> NgcdlError:
 def pull_meaning(text: str, host: str) -> NgcdlError:
     """Return the error that `text` stands for at the end of a failed pull from `host`."""
     clean = " ".join(text.split())
-    if re.search(_FULL, clean, re.IGNORECASE):  # before words that the name of an image's file may have in it
+    if re.search(_FULL, clean, re.IGNORECASE):  # first: the name of a file in the image may contain the words below
         return DiskFull(None, clean)
     if re.search(_TOO_MANY, clean, re.IGNORECASE):
         return RateLimited(host, None)
@@ -135,7 +135,7 @@ def _cpus_refused(what: str) -> EngineRefused:
 
 
 def is_transient(text: str) -> bool:
-    """Is it worth a retry? Never for a wrong key, a wrong name, wrong bytes or a full disk."""
+    """Whether a pull that failed with `text` is worth a retry: not with a wrong key, name or digest, or a full disk."""
     return bool(_TRANSIENT.search(text)) and not re.search(r"denied|unauthorized|verif|no space|disk quota", text)
 
 

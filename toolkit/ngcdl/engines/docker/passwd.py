@@ -25,8 +25,8 @@ def with_line(text: str, number: int, line: str) -> str:
 
 
 def add_caller(client: Any, container: str, user: str | None, home: str, groups: Iterable[str] = ()) -> None:
-    """Add uid and gid of `user` (uid:gid), and `groups` (gids), to a created container. If its image lacks these files,
-    leave it as it is."""
+    """Add uid and gid of `user` (uid:gid), and `groups` (gids), to the files of a created container. A file that its
+    image lacks is not created."""
     if not user or ":" not in user or user.startswith("0:"):
         return
     uid, gid = (int(part) for part in user.split(":"))

@@ -1,6 +1,6 @@
-"""Podman behind Docker's API: what it says of itself, put as Docker would. Pure.
+"""Podman behind Docker's API: how it is recognised, and its `docker info` as Docker would have written it. Pure.
 
-Its code reads neither HostConfig.Runtime nor a request for a number of GPUs: containers start, without any.
+Podman reads neither HostConfig.Runtime nor a request for a number of GPUs: the container starts, without any GPU.
 https://github.com/containers/podman/blob/main/pkg/api/handlers/compat/containers_create.go
 """
 
@@ -17,7 +17,7 @@ _CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 def may_be(info: Mapping[str, Any]) -> bool:
-    """Could `docker info` be Podman's? It names no containerd, as it has none; Docker nearly always does."""
+    """Whether `docker info` may be Podman's: it names no containerd, which Docker nearly always does."""
     return "ContainerdCommit" in info and not (info["ContainerdCommit"] or {}).get("ID")
 
 
@@ -28,9 +28,10 @@ def version(told: Mapping[str, Any]) -> str | None:
 
 
 def as_docker_info(info: Mapping[str, Any], number: str) -> dict[str, Any]:
-    """Return `docker info` with what Podman leaves out or means differently: its release is none of Docker's, the
-    runtime nvidia is never used, CDI devices are described in the usual folders, and containers outlive its service.
-    It makes up a new ID at each call; what tells one from another is its host and where it stores containers.
+    """Return Podman's `docker info`, corrected where Podman omits a field or means something else by it: the release is
+    Podman's, the runtime nvidia is left out as it is never used, CDI devices are described in the usual folders, and
+    whether containers outlive the service is not reported. The ID, which Podman makes up at each call, is replaced by
+    the host and the folder in which it stores containers.
 
     https://github.com/containers/podman/blob/main/pkg/api/handlers/compat/info.go
     """
@@ -45,18 +46,18 @@ def as_docker_info(info: Mapping[str, Any], number: str) -> dict[str, Any]:
 
 
 def is_named(release: str | None) -> bool:
-    """Is `release` what `completed` says?"""
+    """Whether `release` is the ServerVersion that `as_docker_info` writes for Podman."""
     return bool(release and release.startswith("Podman "))
 
 
 def ignores_cdi(release: str | None) -> bool:
-    """Is it a Podman that leaves CDI devices out, too? One of an unknown version is taken for a new one."""
+    """Whether `release` is a Podman whose Docker API ignores CDI devices, too. An unknown version counts as new."""
     numbers = re.match(r"Podman (\d+)\.(\d+)", release or "")
     return numbers is not None and (int(numbers[1]), int(numbers[2])) < _CDI
 
 
 def no_way(release: str) -> str:
-    """Say why a Podman hands over no GPU."""
+    """Say why Podman has no way to hand a GPU to a container."""
     if ignores_cdi(release):
         by_hand = "podman run --device nvidia.com/gpu=all"
         return (

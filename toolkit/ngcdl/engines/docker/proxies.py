@@ -21,7 +21,7 @@ _VARIABLES = {
 
 
 def variables() -> dict[str, str]:
-    """Return them in both spellings: those for the engine in use, else the default ones."""
+    """Return the variables, each in upper and lower case: those for the engine in use, else the default ones."""
     from docker.utils.config import load_general_config
 
     asked = _table(_table(load_general_config()).get("proxies"))

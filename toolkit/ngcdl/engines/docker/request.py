@@ -100,8 +100,9 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
 
 
 def _label(terms: Terms) -> list[str]:
-    """Keep SELinux's labels out of it: the caller's folders and the cards' devices have none for containers, a mount of
-    this kind can't get one, and a new label would lock others out of the caller's files.
+    """Return the option that turns SELinux's separation off for the container: the caller's folders and the GPUs'
+    device files are not labelled for containers, a mount of this kind can't be relabelled, and a new label would lock
+    other programs out of the caller's files.
 
     https://docs.docker.com/storage/bind-mounts/#configure-the-selinux-label
     https://github.com/containers/podman/blob/main/troubleshooting.md (2)
@@ -119,8 +120,8 @@ def _cache_mount(order: Order) -> tuple[Mount, ...]:
 def _caches(order: Order) -> dict[str, str]:
     """Return the variables by which programs find the caches that outlive the run; several runs may use them at once.
 
-    Downloads of Hugging Face and torch.hub follow XDG_CACHE_HOME. What is built against an image's libraries is found
-    by that image alone: pip finds a wheel that it built by its source and Python, not by the PyTorch it was built for.
+    Downloads of Hugging Face and torch.hub follow XDG_CACHE_HOME. What is built against an image's libraries is kept
+    apart for each image: pip looks up a wheel that it built by source and Python, not by the PyTorch it was built for.
     https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
     https://docs.pytorch.org/docs/stable/hub.html#where-are-my-downloaded-models-saved
     https://pip.pypa.io/en/stable/topics/caching/
@@ -135,7 +136,7 @@ def _caches(order: Order) -> dict[str, str]:
         "CUDA_CACHE_PATH": f"{inside.CACHE}/nv",
         "CUDA_CACHE_MAXSIZE": str(2 << 30),
         "PIP_CACHE_DIR": f"{built}/pip",
-        # A build that is killed leaves its lock, for which the next one would wait for ever.
+        # Not kept: a build that is killed leaves its lock, for which the next build would wait forever.
         "TORCH_EXTENSIONS_DIR": f"{inside.HOME}/.cache/torch_extensions",
         "TORCHINDUCTOR_CACHE_DIR": f"{built}/inductor",
         "TRITON_CACHE_DIR": f"{built}/triton",
@@ -145,8 +146,8 @@ def _caches(order: Order) -> dict[str, str]:
 def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -> dict[str, str]:
     """Add the GPUs to `host`, and return the variables that belong with them.
 
-    Not NVIDIA_DRIVER_CAPABILITIES: the image decides which of the driver's libraries are mounted (NGC's also ask for
-    video), and the toolkit's default includes compute and nvidia-smi.
+    NVIDIA_DRIVER_CAPABILITIES is not set: the image decides which of the driver's libraries are mounted (NGC's also ask
+    for video), and the toolkit's default includes compute and nvidia-smi.
     https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
     """
     if way == "none" or gpus.kind == "none":
@@ -171,7 +172,7 @@ def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -
 
 
 def _kept_to(gpus: GpuRequest) -> dict[str, str]:
-    """Return the variables that make CUDA show a program only the named cards of all those inside.
+    """Return the variables that limit CUDA to the requested cards, where the container sees more cards.
 
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
     """
@@ -195,7 +196,7 @@ def _labels(spec: RunSpec, run_id: str) -> dict[str, str]:
 def command_line(order: Order, terms: Terms = PLAIN) -> str:
     """Return the equivalent `docker run` line for people: one flag per line, secrets hidden."""
     spec = order.spec
-    body = create_body(order, replace(terms, proxies={}))  # docker adds them by itself
+    body = create_body(order, replace(terms, proxies={}))  # the docker command adds the proxies by itself
     host = body["HostConfig"]
     words = ["docker run --rm --init"]
     words += ["-it"] if spec.tty else ["-i"] if spec.stdin else []

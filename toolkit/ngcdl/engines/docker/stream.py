@@ -1,4 +1,4 @@
-"""A container's output: from its open attachment, or from the log that the engine keeps; text exactly once."""
+"""A container's output, from its open attachment or from the log that the engine keeps; text arrives exactly once."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Shortened(Exception):
 class Seen:
     """What has arrived on each stream: how many bytes, their beginning, and when the last ones arrived.
 
-    The attachment passes all bytes on; the log has U+FFFD, three bytes, for each one that is not UTF-8. Of an output
-    with such bytes `beyond` therefore repeats some: nothing is lost."""
+    The attachment passes all bytes on; the log has U+FFFD, three bytes, for each byte that is not UTF-8. If an output
+    has such bytes, `beyond` therefore repeats a part of it, but loses nothing."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Seen:
         self.last = time.time()
 
     def noted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Pass `chunks` on, and take note of them."""
+        """Pass `chunks` on, and count them as seen."""
         for chunk in chunks:
             head = self._heads.get(chunk.stream, b"")
             self._heads[chunk.stream] = head + chunk.data[: _HEAD_BYTES - len(head)]
@@ -77,7 +77,8 @@ class Seen:
             yield chunk
 
     def beyond(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Skip what was already seen of `chunks`, which start at the beginning. Raise Shortened if they do not."""
+        """Yield the part of `chunks` that was not seen yet. They must start at the output's beginning: if not, raise
+        Shortened."""
         seen, heads, at = dict(self._bytes), dict(self._heads), dict.fromkeys(self._bytes, 0)
         for chunk in chunks:
             here = at.get(chunk.stream, 0)
@@ -91,7 +92,8 @@ class Seen:
 
 
 def _frames(some: Callable[[int], bytes]) -> Iterator[Chunk]:
-    """Yield an output without a terminal, of which `some` reads at most n bytes. Raise Torn if it ends in mid frame."""
+    """Yield the frames in which the engine sends output without a terminal; `some` reads at most n bytes of them. Raise
+    Torn if the output ends within a frame."""
     while header := _exactly(8, some):
         kind, length = struct.unpack(">BxxxL", header)
         data = _exactly(length, some)
@@ -101,7 +103,7 @@ def _frames(some: Callable[[int], bytes]) -> Iterator[Chunk]:
 
 
 def _exactly(length: int, some: Callable[[int], bytes]) -> bytes:
-    """Read `length` bytes with `some`; none if the stream has ended. Raise Torn if it ends within them."""
+    """Read `length` bytes with `some`; return b"" if the stream has ended. Raise Torn if it ends before `length`."""
     data = b""
     while len(data) < length and (more := some(length - len(data))):
         data += more
@@ -111,7 +113,7 @@ def _exactly(length: int, some: Callable[[int], bytes]) -> bytes:
 
 
 def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], bytes]:
-    """Return a function that reads at most n bytes from the open stream; none at its end.
+    """Return a function that reads at most n bytes from the open stream, b"" at its end.
 
     A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
     container's state is queried, and if it has ended, the stream is given up 2 s later.
