@@ -58,7 +58,7 @@ class KubernetesEngine(OfKind, NoImages):
 
     @cached_property
     def _seen(self) -> nodes.Seen:
-        """Ask once: the nodes are judged before, and the manifest is written after."""
+        """What the cluster shows of its nodes, queried once: for judging the nodes, then for writing the manifest."""
         return nodes.seen(self._kubectl)
 
     @property
@@ -77,7 +77,7 @@ class KubernetesEngine(OfKind, NoImages):
         place = placement or Placement()
         if place.namespace:
             return place
-        with contextlib.suppress(ClusterError):  # a manifest needs no cluster
+        with contextlib.suppress(ClusterError):  # a manifest can be written without a cluster
             own = self._kubectl.text("config", "view", "--minify", "-o", "jsonpath={..namespace}").strip()
             return replace(place, namespace=own or "default")
         return place
@@ -90,7 +90,8 @@ class KubernetesEngine(OfKind, NoImages):
         return replace(placement, avoid=nodes.labels_of(bad, good))
 
     def caller(self) -> str | None:
-        """Return the caller's own uid:gid, which may own files on a shared claim; strict namespaces forbid root."""
+        """Return the caller's uid:gid, which may own files on a shared claim; for root another one, as strict
+        namespaces forbid root."""
         return f"{os.getuid()}:{os.getgid()}" if os.getuid() else _NOBODY
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:

@@ -70,7 +70,7 @@ class KubernetesJob(NoInput):
             state = yield from self._surely()
             first = state.of(0)
             is_new = first is not None and first.began and first.name not in self._drained
-            waits = is_new or not (state.trouble or state.is_over)  # another node may, while the first one trains
+            waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
             if waits and state.waits_for not in (None, said):
                 said = state.waits_for
                 yield Chunk("stderr", f"waiting: {said}\n".encode())
@@ -91,7 +91,7 @@ class KubernetesJob(NoInput):
         yield from self._others(state)
 
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
-        """Yield a pod's output that was not yielded before: a cut connection is opened again."""
+        """Yield what was not yielded before of a pod's output: after a cut connection its log is read again."""
         told = PodOutput(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as (process, pipe):
             while data := os.read(pipe.fileno(), 65536):
@@ -103,13 +103,14 @@ class KubernetesJob(NoInput):
             self._drained.add(pod.name)
 
     def _is_fresh(self, pod: Pod) -> bool:
-        """Has it just ended? Its log, which holds the record, may be unreadable now and readable soon; one that never
-        started may have none."""
+        """Whether the pod has just ended: its log, which holds the record, may be unreadable now and readable soon.
+        False if its container never started: then it may have no log."""
         finished = pod.ended.finished if pod.ended and not pod.last_words else None
         return finished is not None and time.time() - finished < self.lost_seconds
 
     def _new(self, told: PodOutput, pod: Pod, shown: bytes) -> bytes:
-        """Return the part of `shown`, the newest output, that was not yielded: what follows that offset in the log."""
+        """Return the part of `shown`, the newest output, that was not yielded: what follows the pod's offset in
+        `_given`."""
         given = self._given.get(pod.name, 0)
         self._given[pod.name] = max(given, told.place)
         return shown[max(given - (told.place - len(shown)), 0) :]
@@ -128,7 +129,7 @@ class KubernetesJob(NoInput):
                 yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
     def _bring(self, pod: Pod) -> bytes | None:
-        """Return its output, None if that is not readable yet."""
+        """Fetch a pod's log and record. Return its output, None if the log is not readable yet."""
         told = PodOutput(self._folder, pod.name, keep_log=pod.index == 0)
         with self._logs(pod.name, follow=False) as (process, pipe):
             shown = told.take(pipe.read() + pod.last_words) + told.end()
@@ -152,7 +153,8 @@ class KubernetesJob(NoInput):
         return ended
 
     def ended(self) -> Exit | None:
-        """Also bring log and records up to date, as nobody else may. Raise ClusterHangs if the final log is missing."""
+        """As in Job. Also update log and records, as perhaps no other process does. Raise ClusterHangs if the final log
+        is missing."""
         state = self.state()
         for pod in state.pods:
             is_wanted = pod.index == 0 or state.is_over
@@ -166,7 +168,7 @@ class KubernetesJob(NoInput):
         ended = state.exit
         if ended is None or ended.code is not None:
             return ended
-        told = recorded_exit(self._folder)  # with the pod gone, the record still has it
+        told = recorded_exit(self._folder)  # the pod is gone, but the record may have its exit code
         return replace(ended, code=told.code, finished=told.finished) if told else ended
 
     def waiting(self) -> str | None:
@@ -205,8 +207,9 @@ class KubernetesJob(NoInput):
             self._kubectl.delete("secrets", self._labels)
 
     def _surely(self) -> Generator[Chunk, None, State]:
-        """Return the job's state, retrying while the cluster is away: once the job was seen, any error counts as that.
-        A change of leader or an expired token ends no training. Yield each new error. Raise ClusterLost."""
+        """Return the job's state, retrying while the cluster is away; once the job was seen, any error counts as
+        absence, because a change of leader or an expired token does not end a training. Yield each new error. Raise
+        ClusterLost."""
         until, said = time.monotonic() + self.lost_seconds, None
         while True:
             try:

@@ -27,27 +27,28 @@ class Kubectl:
     context: str | None = None
 
     def pinned(self) -> Kubectl:
-        """Stay with the current context, whatever other shells choose. Inside a cluster there may be none."""
+        """Return a Kubectl that stays with the current context, whatever other shells choose. Inside a cluster there
+        may be no context."""
         with contextlib.suppress(ClusterRefused):
             return replace(self, context=self.text("config", "current-context").strip() or None)
         return self
 
     def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
-        """Return its stdout; `given` goes to its stdin as JSON, never to a file. Raise EngineError."""
+        """Return kubectl's stdout; `given` goes to its stdin as JSON, never to a file. Raise EngineError."""
         said, trouble = self._ran(words, given, seconds)
         if trouble:
             raise trouble
         return said
 
     def json(self, *words: str, seconds: float = SECONDS) -> dict[str, Any]:
-        """Return the object that it prints. Raise EngineError."""
+        """Return the object that kubectl prints as JSON. Raise EngineError."""
         return _object(self.text(*words, "-o", "json", seconds=seconds), words[0])
 
     def visible(self, kinds: str, seconds: float) -> tuple[Sequence[dict[str, Any]], EngineError | None]:
-        """List the objects of several kinds, and return why those of a kind are missing, None if none are.
+        """Return the objects of several kinds, and the error if some kinds could not be listed.
 
-        Raise EngineError if it can't be queried."""
-        # kubectl goes on to the next kind where one is forbidden; in one chunk, so that it has all of a kind or none
+        Raise EngineError if the cluster can't be queried."""
+        # If a kind is forbidden, kubectl goes on to the next. In one chunk: it then has all objects of a kind, or none.
         said, trouble = self._ran(("get", kinds, "--chunk-size=0", "-o", "json"), None, seconds)
         if trouble and not said:
             raise trouble
@@ -58,11 +59,11 @@ class Kubectl:
         return list(self.json("get", kinds, "-l", _chosen(selector)).get("items", []))
 
     def delete(self, kinds: str, selector: Mapping[str, str], *options: str) -> None:
-        """Have the objects with these labels deleted; don't wait for that. Raise EngineError."""
+        """Request the deletion of the objects with these labels, and don't wait for it. Raise EngineError."""
         self.text("delete", kinds, "-l", _chosen(selector), "--ignore-not-found", "--wait=false", *options)
 
     def stream(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start it with its stdout as a pipe; its stderr is of no use."""
+        """Start kubectl with its stdout as a pipe. Its stderr is discarded."""
         try:
             return subprocess.Popen(
                 self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -72,7 +73,7 @@ class Kubectl:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
 
     def _ran(self, words: Sequence[str], given: Any, seconds: float) -> tuple[str, EngineError | None]:
-        """Return its stdout, and what its failure means. Raise EngineError if it can't start or gives no answer."""
+        """Return kubectl's stdout, and what its failure means. Raise EngineError if it can't start or hangs."""
         argv = self._argv(f"--request-timeout={seconds:g}s", *words)
         content = b"" if given is None else json.dumps(given).encode()
         try:

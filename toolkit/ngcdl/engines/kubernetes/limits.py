@@ -38,7 +38,8 @@ def gpus(spec: RunSpec) -> int:
 
 
 def workdir(spec: RunSpec) -> str | None:
-    """Return the working directory: a claim at WORK stands in for the caller's; None is the image's own."""
+    """Return the working directory; WORK if a claim is mounted there instead of the caller's folder; None is the
+    image's own."""
     return spec.workdir or (WORK if any(mount.container == WORK for mount in spec.mounts) else None)
 
 

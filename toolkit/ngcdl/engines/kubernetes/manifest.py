@@ -17,15 +17,15 @@ from ngcdl.spec import inside
 
 
 def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:
-    """Return the objects to create, except the values of secrets. `runtime`: the RuntimeClass of its pods, if not the
-    nodes' default. Raise BadOption."""
+    """Return the objects to create, except the Secret. `runtime`: the RuntimeClass of the pods, None for the nodes'
+    default. Raise BadOption."""
     check(order.spec)
     services = [_service(order)] if placement_of(order.spec).nodes > 1 else []
     return [_config_map(order), *services, _job(order, runtime)]
 
 
 def secret(order: Order) -> dict[str, Any] | None:
-    """Return the Secret for the variables that look like one, None without any. Never print or store it."""
+    """Return the Secret for the variables that look like secrets, None if there are none. Never print or store it."""
     hidden = {key: value for key, value in order.spec.environment if is_secret(key, value)}
     if not hidden:
         return None
@@ -54,7 +54,8 @@ def _metadata(order: Order) -> dict[str, Any]:
 
 
 def _beside_no_mesh(order: Order) -> dict[str, Any]:
-    """Label the pods, and keep a service mesh's proxy out: it outlives the training, and the Job with it.
+    """Return the pods' labels, and what keeps a service mesh's proxy out: it would outlive the training, so the Job
+    would never complete.
 
     https://istio.io/latest/docs/reference/config/labels/ (older ones read the annotation),
     https://linkerd.io/2/features/proxy-injection/"""
@@ -81,7 +82,8 @@ def _job(order: Order, runtime: str | None) -> dict[str, Any]:
         "completionMode": "Indexed",
         "completions": nodes,
         "parallelism": nodes,
-        # A pod that fails brings down the others, and each of them counts. A single pod failed on its own: no retry.
+        # A pod that fails brings down the others, and each counts as a failure. A single pod has failed on its own, so
+        # it is not retried.
         "backoffLimit": 3 * nodes if nodes > 1 else 0,
         "podFailurePolicy": {
             "rules": [

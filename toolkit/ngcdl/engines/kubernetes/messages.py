@@ -49,7 +49,7 @@ _REMEDIES = {
 
 
 def remedy(said: str) -> str:
-    """Return what helps where a pod may not be created, "" if nothing is known."""
+    """Return advice for a pod that may not be created, "" if none is known."""
     return next((hint for words, hint in _REMEDIES.items() if words in said), "")
 
 

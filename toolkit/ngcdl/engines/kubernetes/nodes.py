@@ -32,8 +32,8 @@ _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
 
 @dataclass(frozen=True)
 class Seen:
-    """What the caller may see of a cluster: its nodes, or the `trouble` that hides them; `has_runtime`: a RuntimeClass
-    called RUNTIME."""
+    """What the caller may see of a cluster: its nodes, or the error `trouble` if they can't be listed; `has_runtime`:
+    there is a RuntimeClass called RUNTIME."""
 
     nodes: tuple[Mapping[str, Any], ...]
     has_runtime: bool
@@ -51,7 +51,8 @@ def seen(kubectl: Kubectl) -> Seen:
 
 
 def with_gpus(cluster: Seen, gpus: int) -> tuple[Node, ...]:
-    """Return the nodes with at least `gpus` GPUs; with `gpus` 0, leave out their cards. Raise the cluster's trouble."""
+    """Return the nodes with at least `gpus` GPUs; if `gpus` is 0, all nodes, without their cards. Raise the cluster's
+    trouble."""
     if cluster.trouble:
         raise cluster.trouble
     found = [_node(item, gpus) for item in cluster.nodes]
@@ -79,7 +80,7 @@ def _node(item: Mapping[str, Any], gpus: int) -> Node:
     driver = labels.get("nvidia.com/cuda.driver-version.full") or _joined(
         labels, "cuda.driver", "major", "minor", "rev"
     )
-    # A node with several models of card has the labels, and the count, of only one of them.
+    # A node with several models of card has the labels, and the count, of only one model.
     if has > _number(labels.get(f"{_GPU}.count")) * max(_number(labels.get(f"{_GPU}.replicas")), 1):
         return Node(name, architecture, driver, gpus=has)
     capability = _joined(labels, "gpu.compute", "major", "minor")

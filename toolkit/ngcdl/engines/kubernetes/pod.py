@@ -16,7 +16,7 @@ HOST = "NGCDL_HOST"  # the node's name
 MASTER_PORT = 29500
 GRACE_SECONDS = 120  # a training finishes its step, saves a checkpoint and prints its record
 BROUGHT = "/ngcdl-brought"
-RUNS = "ngcdl-runs"  # the folder of the claim that holds each run's own
+RUNS = "ngcdl-runs"  # the folder on the claim in which each run has a folder of its own
 
 
 def pod(order: Order, runtime: str | None) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def pod(order: Order, runtime: str | None) -> dict[str, Any]:
         made["runtimeClassName"] = runtime
     if gpus(spec):
         made["tolerations"] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-    if place.nodes > 1:  # --nodes 2 is two machines
+    if place.nodes > 1:  # --nodes 2 means two machines, not two pods on one
         made["subdomain"] = name(order.run_id, place.nodes)
         apart = {"labelSelector": {"matchLabels": labels(order.run_id)}, "topologyKey": "kubernetes.io/hostname"}
         made["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
@@ -60,7 +60,8 @@ def _user(spec: RunSpec) -> dict[str, Any]:
     if not spec.user:
         return context
     user, _, group = spec.user.partition(":")
-    # fsGroup makes the claim's files the group's: at every start all of them, unless its root already is
+    # fsGroup gives the claim's files to the group; OnRootMismatch: only if the claim's root is not the group's yet, and
+    # not all files at every start
     return {
         **context,
         "runAsNonRoot": user != "0",
@@ -92,7 +93,7 @@ def _container(order: Order) -> dict[str, Any]:
 
 
 def _resources(spec: RunSpec) -> dict[str, Any]:
-    """Request what is also the limit; GPUs by their limit alone, as they can't be shared."""
+    """Return requests that equal the limits; GPUs, which can't be shared, have a limit alone."""
     asked = {"cpu": spec.cpu_limit, "memory": spec.memory_bytes}
     own = {what: str(amount) for what, amount in asked.items() if amount is not None}
     limits = {**({GPU: str(count)} if (count := gpus(spec)) else {}), **own}
@@ -105,7 +106,7 @@ def _words(spec: RunSpec) -> list[str]:
 
 
 def _literal(text: str) -> str:
-    """Keep Kubernetes from expanding variables: it reads $$ as $, and may change what follows a single one.
+    """Escape `text` so that Kubernetes expands no variables in it: $$ stands for $, and $(NAME) would be replaced.
 
     https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ (args, env.value)"""
     return text.replace("$", "$$")
@@ -163,7 +164,7 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
 
 
 def _claims(spec: RunSpec) -> dict[str, str]:
-    """Name the volume of each claim. Two volumes of one claim would keep a pod from starting, on some clusters forever:
-    https://github.com/kubernetes/kubernetes/issues/82526"""
+    """Map each claim to the name of its one volume: two volumes of the same claim would keep a pod from starting, on
+    some clusters forever: https://github.com/kubernetes/kubernetes/issues/82526"""
     named = [placement_of(spec).data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
     return {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(filter(None, named)))}

@@ -1,8 +1,8 @@
 """What a pod wrote: lines for people and then the packed record, which pod.sh prints. Kept in the run's folder.
 
 log.txt has the pods one after the other, each below a line that names it. A pod's output has one place there, so that
-two of us may fetch it. A node keeps only the end of a long log (10 MiB), which is searched for in log.txt. Nothing is
-ever overwritten, and what is not found is appended: twice is better than never.
+two ngcdl processes may fetch it. A node keeps only the end of a long log (10 MiB); log.txt is searched for the place
+where that end belongs. Nothing is ever overwritten, and output that is not found is appended: better twice than never.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class PodOutput:
         self.place += len(data)
 
     def _elsewhere(self, file: io.FileIO, begin: int, data: bytes) -> int:
-        """Return where `data` is in the log, whole or cut by its end, else the log's end, below a new title."""
+        """Return the offset of `data` in the log, where it is whole or cut by the log's end; if it is not found, append
+        the pod's title and return the log's new end."""
         file.seek(begin)
         content, key = file.read(), data[:_SOUGHT_BYTES]
         at = content.rfind(key) if len(key) == _SOUGHT_BYTES else -1  # a few words may occur anywhere by chance

@@ -31,19 +31,21 @@ _NEVER_STARTS = re.compile(
 TIMED_OUT = re.compile(r"time(?:d )?-?out|deadline exceeded", re.IGNORECASE)
 # containerd's and Docker's words for a container that could not be started: why is in the message, and in no log.
 _UNSTARTED = ("StartError", "ContainerCannotRun")
-_PREPARED = (None, "ContainerCreating", "PodInitializing")  # its node pulls the image, mounts volumes
+_PREPARED = (None, "ContainerCreating", "PodInitializing")  # the pod's node pulls the image or mounts volumes
 LATE_SECONDS = 30  # for a node to report that a pod has ended; clocks differ
 SLOW_SECONDS = 30  # a node that has the image needs less to start a pod
-# Unknown, NotFound, PermissionDenied, ... belong to a call on the node: https://grpc.io/docs/guides/status-codes/
+# What of a message is not the registry's answer: quoted names, and the status of a call on the node (Unknown, NotFound,
+# PermissionDenied, ...): https://grpc.io/docs/guides/status-codes/
 _CODE_OR_NAME = re.compile(r'code = \w+|"[^"]*"')
 
 
 @dataclass(frozen=True)
 class Pod:
-    """`began`: it has written output, or may have. `last_words`: what its log lacks, as its container never started.
+    """`began`: its container runs or has ended, so there may be output. `last_words`: why its container never started,
+    which no log says.
 
-    `trouble` is what waiting cannot mend, `stumble` a failed start that is retried. `is_slow`: its node prepares it for
-    long; the events about it may say why."""
+    `trouble` is an error that waiting can't mend, `stumble` a failed start that Kubernetes retries. `is_slow`: its node
+    has been preparing the pod for long; the events about the pod may say why."""
 
     name: str
     index: int
@@ -86,7 +88,7 @@ def _is_slow(status: Json, now: float) -> bool:
 
 
 def _prepared(pod: Json, events: Sequence[Json]) -> str:
-    """Say what its node does, in the last words about that."""
+    """Say what the pod's node is doing, with the newest event about the pod."""
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "a node")
     told = [one for one in events if one.get("type") == "Warning" or one.get("reason") == "Pulling"]
     last = newest([one for one in told if one.get("involvedObject", {}).get("name") == name])
@@ -115,7 +117,7 @@ def _lost(pod: Json, now: float) -> str | None:
 
     https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown"""
     meta, node = pod["metadata"], pod["spec"].get("nodeName")
-    until = seconds(meta.get("deletionTimestamp"))  # the time to end in, grace included
+    until = seconds(meta.get("deletionTimestamp"))  # when the pod must have ended, grace period included
     if until is None or now < until + LATE_SECONDS:
         return None
     return (

@@ -11,7 +11,7 @@ from ngcdl.engines.kubernetes.podstate import TIMED_OUT, Json, Pod, condition, h
 from ngcdl.engines.values import Exit
 from ngcdl.errors import ClusterRefused, EngineError
 
-# Why a Job's controller, which tries again, could create no pod for now
+# Reasons for which a Job's controller can create no pod now, but may later: it tries again
 _CREATED_LATER = re.compile(
     rf"exceeded quota|internal error|etcdserver|connection refused|{TIMED_OUT.pattern}", re.IGNORECASE
 )
@@ -19,7 +19,7 @@ _CREATED_LATER = re.compile(
 
 @dataclass(frozen=True)
 class State:
-    """`job` is None if there is none. `pods` has the newest first."""
+    """`job` is None if the cluster has none. `pods` has the newest first."""
 
     job: Json | None
     pods: tuple[Pod, ...] = ()
@@ -42,7 +42,7 @@ class State:
 
     @property
     def lacks_pods(self) -> bool:
-        """Has a node no pod, or only a failed one? The events about the Job may say why."""
+        """Whether a node has no pod, or only a failed one: the events about the Job may say why."""
         if self.job is None or self._end is not None:
             return False
         fine = {pod.index for pod in self.pods if pod.ended is None or pod.ended.code == 0}
@@ -50,7 +50,7 @@ class State:
 
     @property
     def unexplained(self) -> list[str]:
-        """Name the objects that the events about them may say something of: the Job, a pod."""
+        """The names of the objects (the Job, a slow pod) whose events may say why the job does not go on."""
         slow = [pod.name for pod in self.pods if pod.is_slow]
         return [*([self.job["metadata"]["name"]] if self.job and self.lacks_pods else []), *slow[:1]]
 
@@ -65,7 +65,7 @@ class State:
 
     @property
     def exit(self) -> Exit | None:
-        """Return how it ended, None while it runs: 0, or as the pod that brought down the others did."""
+        """How the job ended: with 0, or as the pod did that brought down the others; None while it runs."""
         over = self._end
         if over is None:
             return Exit(None, reason="its Job is gone from the cluster") if self.is_over else None
@@ -78,19 +78,19 @@ class State:
 
     @property
     def trouble(self) -> EngineError | None:
-        """Return what waiting cannot mend, None if nothing."""
+        """An error that waiting can't mend, None if there is none."""
         if self.refused and not self.pods and not _CREATED_LATER.search(self.refused):
             return ClusterRefused(self.refused, remedy(self.refused))
         return next((pod.trouble for pod in self.pods if pod.trouble and self.of(pod.index) is pod), None)
 
     @property
     def stumble(self) -> EngineError | None:
-        """Return what waiting may mend, None if nothing; the caller decides how long to wait."""
+        """An error that waiting may mend, None if there is none; the caller decides how long to wait."""
         return next((pod.stumble for pod in self.pods if pod.stumble and self.of(pod.index) is pod), None)
 
     @property
     def waits_for(self) -> str | None:
-        """Say what it waits for, in Kubernetes' words and with what may help; None if it does not wait."""
+        """What the job waits for, in Kubernetes' words and with advice; None if it does not wait."""
         if self.job and condition(self.job.get("status", {}), "Suspended", "True"):
             who = "by a queue such as Kueue, or by hand. Its events may say more"
             return f"the Job is suspended, {who}:\n    kubectl describe job {self.job['metadata']['name']}"
@@ -100,7 +100,8 @@ class State:
 
 
 def _blame(end: Exit) -> tuple[bool, bool, bool, float]:
-    """Sort first what brought down the others: the kernel, then a code of its own, not that of SIGTERM, then time."""
+    """Return a sort key that puts first the pod that brought down the others: one killed for memory, then one with
+    another exit code than SIGTERM's, then the earliest to end."""
     return not end.oom_killed, end.code == 143, end.code is None, end.finished or float("inf")
 
 

@@ -45,7 +45,7 @@ def _entry(key: str, value: Any) -> Iterator[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Can it be a block of lines that reads back exactly?"""
+    """Whether `text` can be written as a block of lines that reads back exactly."""
     lines = text.removesuffix("\n").split("\n")
     if not text.endswith("\n") or "" in (lines[0], lines[-1]) or lines[0][:1].isspace():
         return False
