@@ -33,7 +33,8 @@ from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
-# TensorFlow 2.21's wheels for x86-64, by far the largest; installed with its dependencies, the CPU's takes 1.6 GB.
+# TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
+# installed.
 SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
 
 
@@ -43,12 +44,12 @@ def connect() -> LocalEngine:
 
 
 def lock_name(has_gpu: bool) -> str:
-    """Return the lock to install from. The CPU wheel exists for x86-64 only; on arm64 the usual one is CPU-only."""
+    """Return the lock file's name. The CPU's wheel exists for x86-64 only; on arm64 the usual one is CPU-only."""
     return "local-cpu.txt" if architecture(platform.machine()) == "amd64" and not has_gpu else "local.txt"
 
 
 def lock_path(name: str) -> Path:
-    """Return the path of a lock, the checkout's first: an editable install leaves old copies in site-packages."""
+    """Return the path of a lock file, the checkout's first: an editable install leaves old copies in site-packages."""
     package = Path(__file__).resolve().parents[2]
     for folder in (package.parents[1] / "requirements", package / "requirements"):
         if (folder / name).exists():
@@ -134,7 +135,8 @@ class LocalEngine(OfKind, NoImages):
             _tool([*install, "-r", str(lock_path(lock))], show)
         else:
             _tool([sys.executable, "-m", "venv", str(folder)], show)
-            # only part of a framework is ever loaded, and compiled then: compiling all takes longer than unpacking
+            # --no-compile: a module is compiled when it is first loaded, and few are; compiling all of them now would
+            # take longer than unpacking
             options = ["--disable-pip-version-check", "--no-input", "--no-compile", "--require-hashes"]
             _tool([str(python), "-m", "pip", "install", *options, "-r", str(lock_path(lock))], show)
         (folder / READY).touch()
@@ -175,15 +177,15 @@ class LocalEngine(OfKind, NoImages):
         return LocalJob(process, order.folder, screen=screen, is_training=bool(spec.workload))
 
     def find(self, run_id: str) -> Job | None:
-        """Return the process that the run's record names, while it runs: nothing is kept of one that has ended."""
+        """Return the process that the run's record names, if it still runs; nothing is kept of an ended process."""
         folder = self._runs / run_id
         job = FoundJob.named(job_of(folder) or "", folder)
         return job if job and job.ended() is None else None
 
 
 def _visible(spec: RunSpec) -> dict[str, str]:
-    """Return the variable that leaves CUDA the run's cards. A training is told its device; a command that may use none
-    must see none. Not "": some programs read that as not set.
+    """Return the variable that shows CUDA only the run's cards. A training is told its device, but a command that may
+    use no card must see none: -1, because some programs take an empty value for a variable that is not set.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""
     if spec.gpus.devices:
         return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices)}

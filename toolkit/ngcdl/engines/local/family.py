@@ -1,7 +1,8 @@
-"""The processes of a run on this host: who they are, and how all of them are asked to end, or killed.
+"""The processes of a run on this host: which they are, and how all of them are asked to end, or killed.
 
-A run's first process leads a session and a group. Those are the run's, with the descendants of its processes and every
-process that got the variable naming the run's folder: a worker may have a session of its own, and outlive its parent.
+A run's first process leads a session and a process group. The run's processes are those in that session or group, all
+their descendants, and every process with the variable that names the run's folder in its environment: a worker may have
+a session of its own, and outlive its parent.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ngcdl.folder import HOME
 from ngcdl.processes import Process
 
 COMMANDS, TRAININGS = "NGCDL_RUN", "KERAS_HOME"  # the variables by which a run's processes are known
-FIRST_SECONDS, LOOK_SECONDS = 0.01, 0.2  # between two looks, the first ones sooner
-# What a shell catches it heeds only once the command that it waits for has ended, so that must be asked, too:
+FIRST_SECONDS, LOOK_SECONDS = 0.01, 0.2  # the first and the longest pause between two looks
+# A shell runs its trap for a signal only once the command that it waits for has ended, so that command gets SIGTERM:
 # https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_11
 _SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "sh", "yash", "zsh"})
 KILL_SECONDS = 10.0  # only a process that hangs in the kernel, or is another user's, takes longer
@@ -28,12 +29,14 @@ KILL_SECONDS = 10.0  # only a process that hangs in the kernel, or is another us
 def mark(folder: Path, *, is_training: bool) -> tuple[str, str]:
     """Return the variable, name and value, that all processes of the run in `folder` get.
 
-    A command of the user's own reports its steps there. Keras writes a file into its folder: a training's own."""
+    The user's own command reports its steps in the folder that NGCDL_RUN names. A training's variable names the folder
+    in which Keras writes a file, below the run's."""
     return (TRAININGS, str(folder / HOME)) if is_training else (COMMANDS, str(folder))
 
 
 class Family:
-    """The processes of the run in `folder`, whose first one has that PID and `began` then."""
+    """The processes of the run in `folder`. Its first process has the PID `pid` and started at `began`, in clock ticks
+    since boot."""
 
     def __init__(self, pid: int, began: int | None, folder: Path) -> None:
         self._pid, self._began = pid, began
@@ -43,10 +46,10 @@ class Family:
         self._strangers: set[tuple[int, int]] = set()
 
     def living(self) -> list[Process]:
-        """Return those that run now, but for this very process: a run's shell may stop its own run."""
+        """Return the processes that run now, except the calling one: a run's own shell may call `ngcdl stop` for it."""
         table = processes.table()
         first = table.get(self._pid)
-        is_same = first is None or first.began == self._began  # while a session exists, its number is not given again
+        is_same = first is None or first.began == self._began  # no new process gets the number of an existing session
         family = {
             one.pid
             for one in table.values()
@@ -64,12 +67,13 @@ class Family:
         if (one.pid, one.began) in self._strangers:
             return False
         variables = processes.environment(one.pid)
-        if variables and self._marks.isdisjoint(variables):  # one that is just becoming a program has none yet
+        if variables and self._marks.isdisjoint(variables):  # a process in the middle of exec has no variables yet
             self._strangers.add((one.pid, one.began))
         return not self._marks.isdisjoint(variables)
 
     def interrupt(self, grace_seconds: float) -> None:
-        """Pass Ctrl-C on to the first one's group, as a terminal does, and wait for those that heed it."""
+        """Send SIGINT to the first process's group, as a terminal does on Ctrl-C. Wait for those processes in it that
+        do not ignore SIGINT, at most `grace_seconds`."""
         heeding = [one for one in self.living() if one.group == self._pid and not one.ignores_ctrl_c]
         if heeding:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -77,11 +81,11 @@ class Family:
         _came(lambda: not any(processes.is_running(one.pid, one.began) for one in heeding), grace_seconds)
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask all to end (SIGTERM), and kill what is left after `grace_seconds`.
+        """Send SIGTERM to all processes, and kill those left after `grace_seconds`.
 
-        What catches the signal may need its own workers until it has saved, or pass the signal on: they are asked once
-        it has ended."""
-        unasked = _above(self.living())  # what they start from now on is for their end
+        A process that catches SIGTERM may need its workers until it has saved, or pass the signal on to them: so its
+        descendants get SIGTERM only after it has ended."""
+        unasked = _above(self.living())  # not those started later: they help these to end
 
         def are_gone() -> bool:
             living = self.living()
@@ -96,7 +100,7 @@ class Family:
             self.kill()
 
     def kill(self) -> None:
-        """Kill all, also those that were being started meanwhile."""
+        """Kill all processes, also those that are started meanwhile."""
 
         def are_gone() -> bool:
             left = self.living()
@@ -107,7 +111,7 @@ class Family:
 
 
 def _above(those: list[Process]) -> dict[Process, set[tuple[int, int]]]:
-    """Map each of `those` to the ones above it that catch SIGTERM, as (PID, began)."""
+    """Map each of `those` to its ancestors among them that catch SIGTERM and are no shells, as (PID, began)."""
     by_pid = {one.pid: one for one in those}
     above: dict[Process, set[tuple[int, int]]] = {}
     for one in those:
@@ -121,8 +125,8 @@ def _above(those: list[Process]) -> dict[Process, set[tuple[int, int]]]:
 
 
 def _send(number: int, those: Collection[Process], spared: Collection[Process] = ()) -> None:
-    """Send a signal to `those`; to groups at once, so that none of them escapes by forking, but not with one that is
-    `spared`."""
+    """Send a signal to `those`: to a whole process group at once, so that none in it escapes by forking, unless a
+    `spared` process is in that group."""
     pids = {one.pid for one in those}
     groups = {one.group for one in those if one.group in pids} - {os.getpgrp(), *(one.group for one in spared)}
     for group in groups:

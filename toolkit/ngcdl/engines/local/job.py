@@ -22,14 +22,15 @@ from ngcdl.engines.local.family import Family
 from ngcdl.engines.values import Chunk, Exit, Started
 
 LOOK_SECONDS = 0.1  # between looks at a process that is not our child
-# After its end, what it left in the background may go on writing: its output is read on for at most OVER_SECONDS, or
-# until nothing comes for SILENT_SECONDS; but all that a pipe can hold (man 7 pipe), however slowly that is shown.
+# After the command has ended, processes that it left in the background may go on writing. Output is then read until
+# nothing arrives for SILENT_SECONDS, for at most OVER_SECONDS, and after that only as much as a pipe can hold (man 7
+# pipe): what was already in it, however slowly ngcdl's reader takes it.
 OVER_SECONDS, SILENT_SECONDS, PIPE_BYTES = 2.0, 0.2, 1 << 20
 
 
 class LocalJob:
     """A process of this host, in a session of its own, for the run in `folder`; `screen` is our end of its terminal, if
-    it has one. `is_training`: it goes on without a reader of its output."""
+    it has one. `is_training`: it must go on even if nobody reads its output."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class LocalJob:
                 return
 
     def hang_up(self, stream: str) -> bool:
-        """As in Piped. While it is being stopped it may have more to say, and to save."""
+        """As in Piped. False also while the job is being stopped: it may have more to write, and to save."""
         end = {"stdout": self._process.stdout, "stderr": self._process.stderr}.get(stream)
         if end is None or self._is_training or self._stopped_by_us:
             return False
@@ -84,7 +85,8 @@ class LocalJob:
         return True
 
     def write(self, data: bytes) -> None:
-        """Write all of it. Raise OSError, even for no data, if it has ended or has a stdin that is not ours."""
+        """Write all of `data` to the job's input. Raise OSError, even for no data, if the job has ended or reads a
+        stdin that does not come from ngcdl."""
         if self._process.poll() is not None:
             raise BrokenPipeError(errno.EPIPE, "it has ended")
         into = self._process.stdin.fileno() if self._process.stdin else self._screen
@@ -104,7 +106,7 @@ class LocalJob:
 
     def wait(self) -> Exit:
         self._process.wait()
-        with self._stop:  # what it left behind is still being stopped
+        with self._stop:  # a stop waits until the processes that it left behind have ended, too
             return self._exit(self._process.wait())
 
     def ended(self) -> Exit | None:

@@ -1,10 +1,11 @@
-"""Becomes a program that has its terminal, stdin, as its controlling terminal; a program of its own.
+"""Makes the terminal on its stdin its controlling terminal, then replaces itself with another program (exec).
 
     leader.py DESCRIPTOR
 
-Started as the leader of a session. From DESCRIPTOR, a socket, it reads what to become; it answers with the number of
-the error if that fails. Between fork and exec no Python may run in a process with threads, and a shell drops variables
-whose names are not identifiers, such as exported functions of bash.
+Started as a program of its own and as the leader of a session. It reads from DESCRIPTOR, a socket, which program to
+execute, and answers with the errno if that fails. It is needed because no Python may run between fork and exec in a
+process with threads. A shell could not do it: it drops variables whose names are not identifiers, such as functions
+exported by bash.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Mapping, Sequence
 
 
 def become(child: socket.socket, program: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Tell the `child`, which runs this file, what to become, and wait until it has. Raise OSError."""
+    """Send the process behind `child`, which runs this file, the program to execute, and wait until it runs. Raise
+    OSError."""
     variables = (f"{name}={value}" for name, value in environment.items())
     child.sendall(b"\0".join(map(os.fsencode, (program, str(len(words)), *words, *variables))))
     child.shutdown(socket.SHUT_WR)
@@ -29,7 +31,7 @@ def become(child: socket.socket, program: str, words: Sequence[str], environment
 
 def main(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as parent:
-        parent.set_inheritable(False)  # its end tells that this has become the program
+        parent.set_inheritable(False)  # exec closes it, which tells the parent that the program runs
         with parent.makefile("rb") as told:
             program, count, *rest = told.read().split(b"\0")
         words, variables = rest[: int(count)], rest[int(count) :]

@@ -25,7 +25,7 @@ _FIRST_LINE_BYTES = 256  # the kernel reads no more of it
 
 @dataclass(frozen=True)
 class Command:
-    """A program, and all that it gets. `words` are as typed, the program's name the first of them."""
+    """A program and what it is started with. `words` is its argv as typed: the first word is the program's name."""
 
     program: str
     words: tuple[str, ...]
@@ -40,7 +40,7 @@ def find(word: str, folder: str | None, path: str | None) -> str:
     here = Path(folder or "").absolute()
     path = os.pathsep.join(str(here / entry) for entry in entries)  # an entry may be relative
     if os.sep not in word and (named := shutil.which(word, path=path)):
-        return named  # not resolved: a link leads to another environment
+        return named  # not resolved: a virtual environment's python is a link that leads out of that environment
     there = here / word
     if os.sep not in word or not there.exists():
         instead = "python3" if word == "python" and shutil.which("python3", path=path) else None  # as on Debian
@@ -51,7 +51,7 @@ def find(word: str, folder: str | None, path: str | None) -> str:
 
 
 def is_fed() -> bool:
-    """Is this process's stdin a pipe, a socket or a file? A program of this host gets that itself."""
+    """Whether this process's stdin is a pipe, a socket or a file. A program on this host then inherits it."""
     try:
         mode = os.fstat(0).st_mode if sys.stdin else 0  # None: it was closed, and something else may be there now
     except OSError:
@@ -60,9 +60,10 @@ def is_fed() -> bool:
 
 
 def started(command: Command, *, tty: bool, stdin: bool) -> tuple[subprocess.Popen[bytes], int | None]:
-    """Start a program in a session of its own, and return it with our end of its terminal. Ctrl-C reaches ngcdl alone,
-    which passes it on or asks it to stop; on a terminal of its own, where ngcdl only passes bytes on, it reaches the
-    program. Raise StartError."""
+    """Start a program in a session of its own. Return its process, and our end of its terminal, None without one.
+
+    With pipes, Ctrl-C reaches ngcdl alone, which passes it on or asks the program to stop. With a terminal, ngcdl only
+    passes on what is typed, and Ctrl-C reaches the program. Raise StartError."""
     try:
         try:
             return _on_terminal(command) if tty else (_with_pipes(command, stdin), None)
@@ -94,10 +95,10 @@ def _with_pipes(command: Command, stdin: bool) -> subprocess.Popen[bytes]:
 
 def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = pty.openpty()
-    with contextlib.suppress(termios.error):  # no terminal is ours
+    with contextlib.suppress(termios.error):  # ngcdl itself has no terminal
         termios.tcsetwinsize(theirs, termios.tcgetwinsize(0))
     mine, its = socket.socketpair()
-    with contextlib.ExitStack() as left:  # what an error leaves behind
+    with contextlib.ExitStack() as left:  # cleans up if an error is raised
         left.callback(os.close, ours)
         with mine, its:
             try:
@@ -121,7 +122,7 @@ def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def _refused(command: Command, error: OSError) -> StartError:
-    """Say why it could not be started, as a shell would."""
+    """Return the error that says why the command could not be started, as a shell would."""
     word, path = command.words[0], Path(command.folder, command.program)
     if path.exists() and Path(command.folder).is_dir():
         line = _first_line(command)
