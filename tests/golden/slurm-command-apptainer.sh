@@ -37,7 +37,7 @@ trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fet
 export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sif # pulled by one node for all
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
-if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock
+if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a user who may only read could not take
     ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
         { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
     ) 9>"$NGCDL_IMAGE.lock" &

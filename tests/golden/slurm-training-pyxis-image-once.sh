@@ -38,7 +38,7 @@ done
 export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+5555555555555555555555555555555555555555555555555555555555555555.sqsh # pulled by one node for all
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
-if [ ! -r "$NGCDL_IMAGE" ]; then # who only reads it may not be allowed to lock
+if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a user who may only read could not take
     ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
         { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
     ) 9>"$NGCDL_IMAGE.lock" &

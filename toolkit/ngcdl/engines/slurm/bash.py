@@ -10,9 +10,9 @@ _NAME = re.compile(r"@([A-Z_]+)@")
 
 
 def bash(part: str, **values: str) -> str:
-    """Return the text of PART.sh with each @NAME@ replaced by its value, without the comments that begin with ## and
-    the last line's end. A line that is nothing but the name of an empty value is left out. Values are not searched for
-    names."""
+    """Return the text of PART.sh with each @NAME@ replaced by its value, without comments that begin with ## and
+    without the last newline. A line that consists of the @NAME@ of an empty value is left out. A value that contains
+    @NAME@ stays as it is."""
     text = _FOR_READERS.sub("", (Path(__file__).parent / f"{part}.sh").read_text(encoding="utf-8"))
     for name in (name for name, value in values.items() if not value):
         text = re.sub(rf"^ *@{name}@\n", "", text, flags=re.MULTILINE)

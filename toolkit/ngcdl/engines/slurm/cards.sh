@@ -1,5 +1,5 @@
 ## Slurm's numbers may count the device files, docker's and podman's the cards on the PCI bus. On some AMD machines these
-## differ (https://github.com/PrincetonUniversity/jobstats/issues/34), and only a UUID means the same card to all.
+## differ (https://github.com/PrincetonUniversity/jobstats/issues/34), and only a UUID means the same card to all three.
 ## Slurm gives UUIDs of MIG devices, and of cards with Flags=env_uuid (https://slurm.schedmd.com/gres.conf.html).
 ## Otherwise nvidia-smi names them, if it lists as many cards as Slurm assigned: the others are hidden from the task.
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}

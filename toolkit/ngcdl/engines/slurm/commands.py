@@ -28,7 +28,7 @@ ENDED_BY_OTHERS = ("CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE", "REVOKED")
 
 @dataclass(frozen=True)
 class Reason:
-    """What a job waits for. `instead` is what it could be asked to run with, `how` the words before that."""
+    """What a job waits for. `instead` is a request with which it might start, `how` the words before that in `text`."""
 
     meaning: str
     instead: str = ""
@@ -71,7 +71,7 @@ _GROUPS = {
 # With these it waits forever, unless an administrator changes a limit or repairs a node.
 NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount",
          "InvalidQOS")  # fmt: skip
-# The user's, for his own questions: they would filter ours (SQUEUE_PARTITION), and those of the job's script.
+# The user's defaults for these programs: they would filter what ngcdl and the job's script ask for (SQUEUE_PARTITION).
 _THE_USER_S = re.compile(r"(SQUEUE|SCANCEL|SINFO|SACCT)_")
 _GONE = re.compile(r"Invalid job id|already complet")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
@@ -118,7 +118,7 @@ def never_starts(state: State) -> NotPlaceable:
 
 
 def is_never(state: State) -> bool:
-    """Can it never start as requested? A limit per job holds forever; other limits pass with waiting."""
+    """Whether the job can never start as requested. A limit per job holds forever; other limits pass with waiting."""
     reason = state.reason or ""
     return state.waits and (reason in NEVER or bool(re.fullmatch(r"(Assoc|QOS)Max\w+PerJob(Limit)?", reason)))
 
@@ -150,8 +150,8 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
 def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = ()) -> str:
     """Submit a script and return the job's id. The job starts once the jobs `after` have ended, however they ended.
 
-    Variables of `environment` that look like secrets travel with the job, besides our own as `variables` selects them;
-    the rest is in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
+    The job gets the variables of `environment` that look like secrets, and those of this process that `variables`
+    selects; the others are in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
     secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
     given = variables.for_sbatch(script.read_text(), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
@@ -238,7 +238,7 @@ def _by_accounting(job: str) -> State | None:
     name, _, codes = text.splitlines()[-1].partition("|")
     code, _, number = codes.partition(":")
     found = State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
-    return None if found.goes_on else found  # nobody told it of the end: a runaway job, as sacctmgr calls it
+    return None if found.goes_on else found  # the accounting never heard of its end: sacctmgr calls it a runaway job
 
 
 def _accounted(*words: str) -> str:

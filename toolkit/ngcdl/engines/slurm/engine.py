@@ -99,7 +99,7 @@ class SlurmEngine(OfKind, NoImages):
         return script(order)
 
     def fits(self, order: Order) -> str | None:
-        """Check with sbatch --test-only. If nodes are only down or drained, Slurm also refuses: return a caution."""
+        """Check with sbatch --test-only. Slurm also refuses while nodes are down or drained: then return a caution."""
         place = order.spec.placement or Placement()
         try:
             commands.check(script(order))
@@ -110,7 +110,7 @@ class SlurmEngine(OfKind, NoImages):
         return None
 
     def start(self, order: Order) -> Job:
-        """Write the script into the run's folder and submit it. Raise SlurmRefused, of which NotPlaceable is one."""
+        """Write the script into the run's folder and submit it. Raise SlurmRefused; NotPlaceable is one of these."""
         if order.spec.without_secrets().command != order.spec.command:
             raise BadOption(
                 "A word of the command looks like a secret, and would be written into the job's script.",
@@ -145,7 +145,8 @@ class SlurmEngine(OfKind, NoImages):
             time.sleep(0.2)
 
     def find(self, run_id: str) -> Job | None:
-        """Return the job by the id in its record, else by its name: ngcdl may have been killed before it wrote one."""
+        """Return the job by the id in the run's record, else by its name: ngcdl may have been killed before it recorded
+        the id."""
         folder = self._runs / run_id
         kept = job_of(folder)
         number = kept.removeprefix(SLURM) if kept else commands.named(job_name(run_id))
@@ -153,7 +154,8 @@ class SlurmEngine(OfKind, NoImages):
 
 
 def _runner() -> str:
-    """Return what runs images on the nodes: pyxis if srun has it, else what this machine has, as its nodes mostly do.
+    """Return what runs images on the nodes: pyxis if srun has it, else what this machine has: mostly the nodes have it,
+    too.
 
     Raise NoRunner."""
     try:

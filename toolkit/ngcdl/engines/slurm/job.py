@@ -18,9 +18,9 @@ from ngcdl.folder import EXIT, LOG, opened, recorded_exit
 SLURM = "slurm:"
 STOPPING = ".stopping"
 LOOK_SECONDS = 0.5  # between looks at the log, which is a file
-FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # everybody shares the controller: query it less and less often
+FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # all users share the controller: query it less and less often
 PATIENCE_SECONDS = 600.0  # long enough for the controller to be restarted
-_SIGNALS = {UNSEEN: 125, 125: 137}  # Slurm's own signal numbers besides the kernel's; 125 is out of memory
+_SIGNALS = {UNSEEN: 125, 125: 137}  # exit codes for signal numbers of Slurm's own, of which 125 is out of memory
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
@@ -49,8 +49,9 @@ class SlurmJob(NoInput):
         self._never: commands.State | None = None
 
     def output(self) -> Iterator[Chunk]:
-        """Yield what the job waits for, then the log, until the end. Raise NotPlaceable if it can never start; but one
-        that has started before and was requeued is not given up, as that may pass: a lost node may come back."""
+        """Yield what the job waits for, then the log, until the job ends. Raise NotPlaceable if it can never start. A
+        job that has started before and was requeued is not given up: it may start again, as when a lost node comes
+        back."""
         told, at = None, 0
         while True:
             ended = self._look()
@@ -73,7 +74,7 @@ class SlurmJob(NoInput):
                 while data := file.read(65536):
                     yield data
         except OSError:
-            return  # not there yet, or its storage hiccups
+            return  # the log does not exist yet, or its storage fails for a moment
 
     def wait(self) -> Exit:
         while (ended := self._look()) is None:
@@ -81,8 +82,8 @@ class SlurmJob(NoInput):
         return ended
 
     def _look(self) -> Exit | None:
-        """Query the job's state, at a polite rate, but at once when the script has recorded its end. Raise SlurmLost
-        after PATIENCE_SECONDS without an answer."""
+        """Return how the job ended, None while it goes on. Query Slurm at a polite rate, but at once when the script
+        has recorded its end. Raise SlurmLost after PATIENCE_SECONDS without an answer."""
         now = self._clock()
         if self._has_written():
             self._asked, self._pause = None, FIRST_ASK_SECONDS
@@ -100,7 +101,7 @@ class SlurmJob(NoInput):
         return self._end
 
     def _has_written(self) -> bool:
-        """Has the script recorded its end since the last call?"""
+        """Whether the script has recorded its end since the last call."""
         before, self._written_ns = self._written_ns, None
         with contextlib.suppress(OSError):
             self._written_ns = (self._folder / EXIT).stat().st_mtime_ns
@@ -111,7 +112,8 @@ class SlurmJob(NoInput):
         return self._end
 
     def _found_out(self) -> Exit | None:
-        """Ask Slurm before the folder: a job about to be requeued has recorded its end, too. Raise SlurmLost."""
+        """Return how the job ended, None while it goes on. Slurm's answer comes before the folder's: a job about to be
+        requeued may have recorded its end, too. Raise SlurmLost."""
         state = self._state()
         if state and state.goes_on:
             self._waiting = commands.why_waiting(state, self.number) if state.waits else None
@@ -127,13 +129,12 @@ class SlurmJob(NoInput):
         return Exit(code, is_oom, _reason(state, code, why), finished, _is_stopped(state, code, why))
 
     def _has_begun(self) -> bool:
-        """Has it written anything, in this attempt or in an earlier one?"""
+        """Whether the job has written anything, in this attempt or in an earlier one."""
         return any(self._read(0))
 
     def _state(self) -> commands.State | None:
-        """Ask Slurm. What the script wrote is enough if the controller forgot the job and only the accounting is away.
-
-        Raise SlurmLost."""
+        """Return the job's state as Slurm knows it. Return None if only the accounting does not answer, so that the
+        controller has forgotten the job, and the script has recorded its end. Raise SlurmLost."""
         try:
             return commands.state(self.number)
         except SlurmLost as error:
@@ -145,7 +146,7 @@ class SlurmJob(NoInput):
         return self._waiting
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask the tasks to end, which save a checkpoint first; a job that has not started is cancelled at once."""
+        """Ask the tasks to end, which lets them save a checkpoint first; cancel a job that has not started."""
         state = self._state()
         if state is None or not state.goes_on:
             return
@@ -179,7 +180,7 @@ def _code(state: commands.State | None) -> int | None:
     """Return the code that Slurm keeps; 0 does not mean success if the job was ended."""
     if state is None:
         return None
-    if state.code == UNSEEN:  # from the script's first lines: after those it records its end
+    if state.code == UNSEEN:  # the script's first lines failed: after these the script records its end
         return _SIGNALS[UNSEEN]
     if state.signal and not state.code:
         return _SIGNALS.get(state.signal, 128 + state.signal)

@@ -1,6 +1,7 @@
-## If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker exits with 125, podman with
-## 126, as for much else: so the limit is tried once more, alone. The log, which gets all output as it comes, has the
-## refusal; report/measured/diagnosis.py knows by the line below that it caused nothing.
+## If the engine's root lacks CAP_SYS_RESOURCE, no container with this limit starts. docker then exits with 125, podman
+## with 126, but these codes also mean much else: so a container with nothing but this limit is tried. The log, which
+## gets all output as it comes, has the refusal; by the line below report/measured/diagnosis.py knows that the refusal
+## is not why a run failed.
 memlock=(--ulimit memlock=@LIMIT@)
 begin "$@"
 if [[ $code = 12[56] ]] && @CLIENT@ run --rm "${memlock[@]}" --entrypoint true @IMAGE@ 2>&1 |

@@ -24,7 +24,7 @@ _CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
 
 
 def check_cluster(placement: Placement) -> None:
-    """Raise BadOption for a cluster that only sbatch would address: its job could not be followed."""
+    """Raise BadOption if only sbatch would address the chosen cluster: a job there could not be followed."""
     typed = [found[1] for word in placement.options if (found := _CLUSTERS.fullmatch(word))]
     of_all = os.environ.get("SLURM_CLUSTERS")
     wanted = next((name for name in (*typed[-1:], os.environ.get("SBATCH_CLUSTERS"), of_all) if name), None)
@@ -39,7 +39,7 @@ def check_cluster(placement: Placement) -> None:
 def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
     """Return the nodes with at least `gpus` GPUs in the placement's partitions, else in the default one.
 
-    With `gpus` 0, leave out their cards. Raise EngineError, and BadOption for another cluster."""
+    If `gpus` is 0, return all of them, without their cards. Raise EngineError, and BadOption for another cluster."""
     check_cluster(placement)
     found: list[Node] = []
     for line in _lines(placement):
@@ -49,8 +49,8 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
 
 
 def cpus_per_gpu(placement: Placement) -> int | None:
-    """Return the processors per GPU (all, without GPUs) of the node with the fewest among those with the most GPUs,
-    where the job may go; None if none are reported. Raise EngineError."""
+    """Return how many processors a node has per GPU, or in all if it has no GPU. The node is, of those with the most
+    GPUs that the job may go to, the one with the fewest processors. None if none are reported. Raise EngineError."""
     rows = [(commands.gpus_of(_field(line, "Gres") or ""), _cpus(line)) for line in _lines(placement)]
     found = [(gpus, cpus) for gpus, cpus in rows if cpus is not None]
     if not found:
@@ -61,7 +61,7 @@ def cpus_per_gpu(placement: Placement) -> int | None:
 
 
 def _cpus(line: str) -> int | None:
-    """Return CPUEfctv, which lacks what CoreSpecCount reserves for the node itself; before 22.05, CPUTot."""
+    """Return CPUEfctv, which excludes the cores that CoreSpecCount reserves for the system; before 22.05, CPUTot."""
     cpus = _field(line, "CPUEfctv") or _field(line, "CPUTot") or ""
     return int(cpus) if cpus.isdecimal() else None
 
@@ -87,7 +87,8 @@ def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) ->
 
 
 def partitions(placement: Placement) -> set[str]:
-    """Name those that the job may go to: as typed, else from the variable, else the default one; empty for any."""
+    """Return the partitions that the job may go to: as typed, else from the variable, else the default one; empty for
+    any."""
     typed = [found[1] for word in placement.options if (found := _PARTITION.fullmatch(word))]
     named = [*typed[-1:], placement.partition, os.environ.get("SBATCH_PARTITION")]
     chosen = next((name for name in named if name), None)

@@ -12,8 +12,8 @@ from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
-# Names that bash, the loader, Slurm, enroot and the scripts here read from their own environment: a container's
-# variable of such a name is kept out of it. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
+# Names of variables that bash, the loader, Slurm, enroot and the scripts here read: a container's variable of such a
+# name is kept out of their environment. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
 READ_OUTSIDE = re.compile(
     r"PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|SHLVL|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|TMOUT|TMPDIR|OPT(ARG|ERR|IND)|PS4|_"
     r"|E?UID|P?PID|GROUPS|(OLD)?PWD|CDPATH|BASH\w*|GCONV_PATH|LOCPATH|(LD|GLIBC|MALLOC)_\w+"
@@ -26,10 +26,10 @@ READ_OUTSIDE = re.compile(
 
 @dataclass(frozen=True)
 class Task:
-    """One node's part. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none. `variables` are
-    the container's; `secrets` names further ones that the job brings. `images` is a folder shared by all nodes where a
-    pulled image is kept. `cpus` and `memory_bytes` are None if not asked for. `after` holds words of bash that follow
-    the command's."""
+    """One node's part of a job. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none.
+    `variables` are the container's; `secrets` names further variables, whose values come with the job. `images` is a
+    folder shared by all nodes where a pulled image is kept. `cpus` and `memory_bytes` are None if not asked for.
+    `after` holds words of bash that follow the command's."""
 
     runner: str
     image: str
@@ -49,8 +49,9 @@ class Task:
 
 
 def of_enroot(image: str) -> str:
-    """Name an image as enroot does: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the tag's place, which every
-    enroot 3 and 4 passes on to the registry: https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
+    """Return enroot's name of an image: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the place of the tag: every
+    enroot 3 and 4 passes on to the registry what stands there.
+    https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
     host, _, rest = image.partition("/")
     name, at, digest = rest.partition("@")
     return f"{host}#{name.partition(':')[0]}:{digest}" if at else f"{host}#{rest}"
@@ -89,8 +90,8 @@ def srun(task: Task) -> list[str]:
 
 
 def environment(task: Task) -> list[str]:
-    """Return the words before srun that set the container's variables in its environment, where image, entrypoint and
-    hooks read them, too. Only pyxis has no other way."""
+    """Return the words before srun that set the container's variables in srun's environment, from which the image, its
+    entrypoint and hooks read them, too. Only pyxis needs this: it has no other way to pass them."""
     found = _assigned(_passed(task)) if task.runner == "pyxis" else []
     return ["env", *found] if found else []
 
@@ -127,8 +128,8 @@ def _child(task: Task) -> str:
 
 
 def _inside(task: Task) -> str:
-    """Return the words before the command that set variables for it alone: for apptainer under the names by which it
-    passes any of them into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
+    """Return the words that set variables for the command alone; for apptainer with the prefix by which it passes
+    variables into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
     if task.runner == "apptainer":
         found = _assigned(task.variables, "APPTAINERENV_")
     else:
@@ -137,7 +138,7 @@ def _inside(task: Task) -> str:
     return " ".join(["env", *found, ""]) if found else ""
 
 
-# A training checks for itself.
+# For a command: a training checks for itself.
 _LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }'
 
 
@@ -170,9 +171,9 @@ def _words(task: Task) -> list[str]:
     """Return the words of `docker run` that are known before the job runs."""
     typed = dict(task.variables)
     words = ['--rm --init --name "$name" --network=host', f"--shm-size={task.shm_bytes}"]
-    # docker's daemon, and where it can podman, puts a container outside the job, whose own limits it then lacks
+    # docker's daemon, and podman where it can, puts a container outside the job's cgroup: Slurm does not limit it there
     words += [f"--memory={task.memory_bytes}"] if task.memory_bytes is not None else []
-    # podman without root mostly may not limit CPUs, and then starts nothing if it is to:
+    # rootless podman mostly may not limit CPUs, and then starts no container with such a limit:
     # https://github.com/containers/podman/blob/main/troubleshooting.md#26-running-containers-with-resource-limits-fails-with-a-permissions-error
     words += [f"--cpus={task.cpus}"] if task.cpus is not None and task.runner == "docker" else []
     words += ['"${memlock[@]}"'] if "memlock" in dict(task.ulimits) else []
@@ -188,7 +189,7 @@ def _words(task: Task) -> list[str]:
 
 
 def _more(task: Task) -> list[str]:
-    """Return the lines that add the words that only the node knows, and the variables that were typed."""
+    """Return the lines that add words known only on the node, and the variables that were typed."""
     lines = []
     if task.user and task.runner == "docker":
         lines.append('more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)')

@@ -27,8 +27,8 @@ _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
 
 
 def script(order: Order, is_kept: bool = False) -> str:
-    """Return the script. If `is_kept`, it creates a new folder for each run, where the trainer writes the whole record.
-    Raise PathUnfit or BadOption."""
+    """Return the script. If `is_kept`, it is for users to keep and submit: it creates a new folder for each run, in
+    which the trainer writes the whole record. Raise PathUnfit or BadOption."""
     task, is_training = _task(order, is_kept), order.spec.workload is not None
     words = [" ".join(found)] if (found := runners.environment(task)) else []
     words += ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
@@ -94,12 +94,13 @@ def _folder(order: Order, is_kept: bool) -> list[str]:
 
 
 def _secrets(task: runners.Task) -> list[str]:
-    """Require each variable that looks like a secret: it is in no file, and travels with the job from the submitter."""
+    """Return lines that end the job if a variable that looks like a secret is not set: no file has its value, which
+    comes from the submitter's environment."""
     return [f': "${{{name}:?a secret, kept out of scripts: export {name}, then sbatch}}"' for name in task.secrets]
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Does the variable look like a secret? Raise BadOption if Slurm can't pass it under that name."""
+    """Whether the variable looks like a secret. Raise BadOption if Slurm can't pass it under that name."""
     if not _NAME.fullmatch(name):
         raise BadOption(f"-e {name}: on Slurm a variable's name has only letters, digits and _, and no digit first.")
     if REDACTED not in (value, redacted(name, value)):
@@ -117,7 +118,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     for mount in spec.mounts:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a Docker volume is on one machine only")
-    # ngcdl's own have the same path inside and outside: so a task is the same under any runner
+    # ngcdl's own folders have the same path inside and outside, so that a task is the same under any runner
     ours = [m for m in spec.mounts if inside.is_ours(m.container)]
     mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in ours if m.container != inside.TRAINER]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if m not in ours]

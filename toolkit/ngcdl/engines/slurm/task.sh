@@ -3,8 +3,8 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
-## Once Slurm asks a task to end, it has until KillWait, and then this shell is killed with it: record before that that
-## it was killed, or the node would be taken for a lost one. A stop by ngcdl lets it take its time.
+## Once Slurm asks a task to end, it kills the task, and this shell with it, after KillWait seconds. So the kill is
+## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline.
 ended() {
     is_told=yes
     [ ! -e "$NGCDL_RUN/.stopping" ] || return

@@ -30,7 +30,8 @@ _NAMED = {
 
 
 def for_sbatch(script: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Leave out NGC's keys, a surrounding job's variables, and those that would override the script's own options."""
+    """Return `environment` without NGC's keys, a surrounding job's variables, and variables that would override options
+    in the script."""
     typed = set(_options(script))
     return {
         name: value
@@ -40,7 +41,7 @@ def for_sbatch(script: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(script: str) -> Iterator[str]:
-    """Name the variables that mean the same as an option in the script."""
+    """Yield the names of the variables of sbatch that mean the same as an option in the script."""
     for word in re.findall(r"^#SBATCH (?:--([\w-]+)|-(\w))", script, re.MULTILINE):
         option = _NAMED.get("".join(word), "".join(word))
         for one in next((alike for alike in _ALIKE if option in alike), (option,)):
