@@ -46,9 +46,9 @@ NgcdlError (125)
 │   │   ├── ClusterForbidden
 │   │   ├── ClusterHangs
 │   │   ├── ClusterRefused    it refused; its own words are kept
-│   │   ├── ImageNotPulled    a node can't pull it, and waiting won't help
-│   │   ├── PodFailed         it can't start
-│   │   └── TrainerTooLarge   for the ConfigMap that takes it to the pods
+│   │   ├── ImageNotPulled    a node can't pull the image, and waiting won't help
+│   │   ├── PodFailed         a pod can't start
+│   │   └── TrainerTooLarge   the trainer exceeds the ConfigMap that takes it to the pods
 │   ├── SlurmAbsent           no sbatch on this machine
 │   ├── SlurmRefused          it refused; its own words are kept
 │   │   ├── NotPlaceable      no node, or too few, has what was asked for
@@ -58,18 +58,18 @@ NgcdlError (125)
 │   └── PathUnfit             a path that can't be passed to the nodes
 ├── GpuError
 │   ├── NoGpu                 a GPU was asked for and this host has none
-│   │   └── TooFewToCompare   or fewer than one arm of a comparison needs
-│   ├── NothingToCompare      there is none to compare the CPU with
+│   │   └── TooFewToCompare   this host has fewer GPUs than one arm of a comparison needs
+│   ├── NothingToCompare      there is no GPU to compare the CPU with
 │   ├── NvmlUnavailable       the driver is not loaded, or its version differs from its library's
-│   │   ├── DriverHangs       a call to it has not returned
-│   │   └── LibraryMissing    its library is missing, or can't be loaded
+│   │   ├── DriverHangs       a call to the driver has not returned
+│   │   └── LibraryMissing    the driver's library is missing, or can't be loaded
 │   ├── NoGpuWay              Docker has no way to hand a GPU to a container
-│   ├── GpuHookFailed         it has one, and it failed
+│   ├── GpuHookFailed         Docker's way to hand over a GPU failed
 │   ├── GpuNotInside          the run sees no GPU
-│   └── GpuUnknown            whether the run sees one is unknown
+│   └── GpuUnknown            whether the run sees a GPU is unknown
 ├── ImageUnfit                the image can't run on this host, or a cluster's nodes; raised before the pull
-├── NoneRuns                  no tag of a repository can
-├── NoReleases                nothing shows which of its tags is the newest
+├── NoneRuns                  no tag of a repository is known to run on the host
+├── NoReleases                nothing shows which tag of a repository is the newest
 ├── StartError
 │   ├── MountMissing          the source of a -v does not exist
 │   ├── CannotInvoke (126)
@@ -79,19 +79,19 @@ NgcdlError (125)
 │   ├── StateNotWritable
 │   ├── RecordBroken
 │   ├── NoSuchRun
-│   ├── NoLog                 a run that wrote nothing
-│   ├── RunElsewhere          it is on an engine, or cluster, other than the one selected here
-│   ├── RunOnHost             it runs without a container on another host that shares this home
-│   ├── RunOfOthers           something else started it, such as Docker Compose
+│   ├── NoLog                 the run wrote nothing
+│   ├── RunElsewhere          the run is on an engine, or cluster, other than the one selected here
+│   ├── RunOnHost             the run is, without a container, on another host that shares this home
+│   ├── RunOfOthers           something else started the run, such as Docker Compose
 │   ├── NoSuchComparison
-│   ├── NotRepeatable         what a run was asked to be is no longer possible
-│   ├── NotRemoved            a run that something still needs, or files of another user
-│   ├── NotWritten            a report or an archive, to the place that was named
+│   ├── NotRepeatable         what the run was asked to be is no longer possible
+│   ├── NotRemoved            something still needs the run, or another user owns its files
+│   ├── NotWritten            a report or an archive can't be written to the place that was named
 │   ├── ArchiveBroken         not an archive of runs, or changed since it was written
-│   └── NoBrowser             rendering a page as an image needs one
+│   └── NoBrowser             there is no browser to render a page as an image
 └── DatasetError
     ├── DatasetUnavailable    can't be downloaded (now)
-    └── DatasetWrong          it exists, but is not CIFAR-10
+    └── DatasetWrong          the files exist, but are not CIFAR-10
 
 No error ever carries a secret: registry.key.Secret holds the keys and prints as "***".
 """

@@ -27,7 +27,7 @@ class NgcdlError(Exception):
 
 
 def is_to_type(line: str) -> bool:
-    """Is this line, of a hint or another text for people, a command to type?"""
+    """Whether a line of a hint, or of another text for people, is a command to type."""
     return line.startswith("    ")
 
 

@@ -17,8 +17,7 @@ class DatasetError(NgcdlError):
 
 class DatasetUnavailable(DatasetError):
     def __init__(self, why: str, *, is_kept: bool = False, is_untrusted: bool = False) -> None:
-        """`is_kept`: a part has arrived, and is kept. `is_untrusted`: a certificate met on the way is not trusted
-        here."""
+        """`is_kept`: a part has arrived, and is kept. `is_untrusted`: a server's certificate is not trusted here."""
         kept = " What arrived is kept, and the next try resumes there." if is_kept else ""
         super().__init__(
             f"CIFAR-10 could not be downloaded: {why}.{kept}",

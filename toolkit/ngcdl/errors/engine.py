@@ -39,7 +39,7 @@ class ImageGone(EngineError):
 
 
 CONFIG = "Docker's config.json"
-# What sets an address, and how to go back to the default: `docker context use` does not override a variable.
+# What may set an address, and how to go back to the default then: `docker context use` does not override a variable.
 _LEAVE = {
     "DOCKER_HOST": "    unset DOCKER_HOST",
     "DOCKER_CONTEXT": "    docker context ls\n    unset DOCKER_CONTEXT",
@@ -63,7 +63,7 @@ class EngineAbsent(EngineError):
         self.named_by = None if is_default else named_by
 
     def leads_on(self, line: str) -> None:
-        """Name the line that runs the command that was typed without Docker."""
+        """Put `line`, which runs the typed command without Docker, into the hint."""
         self.hint = f"{self._before}Without Docker, with this host's own programs:\n{line}"
 
 
@@ -96,7 +96,7 @@ class EngineTooOld(EngineError):
 
 class EngineLost(EngineError):
     def __init__(self, doing: str, *, is_training: bool = False) -> None:
-        """`doing`: what ngcdl did meanwhile, as in "looked for the run". `is_training`: a training was under way; its
+        """`doing`: what ngcdl was doing then, as in "looked for the run". `is_training`: a training was under way; its
         checkpoints are left."""
         start = "    sudo systemctl start docker"
         ended = "With live-restore it is still running. If it has ended, continue from its last checkpoint:"
@@ -122,7 +122,7 @@ class EngineRefused(EngineError):
 
 class DiskFull(EngineError):
     def __init__(self, where: str | None, what: str) -> None:
-        """`where` None: in the root directory of a Docker engine, which is unknown."""
+        """`where`: the folder without space; None: the root directory of a Docker engine, whose path is unknown."""
         folder = shlex.quote(where) if where else "\"$(docker info --format '{{.DockerRootDir}}')\""
         super().__init__(
             f"No space left in {where or 'the Docker root directory'}: {what}",

@@ -24,8 +24,8 @@ class NoGpu(GpuError):
         command: str = "run",
         instead: str | None = None,
     ) -> None:
-        """`option` is the one that asked for it, and `command` what was typed; `instead`: what to do without a GPU, if
-        not to say so."""
+        """`option` asked for the GPU, in the command `command` of ngcdl. `instead`: what to do without a GPU, if the
+        usual advice, to leave out the request, does not fit."""
         usual = {
             "--gpus": f"To run without a GPU, say so:\n    ngcdl {command} ... --gpus none",
             "--device": f"Leave it out, or, to run without a GPU, say so:\n    ngcdl {command} ... --device cpu",

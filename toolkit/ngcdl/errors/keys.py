@@ -33,7 +33,7 @@ class ConfigBroken(CredentialsError):
 
 class ConfigNotWritable(CredentialsError):
     def __init__(self, path: object, why: str, hint: str = "") -> None:
-        """`hint` is for a file other than docker's."""
+        """`hint`: advice for a file other than docker's config.json."""
         super().__init__(
             f"The key can't be kept in {path}: {why}.",
             hint
@@ -60,7 +60,7 @@ class HelperMissing(CredentialsError):
 
 class HelperFailed(CredentialsError):
     def __init__(self, helper: str, what: str, *, is_store: bool = False) -> None:
-        """`is_store`: it was to keep a key."""
+        """`is_store`: the helper was asked to store a key."""
         kept = " Nothing was written elsewhere." if is_store else ""
         super().__init__(f"{helper} failed: {what}", f"Unlock or set up the store behind {helper} and try again.{kept}")
 

@@ -76,7 +76,7 @@ class PodFailed(ClusterError):
 
 
 class ClusterLost(EngineLost):
-    """Contact is lost. The job goes on without us; the next command looks for it again."""
+    """Contact with the cluster is lost. The job goes on without ngcdl, whose next command looks for it again."""
 
     def __init__(self, doing: str, *, said: str = "") -> None:
         """`said`: the last answer or error before contact was lost."""

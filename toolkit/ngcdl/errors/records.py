@@ -28,8 +28,8 @@ class NoSuchRun(RecordError):
     def __init__(
         self, name: str, where: object, *, fitting: Sequence[str] = (), is_empty: bool = False, comparison: str = ""
     ) -> None:
-        """`fitting`: the several runs that it may mean, the newest first. `is_empty`: there are no runs at all.
-        `comparison`: the id of the one that it means."""
+        """`fitting`: the runs that `name` may mean, if several, the newest first. `is_empty`: there are no runs at all.
+        `comparison`: the id of the comparison that `name` means instead."""
         if comparison:
             text, hint = f"There is no run {name!r}: that is a comparison.", f"    ngcdl report {comparison}"
         elif fitting:
@@ -74,7 +74,7 @@ class RunOfOthers(RecordError):
 
 class NoSuchComparison(RecordError):
     def __init__(self, name: str, where: object, ids: Sequence[str] = ()) -> None:
-        """`ids`: those that exist, the oldest first; the newest are named."""
+        """`ids`: the comparisons that exist, the oldest first. The message names the five newest."""
         there = "".join(f"    ngcdl compare --show {one}\n" for one in ids[-5:])
         super().__init__(
             f"There is no comparison {name!r} in {where}.",
@@ -91,7 +91,7 @@ class NotRepeatable(RecordError):
 
 class NotRemoved(RecordError):
     def __init__(self, run_id: str, why: str, hint: str = "", *, is_begun: bool = False) -> None:
-        """`is_begun`: a part of it may be gone."""
+        """`is_begun`: a part of the run may be gone already."""
         super().__init__(f"{run_id} was {'removed only in part' if is_begun else 'not removed'}: {why}", hint)
 
 

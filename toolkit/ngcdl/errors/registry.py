@@ -8,7 +8,7 @@ from ngcdl.errors.base import NgcdlError
 
 
 def _is_ngc(sign_in: str) -> bool:
-    """Does an NGC key sign in? Other registries use `docker login`."""
+    """Whether the command `sign_in` signs in with an NGC key; other registries use `docker login`."""
     return sign_in.startswith("ngcdl")
 
 
@@ -16,7 +16,7 @@ _CA = """A mirror, or a company's proxy that intercepts TLS, has its own CA. Nam
     export NGCDL_CA_FILE=/path/to/ca.crt
 Or, for all programs (Docker after its next restart), copy it to /usr/local/share/ca-certificates:
     sudo update-ca-certificates"""
-# Docker reads it at each pull: https://docs.docker.com/engine/security/certificates/
+# Docker reads this file at each pull: https://docs.docker.com/engine/security/certificates/
 _CA_OF_DOCKER = """Docker does not trust its certificate. On the engine's machine, install the CA of the mirror, or \
 of the company's proxy that intercepts TLS:
     sudo install -D -m 644 /path/to/ca.crt /etc/docker/certs.d/{host}/ca.crt
@@ -29,7 +29,8 @@ class RegistryError(NgcdlError):
 
 class RegistryUnreachable(RegistryError):
     def __init__(self, host: str, why: str, *, is_untrusted: bool = False, by_engine: bool = False) -> None:
-        """`is_untrusted`: its certificate is not trusted here, or, `by_engine`, by the engine with its own CA files."""
+        """`is_untrusted`: the host's certificate is not trusted here, or if `by_engine`, by the engine, which has CA
+        files of its own."""
         hint = (
             f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
             "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. NGCDL_REGISTRY names a mirror."
@@ -51,7 +52,7 @@ class RegistryAnswer(RegistryError):
 
 class RealmRefused(RegistryError):
     def __init__(self, host: str, realm: str, why: str, repository: str | None = None) -> None:
-        """`realm` is where it sends sign-ins. With `repository`, Docker may go there instead."""
+        """`realm` is where the registry sends sign-ins. With `repository`, the hint says that Docker may go there."""
         if repository:
             hint = (
                 "Docker goes wherever it is sent, and ngcdl runs any image that the engine has:\n"

@@ -24,7 +24,7 @@ class SlurmLost(EngineLost):
 
 
 class SlurmRefused(EngineError):
-    """Slurm refused, in the words `said`. `meant` says the same in ours."""
+    """Slurm refused, in the words `said`. `meant` says in plain words what that means."""
 
     def __init__(self, said: str, hint: str = "", meant: str = "") -> None:
         super().__init__(f"Slurm said: {said}. That is: {meant}." if meant else f"Slurm said: {said}", hint)
@@ -32,7 +32,7 @@ class SlurmRefused(EngineError):
 
 
 class NotPlaceable(SlurmRefused):
-    """No node, or too few, has what was asked for."""
+    """No node has what was asked for, or too few nodes have it."""
 
     def __init__(self, said: str, there: str, meant: str = "", advice: str = "") -> None:
         advice = advice or "fewer --gpus or --nodes, or another --partition"

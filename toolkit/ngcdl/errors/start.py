@@ -8,7 +8,7 @@ from ngcdl.errors.base import NgcdlError
 
 
 class ImageUnfit(NgcdlError):
-    """The image was judged before the pull: nothing was fetched."""
+    """The image can't run. It was judged before the pull: nothing was fetched."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class ImageUnfit(NgcdlError):
         where: str = "here",
         host: str | None = None,
     ) -> None:
-        """`newest` is the newest tag of the same repository that runs here; `others` names a repository that was not
-        searched for one. `command` is the one refused. `cpu_would_do`: only the cards are in the way. If `where` is
+        """`newest` is the newest tag of the same repository that can run there; `others` is the repository if it was
+        not searched for such a tag. `command` was refused. `cpu_would_do`: only the GPUs are in the way. If `where` is
         not this host, `host` is what `ngcdl check --host` takes for it.
         """
         by = ", judging by its kernels (the driver there is not known)" if host and "driver=" not in host else ""
@@ -43,7 +43,7 @@ class ImageUnfit(NgcdlError):
 
 class NoneRuns(NgcdlError):
     def __init__(self, repository: str, *, is_here: bool = True) -> None:
-        """`is_here`: judged for this host, not for one that was described."""
+        """`is_here`: the tags were judged for this host, not for a described one (--host)."""
         on_cpu = "\nOn the CPU of this host:\n    ngcdl run --train cifar10 --engine local"
         super().__init__(
             f"No tag of {repository} is known to run on {'this host' if is_here else 'the host described'}.",
@@ -85,7 +85,8 @@ class CommandNotFound(StartError):
     def __init__(
         self, what: str, where: str = "The image", instead: str | None = None, needs: str | None = None
     ) -> None:
-        """`instead` is a similar program that is there. `needs`: the command is there, but not what it is run by."""
+        """`instead` is a similar program that exists there. `needs` is the missing interpreter, or loader, of a command
+        that exists itself."""
         hint = (
             f"{instead} is here; what follows `--` is the command." if instead else "What follows `--` is the command."
         )
