@@ -1,4 +1,4 @@
-"""Which engine Docker's own configuration names, and what of it a client takes over."""
+"""Which engine Docker's own configuration names, and which parts of that configuration ngcdl's client uses."""
 
 from __future__ import annotations
 

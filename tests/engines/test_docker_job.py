@@ -1,4 +1,4 @@
-"""One container as the daemon describes it: how it ended, what it sees, and a daemon that is away."""
+"""One container as the daemon describes it: how it ended, which GPUs it sees, and a daemon that is away."""
 
 from __future__ import annotations
 

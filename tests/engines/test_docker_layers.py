@@ -1,4 +1,4 @@
-"""What an engine says of its images, and which can't be handed layers."""
+"""Which images and layers an engine has, and which engines can't be handed layers."""
 
 from __future__ import annotations
 

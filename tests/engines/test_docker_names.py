@@ -1,4 +1,4 @@
-"""Which of the digests that an engine lists is an image's own."""
+"""Which of the digests that an engine lists for an image belongs to the name in question."""
 
 from __future__ import annotations
 

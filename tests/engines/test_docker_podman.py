@@ -1,6 +1,6 @@
 """Podman behind Docker's API: what /info and /version of a real Podman 4.3.1 said, and what follows for GPUs.
 
-That a newer Podman hands over CDI devices was read in its code, and not seen.
+That a newer Podman hands over CDI devices was read in Podman's code, and never tried.
 """
 
 from __future__ import annotations

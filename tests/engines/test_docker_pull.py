@@ -1,4 +1,4 @@
-"""The pull's loop over the daemon's stream: what is retried, what is believed."""
+"""The pull's loop over the daemon's stream: which errors are retried, and which digest counts."""
 
 from __future__ import annotations
 

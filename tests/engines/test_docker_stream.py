@@ -1,4 +1,4 @@
-"""Each byte of an output once, whatever broke in between."""
+"""The text that a container writes arrives exactly once, whatever connection breaks in between."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_words_that_kubernetes_would_put_variables_in_are_left_as_they_are() -> 
 
 
 def expanded(word: str) -> str:
-    """Do with a word of args, or a value of env, what a node does; every variable has the value VALUE.
+    """Expand a word of args, or a value of env, as a node does; every variable has the value VALUE.
 
     https://github.com/kubernetes/kubernetes/blob/master/third_party/forked/golang/expansion/expand.go"""
     given, at, made = word.encode(), 0, b""

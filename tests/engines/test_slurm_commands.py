@@ -189,7 +189,7 @@ def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobo
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETING", "EXPEDITING"])
 def test_a_job_that_only_the_accounting_believes_to_go_on_is_forgotten(programs: Path, state: str) -> None:
-    """slurmctld lost it without telling slurmdbd: sacctmgr show runawayjobs."""
+    """slurmctld lost the job without telling slurmdbd. Such jobs are listed by: sacctmgr show runawayjobs."""
     refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
     says(programs, "sacct", f"{state}|0:0")
     assert commands.state("7") is None

@@ -1,4 +1,4 @@
-"""The batch script of a run on Slurm: golden texts, what none of them has, and that bash can read them.
+"""The batch script of a run on Slurm: golden texts, what no script may contain, and that bash can read the scripts.
 
 To accept an intended change: NGCDL_WRITE_GOLDEN=1 pytest tests/engines/test_slurm_script.py, and read the diff.
 """

@@ -1,4 +1,4 @@
-"""What was typed for a run on Slurm (arguments, variables, secrets) reaches its task unchanged, and only it."""
+"""What was typed for a run on Slurm (arguments, variables, secrets) reaches its task unchanged, and alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What choice.choose answers on hosts with and without cards and Docker: each asked in a process of its own."""
+"""What choice.choose answers on hosts with and without cards and Docker, each simulated in a process of its own."""
 
 from __future__ import annotations
 

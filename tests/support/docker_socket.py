@@ -1,4 +1,4 @@
-"""A Docker daemon, as far as a preparation asks: ping, version, info, images, and one container that has ended."""
+"""A stand-in for a Docker daemon: it answers ping, version, info, images, and about one container that has ended."""
 
 from __future__ import annotations
 

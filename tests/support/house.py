@@ -26,7 +26,7 @@ TRAIN = ("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic"
 
 @dataclass(frozen=True)
 class House:
-    """Everything that ngcdl reads or writes is below `home`."""
+    """An isolated home: everything that ngcdl reads or writes is below `home`."""
 
     home: Path
 

@@ -1,4 +1,4 @@
-"""Made-up measurements of a run on a GPU or CPU with a given load, and what its bottleneck is said to be."""
+"""Made-up measurements of a run on a GPU or CPU with a given load, and the bottleneck that ngcdl names for them."""
 
 from __future__ import annotations
 

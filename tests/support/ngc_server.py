@@ -51,7 +51,7 @@ class Seen:
 
 @dataclass
 class NgcServer:
-    """What is in `gated` is pulled with KEY, what is in `denied` never, the rest without a key."""
+    """A repository in `gated` can be pulled with KEY only, one in `denied` never, any other without a key."""
 
     gated: set[str] = field(default_factory=lambda: {"nim/gated"})
     denied: set[str] = field(default_factory=lambda: {"nvaie/denied"})

@@ -34,7 +34,7 @@ def house(tmp_path: Path) -> House:
 
 
 def left(store: Store, run: Run, *events: dict[str, Any]) -> Run:
-    """Leave a run open whose trainer wrote `events`, and reconcile it."""
+    """Store a run that is still open and whose trainer wrote `events`; reconcile it, and return the result."""
     folder = store.create(run)
     (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     found = reconcile(store, run)
@@ -44,7 +44,7 @@ def left(store: Store, run: Run, *events: dict[str, Any]) -> Run:
 
 
 def quiet(store: Store, run: Run, engine_id: str | None = None) -> Run:
-    """Leave `run` silent, as one of another machine, or of this one under another name."""
+    """Store `run` as one of another machine, or of this one under another name, whose files have long not changed."""
     run = replace(run, started=1.0, machine=ELSEWHERE, engine_id=engine_id)
     store.save(run)
     for path in store.folder(run.id).iterdir():
