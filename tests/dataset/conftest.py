@@ -33,7 +33,7 @@ class Clock:
 
 @dataclass
 class Host:
-    """Someone preparing a data set, and what they were told."""
+    """A user who prepares a data set, and the lines that were shown."""
 
     cache: Path
     clock: Clock = field(default_factory=Clock)
@@ -96,7 +96,7 @@ def refused() -> str:
 
 
 def whole(dataset: Dataset) -> bool:
-    """Is this data set the small CIFAR-10 in binary form?"""
+    """Return whether this data set is the small CIFAR-10 in binary form."""
     assert dataset.folder is not None
     folder = dataset.folder / small.FOLDER
     return all((folder / name).read_bytes() == content for name, content in small.FILES.items())

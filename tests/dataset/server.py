@@ -23,7 +23,7 @@ class Reply:
     chunk: int = 1 << 16
     pause_seconds: float = 0  # between chunks
     stall_after: int | None = None  # bytes of the body, then silence
-    go_on: threading.Event | None = None  # until then the second half comes a byte at a time
+    go_on: threading.Event | None = None  # until it is set, the second half comes a byte at a time
     kind: str = "application/x-gzip"
 
 

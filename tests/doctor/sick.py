@@ -1,4 +1,4 @@
-"""Hosts with one fault each, and the one link that is to name it."""
+"""Hosts with one fault each, and the one link that has to report the fault."""
 
 from __future__ import annotations
 

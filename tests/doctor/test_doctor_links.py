@@ -85,7 +85,7 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     name, state = NAMED[what]
     changed = not_in_order(SICK[what])
     assert changed.pop(name) == state
-    # Links that depend on it are not checked, and say so.
+    # Links that depend on the sick one are not checked, and say so.
     links = found(SICK[what])
     assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
 
@@ -277,7 +277,7 @@ def test_rootless_docker_is_configured_as_its_own_user() -> None:
 def test_docker_from_snap_that_hands_over_gpus_is_left_alone() -> None:
     links = found(replace(HEALTHY, engine=engine(is_snap=True)))
     assert (links["engine"].state, links["engine"].remedy, links["gpu-way"].state) == ("ok", (), "ok")
-    # the snap has its own toolkit, of whose settings nothing is known
+    # the snap has its own toolkit, whose settings are not known
     assert links["daemon-reload"].state == "unchecked"
 
 
@@ -330,7 +330,7 @@ def test_persistence_mode_and_live_restore_that_are_off_are_hints_with_what_they
     assert not_in_order(sight) == {}
     assert "1 to 3 s" in (links["persistence"].cause or "")
     assert commands(links["persistence"]) == ["sudo nvidia-smi -pm 1"]
-    # Ubuntu's unit starts it with --no-persistence-mode and can't be enabled
+    # Ubuntu's unit starts nvidia-persistenced with --no-persistence-mode, and can't be enabled
     with_daemon = replace(sight, programs=replace(PROGRAMS, names=PROGRAMS.names | {"nvidia-persistenced"}))
     assert commands(found(with_daemon)["persistence"]) == ["sudo nvidia-smi -pm 1"]
     assert "ends every training" in (links["live-restore"].cause or "")

@@ -24,7 +24,7 @@ PROOF = "To see a GPU compute in a container:\n    ngcdl run --train smoke --gpu
 
 @dataclass
 class Person:
-    """Answers in turn, and notes what was said and run. A second look finds only what is left to fix."""
+    """Gives the answers in turn, and records what was said and run. The next look finds only what is left to fix."""
 
     answers: list[bool]
     code: int = 0

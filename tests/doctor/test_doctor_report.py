@@ -149,7 +149,7 @@ def test_a_proxy_that_is_no_address_is_a_secret_as_a_whole(tmp_path: Path) -> No
 
 @pytest.fixture
 def members(tmp_path: Path) -> dict[str, bytes]:
-    """Return every member, by name, of an archive made on such a host."""
+    """Return every member, by name, of an archive made on the planted host."""
     hands = planted(tmp_path)
     redactor = Redactor(bundle.secrets(hands), known_names(hands.environ) | {HOME: "~"})
     told = bundle.write(tmp_path / "report.tar.gz", DOCUMENT, hands, redactor, lambda: INFO)

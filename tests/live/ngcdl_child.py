@@ -50,7 +50,7 @@ class Done:
 
 
 def told(done: Done, code: int = 0) -> dict[str, Any]:
-    """Return the JSON document that it printed before it ended with this code."""
+    """Return the JSON document that a child printed, which must have ended with this exit code."""
     assert done.code == code, done
     document: dict[str, Any] = json.loads(done.out)
     return document
@@ -206,7 +206,7 @@ class User:
         return container
 
     def close(self) -> list[str]:
-        """Stop what was started, remove this user's containers, and return those that should not have been left."""
+        """End this user's processes, remove the containers, and return those that ngcdl should have removed itself."""
         for child in self._children:
             if child.process.poll() is None:
                 child.process.kill()
@@ -220,7 +220,7 @@ class User:
         with contextlib.suppress(AssertionError):  # the test may have killed its engine
             end = time.monotonic() + (0 if self.may_leave_containers else 20)
             while (left := self.containers()) and time.monotonic() < end:
-                time.sleep(0.1)  # a detached run's is removed after its record is closed
+                time.sleep(0.1)  # a detached run's container is removed after the record is closed
             if left:
                 self.docker("rm", "-f", "-v", *left)
         return [] if self.may_leave_containers else left

@@ -32,7 +32,7 @@ def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
 @pytest.mark.timeout(900)
 def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User) -> None:
     image = "tensorflow:18.01-py2"  # Python 2.7; the others' trials are in tests/containers
-    # everything that could be varied for this network, which sees no images, is given: only the default is timed
+    # this network sees no images, and all else that tuning could vary is given: only the default is timed
     typed = "--threads", "1", "--feed", "ahead"
     run, told = begun(user, image, *typed)
     for _ in range(2):  # in case other load on this machine makes it too slow

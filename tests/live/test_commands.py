@@ -104,7 +104,7 @@ def test_variables_arrive(user: User) -> None:
 
 
 def free_port() -> int:
-    """Return a port from below those that Linux gives to connections: until it is published, nobody gets it."""
+    """Return a free port below those that Linux assigns to connections, so that it stays free until it is published."""
     for port in random.sample(range(20_000, 32_768), 100):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
@@ -171,7 +171,8 @@ def _as_other(user: User) -> None:
         pytest.skip("only root can become another user")
     for path in (user.home, user.here):
         os.chown(path, OTHER, OTHER)
-    # The capability lets it read the interpreter, which may be below /root; it opens no socket and writes nothing.
+    # The capability lets ngcdl read the interpreter, which may be below /root. It gives no right to write, nor to open
+    # the engine's socket.
     words = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={address.stat().st_gid}"]
     words += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
     if subprocess.run([*words, *user.words, "--version"], capture_output=True, env=user.environment).returncode:

@@ -232,7 +232,7 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
             except OSError:  # Linux returns EIO once nobody has the terminal open
                 break
             text += (data or b"").decode(errors="replace")
-            if "Run it? [y/N]" in text[seen:]:  # it may come in two pieces
+            if "Run it? [y/N]" in text[seen:]:  # the question may arrive in two pieces
                 screen.write(f"{answer if 'chmod 600' in text[seen:] else 'n'}\n".encode())
                 seen = len(text)
     return child.wait(60), text

@@ -37,7 +37,7 @@ def test_an_engine_that_this_user_may_not_talk_to(patient: Patient) -> None:
     address = Path(patient.user.environment["DOCKER_HOST"].removeprefix("unix://"))
     for path in (patient.user.home, *patient.user.home.rglob("*")):
         os.chown(path, UID, UID)
-    # The capability lets it read the interpreter, which may be below /root: it opens no socket.
+    # The capability lets ngcdl read the interpreter, which may be below /root, but not open the engine's socket.
     words = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--inh-caps=+dac_read_search")
     words += ("--ambient-caps=+dac_read_search",)
     probe = subprocess.run([*words, "--clear-groups", "true"], capture_output=True)

@@ -49,7 +49,7 @@ def test_a_slow_token_is_waited_for(puller: User, front: Front) -> None:
 
 
 def test_a_token_that_expires_in_mid_pull_is_fetched_anew(puller: User, front: Front) -> None:
-    # Twice: the first may strike an answer that only asks for a token; the rest after the second is too short to cut.
+    # Two cuts: the first may hit an answer that only asks for a token, and after the second the rest is too short.
     slow = {"bytes_per_second": 10_000_000, "cut_after": 16_000_000, "times": 2}
     layer = front.biggest_layer("big")
     front.break_down(token_lifetime=1, realm_moves=True, blob={**slow, "match": layer})
@@ -111,7 +111,7 @@ def test_the_old_image_of_a_tag_is_never_run_for_a_broken_new_one(
 def test_the_old_image_of_a_tag_is_never_run_for_a_broken_manifest(
     lab: dict[str, Any], front: Front, tmp_path: Path
 ) -> None:
-    # Its own engine: one that has ever seen the new manifest would not fetch it again.
+    # An engine of its own: an engine that has ever seen the new manifest would not fetch it again.
     with engine_of_ones_own(lab) as engine, user_in(tmp_path, lab, engine.host) as user:
         _has_an_old_image(user, front)
         front.break_down(manifest={"corrupt": True})

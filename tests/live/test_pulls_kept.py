@@ -72,7 +72,7 @@ def test_after_a_cut_at_99_percent_less_than_2_percent_travel_again(
     puller: User, front: Front, layer: str, redirect: bool
 ) -> None:
     at = BIG_BYTES * 99 // 100
-    # Twice: the first may strike an answer that only asks for a token; the rest after the second is too short to cut.
+    # Two cuts: the first may hit an answer that only asks for a token, and after the second the rest is too short.
     front.break_down(blob={"cut_after": at, "times": 2, "match": layer}, redirect_blobs=redirect)
     done = puller.run("run", "busybox:big", "--", "sh", "-c", "wc -c < /big.bin")
     assert (done.code, done.out) == (0, "30000000\n"), done

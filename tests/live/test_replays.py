@@ -22,7 +22,7 @@ def test_a_command_is_replayed_by_digest_with_its_words_its_variables_and_its_fo
     assert second["id"] != first["id"]
     assert second["image"]["digest"] == first["image"]["digest"]
     found = json.loads(user.run("runs", "diff", first["id"], second["id"], "--json").out)
-    # It was requested by digest, and without a card, so there is nothing to warn about.
+    # The image was requested by digest, and no card was requested, so there is nothing to warn about.
     assert set(found["differs"]) <= {"image.reference", "spec.image", "notes"}, found
 
 

@@ -17,12 +17,12 @@ from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
 
-# Like a hook that waits for a driver: containerd calls this in place of runc to create a container.
+# Acts like a hook that waits for a driver: containerd calls this script in place of runc to create a container.
 SLOW = """#!/bin/sh
 case " $* " in *" create "*) while [ -e {hold} ]; do sleep 0.1; done ;; esac
 exec runc "$@"
 """
-AT_ONCE_SECONDS = 30.0  # well below the minute that an engine has for an answer; it gets 3 s to cancel
+AT_ONCE_SECONDS = 30.0  # far less than the minute that an engine has to answer; each call after Ctrl-C has 3 s
 
 
 class SlowUser:
@@ -51,13 +51,13 @@ def slow(lab: dict[str, Any], tmp_path: Path) -> Iterator[SlowUser]:
 
 
 def _told(child: Started, what: str) -> None:
-    """Wait until it is said what is waited for: after 10 s, or a little later on a busy machine."""
+    """Wait until ngcdl says that it waits for `what`: after 10 s, or a little later on a busy machine."""
     child.until_err(f"waiting for {what} (1")
     assert re.search(rf"waiting for {what} \(1\d s so far\); Ctrl-C cancels\n", child.err)
 
 
 def _given_up(child: Started) -> str:
-    """Send Ctrl-C; return what was printed."""
+    """Send Ctrl-C, check that the child ends at once with 130, and return what it printed to stderr."""
     began = time.monotonic()
     child.signal(signal.SIGINT)
     done = child.done()

@@ -31,7 +31,7 @@ CONTENTS = [f"sha256:{hashlib.sha256(b'unpacked' + layer).hexdigest()}" for laye
 
 @dataclass
 class PullingEngine(FakeEngine):
-    """Pulls from a relay over HTTP as an engine does, and takes other pulls as done."""
+    """Pulls from a relay over HTTP as an engine does, and treats other pulls as done."""
 
     job: Any = field(default_factory=FakeJob)
     store: LayerStore = field(default_factory=lambda: LayerStore(None))

@@ -197,7 +197,7 @@ def test_what_the_first_one_had_and_removed_the_second_one_still_has(tmp_path: P
 
 def test_a_blob_that_became_whole_under_another_name_is_found(tmp_path: Path) -> None:
     late = Blob(tmp_path, DIGEST, len(CONTENT))
-    (tmp_path / f"{NAME}.part").rename(tmp_path / "elsewhere")  # as if it was opened between a check and a rename
+    (tmp_path / f"{NAME}.part").rename(tmp_path / "elsewhere")  # as if the file was opened between a check and a rename
     (tmp_path / NAME).write_bytes(CONTENT)
     line = Line()
     late.fill(line.open)

@@ -1,4 +1,4 @@
-"""Layers on their way to an engine: what it is fed, what it pulls itself and why, and what is removed after."""
+"""Layers on their way to an engine: what the relay offers, what the engine pulls itself and why, what is removed."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def test_after_its_end_no_connection_is_made(tmp_path: Path, monkeypatch: pytest
     upstream, before = Upstream({DIGEST: CONTENT}), threading.active_count()
     with relaying(tmp_path, upstream, [DIGEST], connections=3) as relay:
         assert get(relay, blob_path(relay))[2] == CONTENT
-    until(lambda: threading.active_count() <= before)  # one counted before may have ended meanwhile
+    until(lambda: threading.active_count() <= before)  # a thread that was counted before may have ended
     assert upstream.connections == 1
 
 

@@ -22,7 +22,7 @@ def text_of(error: BaseException) -> str:
 
 
 def leaks(text: str) -> bool:
-    """Is the key there, in clear text or at any of the three alignments of base64?"""
+    """Return whether the key is in `text`, in clear or at any of the three alignments of base64."""
     aligned = [base64.b64encode(b"x" * n + b"CANARY-12345678")[4:16].decode() for n in range(3)]
     return any(part in text for part in ["CANARY", *aligned])
 

@@ -1,4 +1,4 @@
-"""ngcdl.registry.session: anonymous first, the key only where it is needed, and not for long."""
+"""ngcdl.registry.session: anonymous first, the key only where it is needed, all within a time limit."""
 
 from __future__ import annotations
 

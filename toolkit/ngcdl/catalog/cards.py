@@ -11,8 +11,8 @@ from ngcdl.catalog.rows import address_of, is_recalled, rows
 class Family:
     capability: str
     architecture: str  # Turing
-    first_branch: int | None  # of the drivers that support it; None: not in the table
-    last_branch: int | None  # of the drivers that support it; None: today's do, or those of JetPack
+    first_branch: int | None  # of the drivers that support these cards; None: not in the table
+    last_branch: int | None  # of the drivers that support these cards; None: today's drivers do, or JetPack's
     source_of_branch: str
     recalled: bool
 

@@ -39,8 +39,8 @@ class Capabilities:
 class Compat:
     """The driver branches an image's cuda-compat package supports.
 
-    `branches` is None where no list is known; `likely` then holds those of the most recent earlier list. With both,
-    `branches` are only those that were seen to work.
+    If no list of branches is known, `branches` is None and `likely` holds the most recent earlier list. If both are
+    set, `branches` are only those that were seen to work.
     `brands` uses the spelling of preflight.facts.BRANDS. `recalled` refers to the branches, `brands_recalled` to the
     brands.
     """
@@ -54,9 +54,9 @@ class Compat:
 
 
 def driver_for(cuda: str) -> Toolkit | None:
-    """Return a toolkit's row: its own, else the nearest below it with the same major.minor.
+    """Return the row of a CUDA version: its own, else the nearest one below with the same major.minor.
 
-    `cuda` may carry a build number. Also None if it is not a version.
+    `cuda` may carry a build number. None without such a row, and for text that is not a version.
     """
     try:
         asked, family = comparable(cuda), minor(cuda)
@@ -72,7 +72,7 @@ def driver_for(cuda: str) -> Toolkit | None:
 
 
 def newest_cuda(driver: str) -> str | None:
-    """Return the CUDA version a driver supports, as nvidia-smi shows it (12.2): that of its branch, or a lower bound.
+    """Return the CUDA version a driver supports, as nvidia-smi shows it (12.2): its branch's, or a lower bound.
 
     None for drivers older than the table, and for text that is not a version.
     """
@@ -121,8 +121,8 @@ def capabilities(cuda: str) -> Capabilities | None:
 def compat(release: str | None = None, cuda: str | None = None) -> Compat | None:
     """Return the drivers supported by the compat package of a container release, or of a CUDA version.
 
-    Given both, use the release's row if its CUDA matches, else the CUDA version's. For a CUDA newer than the table the
-    list of branches is unknown. None where no row matches.
+    If both are given, use the release's row if its CUDA matches, else the CUDA version's row. For a CUDA newer than the
+    table the list of branches is unknown. None if no row matches.
     """
     try:
         month = comparable(release) if release else None
@@ -135,12 +135,12 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
         return _compat(own[0])
     if asked and asked > comparable(table[-1]["cuda_last"]):
         return replace(_compat(table[-1]), branches=None, likely=_likely(len(table)))
-    # of several rows the first has the fewest branches: those that every release of that CUDA allows
+    # if several rows match, the first has the fewest branches: those that every release of that CUDA allows
     return next((_compat(row) for row in table if asked and _has(row, asked)), None)
 
 
 def _likely(place: int) -> tuple[int, ...]:
-    """Return the branches of the last list before a position in the table."""
+    """Return the branches of the last complete list before a position in the table."""
     return next((_branches(row) for row in rows("forward_compat")[:place][::-1] if _is_whole(row)), ())
 
 
@@ -170,7 +170,7 @@ def _compat(row: dict[str, str]) -> Compat:
 
 @cache
 def _toolkits() -> tuple[tuple[Toolkit, tuple[tuple[int, ...], ...]], ...]:
-    """Return every toolkit, newest first, with the versions it is known by; the first of these is its own."""
+    """Return every toolkit, newest first, with the version numbers that mean it, its own first."""
     return tuple(
         (
             Toolkit(row["cuda"], row["driver"], int(row["branch"]), address(row["source"]), is_recalled(row)),

@@ -3,11 +3,12 @@
 The rows are in tables/failures.toml. A row is matched by plain, case-insensitive texts and never by a regular
 expression: logs are hostile input, and a plain search takes the same few milliseconds whatever they contain.
 
-Where a log matches several, the lowest rank wins, then the earliest match, then the longest text. So a line that names
-the cause beats one that follows from it, and an image's banner, most warnings of which are harmless, comes last.
+If a log matches several rows, the first rank in RANKS wins, then the earliest match, then the longest text. So a line
+that names the cause beats a line about its consequences, and an image's banner, with its mostly harmless warnings,
+comes last.
 
-Cause and remedy depend on what ran where. A line of theirs that begins with words in brackets, of WORDS, is left out
-unless all of them describe the run.
+Cause and remedy depend on what ran where. If one of their lines begins with words of WORDS in brackets, that line is
+left out unless all these words describe the run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any, Literal
 
 Rank = Literal["cause", "symptom", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
-# What describes a run: a bundled training, or the user's own command; in an image, or as a process of this host; on
-# this machine, or on a cluster; it sees folders of this machine, or only volume claims; GPUs were asked for.
+# The words that describe a run: a bundled training, or the user's own command; in an image, or as a process of this
+# host; on this machine, or on a cluster; with folders of this machine, or only with volume claims; with GPUs requested.
 WORDS = frozenset(("training", "command", "image", "host", "here", "cluster", "folders", "claims", "gpu"))
 _FOR_SOME = re.compile(r"\[([a-z ]+)\](?: (?! ))?(.*)")
 
@@ -31,10 +32,10 @@ _FOR_SOME = re.compile(r"\[([a-z ]+)\](?: (?! ))?(.*)")
 class Failure:
     """One row. `cause` is a sentence; in `remedy` each command is on a line of its own, indented by four spaces.
 
-    `beside`: counts only if one of these texts is present, too. `needs`: of WORDS, those that must describe a run in
-    which this can be the failure. `matters_at_exit_0`: also reported for a run that succeeded. `exit_code`: a run that
-    ended with this code and matches no row's text most likely failed for this reason. `confidence`: seen (at `source`)
-    or recalled (not read anywhere).
+    `beside`: the row matches only if one of these texts is present, too. `needs`: the words of WORDS that must describe
+    a run for this failure to be possible. `matters_at_exit_0`: the failure is also reported for a run that succeeded.
+    `exit_code`: a run that ended with this code and matches no row's text most likely failed for this reason.
+    `confidence`: seen (at `source`) or recalled (not read anywhere).
     """
 
     name: str
@@ -50,12 +51,12 @@ class Failure:
     exit_code: int | None = None
 
     def about(self, run: frozenset[str]) -> Failure:
-        """Return it with cause and remedy as they are for a run that these WORDS describe."""
+        """Return this failure with the lines of cause and remedy that are for a run with these WORDS."""
         return replace(self, cause=" ".join(_told(self.cause, run)), remedy="\n".join(_told(self.remedy, run)))
 
     @property
     def advice(self) -> str:
-        """Return cause and remedy, as a hint for what a container's engine on this machine replied."""
+        """Return cause and remedy as a hint, for a failure that a container engine on this machine replied with."""
         told = self.about(frozenset(("image", "here")))
         return f"{told.cause}\n{told.remedy}".rstrip()
 
@@ -63,7 +64,7 @@ class Failure:
 @dataclass(frozen=True)
 class Recognised:
     failure: Failure
-    text: str  # the one of its texts that matched
+    text: str  # the text of `failure` that matched
 
 
 def _told(text: str, run: frozenset[str]) -> Iterator[str]:
@@ -98,7 +99,7 @@ def find(text: str) -> Failure | None:
 
 
 def recognise(text: str, among: Iterable[Failure]) -> Recognised | None:
-    """Return the one of `among` that wins in `text`, with the words that matched; None without a match."""
+    """Return the failure of `among` that best explains `text`, with the words that matched; None without a match."""
     lower = text.lower()
     hits = []
     for failure in among:

@@ -31,7 +31,7 @@ class Hole:
 def known(component: str, version: str) -> tuple[Hole, ...] | None:
     """Return the known holes of nvidia-container-toolkit, runc or docker at `version`: unscored first, then the worst.
 
-    () = none is known. None = unknown: a distribution's package, as its version does not show which fixes it has
+    () = no hole is known. None = unknown: a distribution's package, as its version does not show which fixes it has
     (1.1.5+ds1-1+deb12u1), text that is not a version, or a component that is not in the table.
     """
     table = [row for row in rows("known_holes") if row["component"] == component]

@@ -1,11 +1,11 @@
 """A card's peak throughput by NVIDIA's own figures: operations per second, for each precision.
 
 FP32 is cores * 2 * boost clock, as in NVIDIA's datasheets. TF32, FP16 and BF16 are dense tensor-core rates with FP32
-accumulation, which GeForce cards do at half the speed of the others. A precision the card does not have is empty: it
-computes in FP32. `tensor_mhz` is the tensor cores' clock where it is rated lower. A card in none of the rows (laptop
-GPUs, MIG slices, vGPUs) has no known peak, and nothing is reported for it.
+accumulation, which GeForce cards do at half the speed of other cards. If a card lacks a precision, its cell is empty,
+and the card computes in FP32. `tensor_mhz` is the tensor cores' clock if it is rated lower than the boost clock. A card
+that is in no row (laptop GPUs, MIG slices, vGPUs) has no known peak, and nothing is reported for it.
 
-The same goes for a card that shares its name with others that have more cores or another clock:
+Left out as well are cards that share their name with others that have more cores or another clock:
 GTX 1060: https://custompcreview.com/news/nvidia-launches-geforce-gtx-1060-3gb-priced-200
 GTX 1070 (notebook): https://mobipicker.com/gtx-1080-and-gtx-1070-for-laptops
 RTX 2060: https://hmc-tech.com/gpu/nvidia-geforce-rtx-2060-12gb-vs-nvidia-geforce-gtx-1650-gddr5

@@ -12,7 +12,7 @@ from functools import cache
 
 from ngcdl.catalog.rows import address_of, comparable, rows
 
-# column -> the field of preflight.facts.ImageFacts it fills
+# column -> the field of preflight.facts.ImageFacts that it fills
 FIELDS = {
     "suffixes": "reference", "pythons": "python", "framework_version": "framework_version", "cuda": "cuda",
     "driver": "driver", "min_capability": "min_capability", "ptx": "ptx", "architectures": "architectures",
@@ -82,7 +82,8 @@ def frameworks() -> tuple[str, ...]:
 def order(tag: str) -> tuple[int, ...] | None:
     """Return a sort key that is larger for the newer of two YY.MM tags, in the table or not; None for other tags.
 
-    Within a month: TensorFlow 2, 1; Python 3, 2; then the shorter tag, as longer ones are special builds.
+    Within a month Python 3 counts as newer than 2, then TensorFlow 2 as newer than 1, then a shorter tag as newer than
+    a longer one, which is a special build.
     """
     return _key(tag) if _TAG.fullmatch(tag) else None
 

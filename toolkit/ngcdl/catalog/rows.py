@@ -4,7 +4,7 @@ An empty cell is an unknown value. Columns that no code reads are for maintainer
 where the doctor prints them); `excluded` of forward_compat, the branches that NVIDIA lists as not compatible;
 `ubuntu` and `docs_min_driver` of releases, what NVIDIA's prose says and its images sometimes contradict.
 In forward_compat, `branches` that are also `unverified` are those that were seen to work; the list itself was not read.
-`source` is an address, sometimes with a note on where it was read, and with those of single columns; `confidence`:
+`source` is an address, sometimes with a note on where it was read, and with addresses of single columns. `confidence`:
 seen          read at the source
 seen-secondary  read in a secondary source
 mixed, partly-recalled   some fields of the row were read; the column `unverified` names those that were not
@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"https?://[^\s;,(]+")
 @cache
 def rows(table: str) -> tuple[dict[str, str], ...]:
     """Read one table; `table` is its name without .csv."""
-    # not importlib.resources: it adds 10 ms to start-up, to support packages in archives, which this one never is
+    # not importlib.resources: it adds 10 ms to start-up, to support packages in archives, and ngcdl is never in one
     path = Path(__file__).with_name("tables") / f"{table}.csv"
     with path.open(encoding="utf-8", newline="") as lines:
         return tuple(csv.DictReader(lines))
@@ -49,7 +49,7 @@ def address(source: str) -> str:
 
 
 def address_of(source: str, field: str) -> str:
-    """Return the address that one field was read at: a part `field: address` of the source, else its first part."""
+    """Return the address at which one field was read: a part `field: address` of the source, else its first part."""
     parts = source.split(" ; ")
     own = [part.removeprefix(f"{field}: ") for part in parts if part.startswith(f"{field}: ")]
     return address((own or parts)[0])

@@ -30,12 +30,12 @@ FOLDER = "NGCDL_DATA"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a training gets: a folder with cifar-10-batches-bin or -py, to be mounted read-only, or None."""
+    """What a training gets. `folder` is mounted read-only; for CIFAR-10 it holds cifar-10-batches-bin or -py."""
 
     kind: Literal["cifar10", "pictures", "synthetic"]
     folder: Path | None  # None: the trainer makes its images itself
-    sha256: str | None  # of the five training files, concatenated
-    note: str | None  # whether the bytes are the official ones, or why it is synthetic
+    sha256: str | None  # of CIFAR-10's five training files, concatenated
+    note: str | None  # whether the bytes are the official ones, or why the images are synthetic
 
 
 def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:
@@ -80,8 +80,8 @@ def prepare(
     """Prepare the data set: `choice` is a folder, "synthetic", or "auto".
 
     "auto" uses $NGCDL_DATA if set, else the cache, else downloads. Without any network it falls back to synthetic
-    images and says so in two lines. A host that answers but is too slow, or sends something else, is an error:
-    DatasetUnavailable.
+    images and says so in two lines. If a host answers but is too slow, or sends something else, DatasetUnavailable is
+    raised.
 
     `say` gets one line at a time; `progress` the bytes so far, the total, and bytes/s (None while unknown).
     Raise DatasetWrong if a named folder is not CIFAR-10, DiskFull, and BadOption for an invalid variable.

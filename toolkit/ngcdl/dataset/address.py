@@ -47,11 +47,11 @@ def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def host(url: str) -> str:
-    """Return an address for a message: without password, path or query."""
+    """Return the host and port of a URL for a message, without password, path or query."""
     try:
         parts = urlsplit(url)
         if "@" in f"{parts.path}?{parts.query}#{parts.fragment}":
-            return "?"  # what seems to be its port may be the beginning of a password with /, ? or # in it
+            return "?"  # what seems to be the port may be the beginning of a password with /, ? or # in it
         name = parts.hostname or "?"
         return (f"[{name}]" if ":" in name else name) + (f":{parts.port}" if parts.port else "")
     except ValueError:
@@ -59,7 +59,7 @@ def host(url: str) -> str:
 
 
 def _allowed(url: str, before: str | None = None) -> bool:
-    """May this address be used? Plain http only on this machine, and never after https."""
+    """Return whether this address may be used: plain http only on this machine, and never after https."""
     try:
         parts = urlsplit(url)
         name, _ = parts.hostname, parts.port
@@ -116,7 +116,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
             raise Failure(f"its certificate is not trusted ({below.verify_message})", is_untrusted=True) from error
         raise Failure(f"TLS failed: {_words(error)}") from error
     except requests.exceptions.ProxyError as error:
-        # One that answers, as with 403 or 407, is a setting to fix; one that leads nowhere means no network.
+        # A proxy that answers, as with 403 or 407, is a setting to fix; a proxy that does not means no network.
         answered = "Tunnel connection failed: " in str(error)
         raise Failure(f"the proxy does not lead there: {_words(error)}", answered=answered) from error
     except requests.exceptions.ConnectTimeout as error:
@@ -135,7 +135,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
 
 
 def _own(url: str) -> requests.auth.AuthBase:
-    """Authenticate only with what the URL itself holds: requests would use what ~/.netrc has for any host."""
+    """Authenticate only with what the URL itself holds: by default requests adds what ~/.netrc has for the host."""
     import requests
 
     from ngcdl.registry.wire import OwnAuth
@@ -145,7 +145,7 @@ def _own(url: str) -> requests.auth.AuthBase:
 
 
 def _resolves(name: str | None, seconds: float) -> bool:
-    """Look up a name with a time limit: with its server gone, a resolver takes 10 s or more."""
+    """Look up a name with a time limit: if no name server answers, the system's resolver takes 10 s or more."""
     found: list[bool] = []
 
     def look() -> None:
@@ -159,13 +159,13 @@ def _resolves(name: str | None, seconds: float) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    """Return the operating system's message from under the layers around it."""
+    """Return the message of the innermost error, which is usually the operating system's."""
     below = _innermost(error)
     return (below.strerror if isinstance(below, OSError) else None) or str(below) or type(below).__name__
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Walk down the layers; urllib3 never raises some of them, so these hold the inner error as an argument."""
+    """Return the error that all others wrap. urllib3 never raises some of these; they hold theirs as an argument."""
     seen = error
     while (below := seen.__cause__ or seen.__context__ or next(iter(seen.args), None)) is not None:
         if not isinstance(below, BaseException):

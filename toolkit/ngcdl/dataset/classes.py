@@ -1,4 +1,4 @@
-"""Which classes, one folder of images each, does a user's folder have? Found as the trainer will (pictures.py)."""
+"""The classes in a user's folder, one subfolder of images each, found as the trainer finds them (pictures.py)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def find(folder: Path, splits: tuple[str, ...] = TRAINING) -> tuple[Path, tuple[
 
 
 def alike(trained: tuple[str, ...], tested: tuple[str, ...]) -> bool:
-    """Are these the same classes, ignoring case?"""
+    """Return whether both sets of classes are the same, ignoring case."""
     return sorted(name.lower() for name in trained) == sorted(name.lower() for name in tested)
 
 
 def described(names: tuple[str, ...]) -> str:
-    """Describe them in words: "one folder of images, cats"."""
+    """Describe classes in words: "one folder of images, cats"."""
     many = f"the folders of images {', '.join(names)}" if names else "no folder of images"
     return f"one folder of images, {names[0]}" if len(names) == 1 else many
 

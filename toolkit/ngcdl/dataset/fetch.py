@@ -72,7 +72,7 @@ class Fetch:
         is_resumed = self._rest(url)
         if self._accept():
             return
-        if is_resumed:  # its parts may be from other addresses or days: this one gets one clean try
+        if is_resumed:  # the parts may be from several addresses or days: this address gets one clean try
             self._rest(url)
             if self._accept():
                 return
@@ -106,7 +106,7 @@ class Fetch:
         have = self.part.bytes
         headers = {"Accept-Encoding": "identity"}  # the archive as it is, not compressed again
         if have:
-            headers["Range"] = f"bytes={have}-"  # no If-Range: only the official bytes are accepted, wherever from
+            headers["Range"] = f"bytes={have}-"  # no If-Range: from any address only the official bytes are accepted
         with address.answer(url, headers, self.patience, self.environ) as response:
             if response.status_code == 416:
                 raise Failure("it has no more bytes than are already here")
@@ -114,7 +114,7 @@ class Fetch:
             self._store(url, response, at, pace)
 
     def _store(self, url: str, response: requests.Response, at: int, pace: Pace) -> None:
-        """Append the body, which begins at byte `at` of the archive; pass over what is here already."""
+        """Append the body, which begins at byte `at` of the archive; skip the bytes that are here already."""
         chunk = _read(response, self.patience)
         if not chunk:
             raise Failure("its answer is empty", again=True)
@@ -173,7 +173,7 @@ def _begins_at(response: requests.Response, have: int, archive: Archive) -> int:
 def _read(response: requests.Response, patience: Patience) -> bytes:
     """Read what has arrived without waiting for a full chunk: a trickle must not delay the check of the pace.
 
-    Return b"" at the end; a cut connection is an end that comes too early.
+    Return b"" at the end, and if the connection is cut.
     """
     from urllib3.exceptions import HTTPError, ReadTimeoutError
 

@@ -81,9 +81,9 @@ def _pickle(path: Path, archive: Archive) -> bytes:
 def mountable(found: Batches, cache: Path) -> Path:
     """Return a folder that holds the batches under their proper name and may be mounted.
 
-    If the user named the batches' own folder, its parent must not be mounted (it may be a home), and a symbolic link
-    to elsewhere is broken inside a container. Both cases get a folder in the cache, with hard links if the file system
-    allows them, else copies.
+    If the user named the batches' own folder, its parent must not be mounted, because that may be a home. A symbolic
+    link to elsewhere is broken inside a container. In both cases the result is a folder in the cache, with hard links
+    if the file system allows them, else copies.
     """
     above = cache / f"given-{found.sha256[:16]}"
     with disk.written(cache):
@@ -94,7 +94,7 @@ def mountable(found: Batches, cache: Path) -> Path:
 
 
 def lies_plainly(found: Batches, given: Path) -> bool:
-    """Can the named folder be mounted as it is?"""
+    """Return whether the folder that the user named can be mounted as it is."""
     inside = [found.folder, *(found.folder / file for file in found.files)]
     return found.folder == given / found.name and not any(path.is_symlink() for path in inside)
 

@@ -1,4 +1,4 @@
-"""The unpacked data set in the cache: is it still what was unpacked?
+"""The unpacked data set in the cache, and the check that it is still what was unpacked.
 
 CACHE/cifar-10/cifar-10-batches-bin/   the files; CACHE/cifar-10 is what gets mounted
 CACHE/cifar-10.json                    the stamp, format 1: {"format", "archive": sha256, "training_sha256",
@@ -31,7 +31,7 @@ _TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits can r
 
 @dataclass(frozen=True)
 class CachedArchive:
-    """`clock` returns the seconds since the epoch."""
+    """The archive in the cache, the files unpacked from it, and their stamp. `clock` returns s since the epoch."""
 
     cache: Path
     archive: Archive
@@ -54,7 +54,9 @@ class CachedArchive:
         return self.cache / "cifar-10.json"
 
     def check(self) -> tuple[str | None, str | None]:
-        """Return the training files' sha256 if the set is intact, or else what is wrong; neither if there is no set.
+        """Return the training files' sha256 and None if the set is intact, None and what is wrong if it is damaged.
+
+        Return None and None if there is no set.
 
         If sizes and dates match the stamp, this costs a few stats; otherwise every byte is read.
         """

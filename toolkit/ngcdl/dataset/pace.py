@@ -1,4 +1,4 @@
-"""How long to wait for a download, and is it fast enough?"""
+"""How long to wait for a download, and whether it is fast enough."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Pace:
         return (self.total - have) / self.rate if self.rate > 0 else math.inf
 
     def too_slow(self, have: int) -> bool:
-        """Record and show what has arrived so far, and judge the pace at the end of each window."""
+        """Record and show what has arrived so far. Return whether that is too slow, judged every probation_seconds."""
         now = self._patience.now()
         self.begun = True
         if have < self._base:  # the server started over

@@ -5,7 +5,7 @@
     environment.json variables that change what ngcdl does   daemon.json      the engine's configuration
     docker-info.json docker info                              last-run/        run.json, and the end of log.txt
 
-What this host lacks is left out. Every text passes through redact.Redactor, and nothing else goes in.
+Members that this host has no source for are left out. Every text passes through redact.Redactor before it goes in.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VARIABLES = ("NGCDL_", "DOCKER_", "NVIDIA_", "CUDA_", "XDG_", "LD_LIBRARY_PATH"
 
 
 def docker_info() -> Mapping[str, Any]:
-    """Return what the engine reports about itself, or why it does not."""
+    """Return what the engine reports about itself, or the error that prevents this."""
     from ngcdl.engines.docker import connect
 
     try:
@@ -71,7 +71,7 @@ def write(
 
 
 def _shown(text: str, redact: Redactor) -> str:
-    """Redact a text; JSON field by field, where the end of each value is certain."""
+    """Redact a text. If it is JSON, redact it field by field, because then the end of each value is certain."""
     try:
         return _json(redact.tree(json.loads(text)))
     except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import BadOption, NgcdlError
 
-# warning: it works, at least in part; broken: the link fails its purpose; unchecked: `found` says why.
+# warning: the link works, at least in part; broken: the link fails its purpose; unchecked: `found` says why.
 State = Literal["ok", "warning", "broken", "unchecked"]
 
 
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Finding:
-    """The state of a link. An ok one may have a `cause` too: then it is a hint, and `remedy` an improvement."""
+    """The state of a link. If that is ok, `cause` is a hint and `remedy` an improvement."""
 
     name: str
     state: State
@@ -93,7 +93,7 @@ def unchecked(name: str, why: str) -> Finding:
 
 
 def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
-    """Report that a link could not be judged: because the link `of` failed, or because of an error that ngcdl knows."""
+    """Report that a link could not be judged: because the link `of` failed, or else because of `trouble`."""
     variable = re.match(r"([A-Z_]+)=", trouble.why)
     if of is None and isinstance(trouble.error, BadOption) and variable is not None:
         cause = "A variable of this shell has an invalid value, and a run fails with it"
@@ -103,7 +103,7 @@ def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
     return unchecked(name, f"needs {of}" if of else trouble.why)
 
 
-# Commands that only inspect, need a human's eyes or this very shell, or have a placeholder to fill in.
+# Commands that the user has to type: they only inspect, change this very shell, or have a placeholder to fill in.
 _BY_HAND = re.compile(
     r"\breboot\b|\bdmesg\b|\bjournalctl\b|^(unset|export|ls|df|curl)\b|dkms status|docker (info|context|system df)|"
     r"^nvidia-smi$|\.\.\.|\b(DIR|FILE|RUN)\b|=\.\.|ngcdl run"
@@ -115,6 +115,6 @@ def from_error(name: str, state: State, error: NgcdlError, cause: str | None = N
     urls = [text for line in error.hint.splitlines() if (text := line.strip()).startswith("https://")]
     steps = [Step(line, by_hand=bool(_BY_HAND.search(line))) for line in error.commands if line not in urls]
     prose = [line for line in error.prose if line not in urls]
-    # the commands that followed the colons are shown separately
+    # the commands that follow a colon in the hint are shown separately
     told = " ".join([re.sub(":$", ".", line) for line in prose[:-1]] + prose[-1:]).rstrip(":")
     return Finding(name, state, error.message, cause or told or None, tuple(steps), next(iter(urls), None))

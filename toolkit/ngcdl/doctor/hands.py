@@ -20,7 +20,7 @@ Run = Callable[[Sequence[str], float], str | None]
 
 
 def output(words: Sequence[str], seconds: float) -> str | None:
-    """Run a read-only program and return its output; None if it is absent, fails or takes longer."""
+    """Run a read-only program and return its output; None if it is absent, fails or takes longer than `seconds`."""
     try:
         process = subprocess.Popen(
             list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -39,7 +39,7 @@ def output(words: Sequence[str], seconds: float) -> str | None:
 
 
 def space(folder: Path) -> Space | None:
-    """Measure the file system of `folder`; free is what this user may use."""
+    """Measure the file system of `folder`; `free_bytes` is what this user may use. None if that fails."""
     try:
         found = shutil.disk_usage(folder)
     except OSError:
@@ -49,7 +49,7 @@ def space(folder: Path) -> Space | None:
 
 @dataclass(frozen=True)
 class Hands:
-    """`root` is where /proc, /sys, /dev and /etc are looked for: a separate folder in tests.
+    """`root` is the folder that holds /proc, /sys, /dev and /etc: a separate one in tests.
 
     `environ` is what ngcdl itself reads; access to NVML and to the engine uses this process's environment.
     """

@@ -1,7 +1,7 @@
-"""How do GPUs get into a container: are their devices in its OCI specification, or does a hook add them later? Pure.
+"""How GPUs get into a container: their devices are in its OCI specification, or a hook adds them later. Pure.
 
-What runc finds in the specification, it also tells systemd. Neither knows what a hook adds to the control group:
-https://github.com/NVIDIA/nvidia-docker/issues/1671
+runc also names the devices in the specification to systemd. Neither runc nor systemd knows of the devices that a hook
+adds to the container's cgroup: https://github.com/NVIDIA/nvidia-docker/issues/1671
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from ngcdl.doctor.packages import TOOLKIT_CONFIG
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.values import GpuWay
 
-# Since then the runtime's mode auto is jit-cdi, before it was legacy:
+# From this version of the toolkit on, the runtime's mode auto is jit-cdi; before, it was legacy:
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/CHANGELOG.md
 IN_SPEC_SINCE = (1, 18)
-# Since then --gpus tries CDI before the hook: https://github.com/moby/moby/pull/50228
+# From this version of Docker on, --gpus tries CDI before the hook: https://github.com/moby/moby/pull/50228
 _GPUS_BY_CDI_SINCE = (29, 2)
 
 
 def by_cdi(engine: Engine) -> bool:
-    """Does the engine itself look the GPUs up in CDI's descriptions, without the toolkit's runtime or hook?"""
+    """Return whether the engine itself finds the GPUs in CDI's descriptions, without the toolkit's runtime or hook."""
     if isinstance(engine.way, GpuWay) and engine.way.name == "device-request":
         return is_described(engine) and at_least(engine.facts.version, _GPUS_BY_CDI_SINCE) is True
     return isinstance(engine.way, GpuWay) and engine.way.name == "cdi"
@@ -31,7 +31,10 @@ def is_described(engine: Engine) -> bool:
 
 
 def in_spec(engine: Engine, sight: Sight) -> bool | Trouble:
-    """Does a container's specification list its GPUs' devices? False: the toolkit's legacy mode. A Trouble: unknown."""
+    """Return whether a container's specification lists its GPUs' devices. A Trouble: unknown.
+
+    False means that the toolkit's hook adds the devices, which NVIDIA calls legacy mode.
+    """
     if by_cdi(engine):
         return True
     if engine.facts.is_snap:
@@ -50,6 +53,9 @@ def in_spec(engine: Engine, sight: Sight) -> bool | Trouble:
 
 
 def at_least(version: str | None, least: tuple[int, ...]) -> bool | None:
-    """Compare the numbers at a version's beginning, which may go on (1.1.5+ds1); None if it has fewer."""
+    """Return whether a version is at least `least`, by its first numbers: it may be longer, as 1.1.5+ds1.
+
+    None if the version is unknown or has fewer numbers than `least`.
+    """
     found = re.match(r"v?" + r"\.".join([r"(\d+)"] * len(least)), version or "", re.ASCII)
     return None if found is None else tuple(map(int, found.groups())) >= least

@@ -1,4 +1,4 @@
-"""Applies the remedies in turn: shows each command, asks, runs it exactly as shown, then checks its link again."""
+"""Applies the remedies in turn: shows each command, asks, runs it exactly as shown, then checks the link again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mender:
         for state in ("broken", "warning"):
             for name in [one.name for one in findings if one.state == state and one.remedy]:
                 now = next((one for one in findings if one.name == name), None)
-                if now is not None and now.state == state:  # an earlier remedy may have fixed it too
+                if now is not None and now.state == state:  # an earlier remedy may have fixed this link, too
                     findings = self._mend(now, findings)
         return tuple(findings)
 

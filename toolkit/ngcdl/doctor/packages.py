@@ -1,4 +1,4 @@
-"""The commands that install packages or start the engine, by this host's own package manager and init system."""
+"""The commands that install packages or start the engine, with this host's own package manager and init system."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ _DOCKER = "https://download.docker.com/linux"
 
 
 def install(programs: Programs, packages: str) -> tuple[Step, ...]:
-    """Install packages that have the same name everywhere; () without a known package manager."""
+    """Return the step that installs packages of the same name everywhere; () without a known package manager."""
     manager = _manager(programs)
     verb = "-S" if manager == "pacman" else "install"
     return (Step(f"sudo {manager} {verb} {packages}"),) if manager else ()
 
 
 def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
-    """Install the Docker engine and start it; `distribution`: ID and ID_LIKE. () if only Docker's guide can help."""
+    """Return the steps that install the Docker engine and start it; () if only Docker's guide can help.
+
+    `distribution` holds ID and ID_LIKE.
+    """
     manager = _manager(programs)
-    if manager == "apt-get":  # it starts what it installs
+    if manager == "apt-get":  # Debian's packages start the services that they install
         return install(programs, _ENGINES[manager])
     start = Step("sudo systemctl enable --now docker") if "systemctl" in programs.names else service(programs, "start")
     if manager != "dnf":
@@ -55,9 +58,10 @@ def engine(programs: Programs, distribution: Sequence[str]) -> tuple[Step, ...]:
 
 
 def own_engine(programs: Programs, distribution: Sequence[str]) -> str | None:
-    """Name the engine's package if the distribution packages it, with runc apart; None if the package is Docker's.
+    """Return the name of the distribution's own package of the engine, which has runc in a package apart.
 
-    Where apt is, only Docker's own are upgraded by name: the versions of the distribution's are not judged.
+    None if the package is Docker's. Also None with apt: there the versions of a distribution's packages are not judged,
+    so that only Docker's packages are ever upgraded.
     """
     manager = _manager(programs)
     if manager == "dnf":
@@ -70,7 +74,7 @@ def _manager(programs: Programs) -> str | None:
 
 
 def toolkit(programs: Programs) -> tuple[Step, ...]:
-    """Install NVIDIA's container toolkit, with NVIDIA's repository first: most distributions do not have it."""
+    """Return the steps that install NVIDIA's container toolkit, from NVIDIA's repository: few distributions have it."""
     return (*(Step(command) for command in _repository(programs)), *install(programs, _TOOLKIT))
 
 
@@ -80,7 +84,8 @@ def describe_gpus(path: str) -> str:
 
 
 def _repository(programs: Programs) -> tuple[str, ...]:
-    """Add it as TOOLKIT_GUIDE does, but repeatably, and so that a failed download stops it.
+    """Return the commands that add NVIDIA's repository as TOOLKIT_GUIDE does, but are repeatable, and that fail if a
+    download fails.
 
     `gpg -o` asks before overwriting a file, `zypper addrepo` refuses an existing repository, and tee, into which the
     guide pipes its downloads, succeeds even if they fail.
@@ -106,7 +111,7 @@ def upgrade(programs: Programs, package: str) -> tuple[Step, ...]:
 
 
 def service(programs: Programs, verb: str, *, is_rootless: bool = False) -> Step:
-    """Start or restart the engine's daemon; without a running systemd, with `service`."""
+    """Return the step that starts or restarts the engine's daemon: with `service` if systemd is not running."""
     if is_rootless:
         return Step(f"systemctl --user {verb} docker")
     return Step(f"sudo systemctl {verb} docker" if "systemctl" in programs.names else f"sudo service docker {verb}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _HIDDEN = "***"
-# No pattern begins with a repetition: the text is hostile, and a log can be one long word.
+# No pattern begins with a repetition, which would be slow on hostile text, such as a log that is one long word.
 # The value after a field's name: in quotes up to the closing one, else up to whitespace. JSON in a log line, or inside
 # other JSON, has \" for its quotes; a quote inside a value has one more backslash.
 _VALUE = (
@@ -48,7 +48,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 
 
 class Redactor:
-    """Removes what looks like a secret, and what is known to be one."""
+    """Removes texts that look like a secret, and texts that are known to be one."""
 
     def __init__(self, secrets: Iterable[str], names: Mapping[str, str]) -> None:
         """`secrets` may appear nowhere; `names` maps whole words to replacements, applied longest first."""
@@ -85,7 +85,7 @@ def _word(name: str) -> re.Pattern[str]:
 
 
 def known_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the names that identify the user and the host, with replacements. root identifies nobody and stays."""
+    """Return the names that identify the user and the host, with replacements. root is kept: it identifies nobody."""
     names: dict[str, str] = {}
     home = environ.get("HOME") or ""
     if len(home) > 1:

@@ -10,13 +10,13 @@ from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
 from ngcdl.telemetry.card import Card, Probe
 
-# CUDA needs it, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe
+# CUDA needs this device, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe
 UVM = "/dev/nvidia-uvm"
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why something was not seen. `error` is set if ngcdl knows it."""
+    """Why something was not seen. `error` is ngcdl's own error for that, if there is one."""
 
     why: str
     error: NgcdlError | None = None
@@ -28,7 +28,7 @@ class Node:
 
     path: str
     is_linked: bool
-    can_open: bool = True  # for this process; a job's control group denies it the cards of others
+    can_open: bool = True  # by this process; a job's cgroup denies it the cards of other jobs
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Programs:
     names: frozenset[str] = frozenset()
     toolkit: str | None = None  # 1.17.4, or a distribution's own version string
     driver_packages: frozenset[str] = frozenset()  # nvidia-dkms-535-server, ...
-    toolkit_config: ToolkitConfig | None = ToolkitConfig()  # None: it is there, but can't be read
+    toolkit_config: ToolkitConfig | None = ToolkitConfig()  # None: the file is there, but can't be read
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class CdiSpec:
     drivers: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()  # its device nodes that no longer exist: /dev/nvidia0, ...
     devices: frozenset[str] = frozenset()  # all, 0, GPU-..., MIG-..., 0:1
-    lacks_uvm: bool = False  # it has cards, but not /dev/nvidia-uvm
+    lacks_uvm: bool = False  # the description has cards, but not /dev/nvidia-uvm
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The engine that ngcdl talks to, and if it runs here, what this host knows about it."""
+    """The engine that ngcdl talks to, and, if the engine runs here, what this host's files and processes show of it."""
 
     address: str
     facts: EngineFacts
@@ -99,7 +99,7 @@ class Engine:
     missing_runtime: str | None = None  # the runtime nvidia's program, if it is missing
     memlock_forbidden: bool = False  # learned by an earlier run
     can_raise_limits: bool | None = None  # the daemon may give a container more memlock than its own
-    memlock_bytes: int | None = None  # its own hard limit; None: unlimited, or unknown
+    memlock_bytes: int | None = None  # the daemon's hard limit; None: unlimited, or unknown
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,10 @@ class Keys:
 
 @dataclass(frozen=True)
 class Registry:
-    """What the registry answered. `skew_seconds`: this host's clock minus its; `takes_key` None: none was presented."""
+    """What the registry answered. `skew_seconds` is this host's clock minus the registry's.
+
+    `takes_key` is None if the key was not checked: there is none, or the registry asks nobody to sign in.
+    """
 
     error: NgcdlError | None = None
     takes_key: bool | None = None
@@ -151,12 +154,12 @@ class Sight:
     dataset: Dataset | Trouble = Trouble("nobody looked")
     shm: Space | None = None
     proxies: Mapping[str, str] = field(default_factory=dict)  # this shell's, by name in lower case
-    context: str | None = None  # the docker command's, if it names another engine than the default socket's
+    context: str | None = None  # the docker command's context, if that names another engine than the default socket's
     wanted_bytes: int | Trouble | None = None  # what pulling the default image takes
 
     @property
     def has_gpu(self) -> bool:
-        """Is there an NVIDIA GPU, working or not? If the PCI bus can be read, a library alone does not count."""
+        """Whether there is an NVIDIA GPU, working or not. A library alone counts only if the PCI bus can't be read."""
         if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_windows_driver:
             return True
         if isinstance(self.gpus, Trouble):
@@ -166,7 +169,7 @@ class Sight:
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards, as NVML reports them; none if it doesn't answer."""
+        """The cards, as NVML reports them; () if NVML does not answer."""
         return self.gpus.cards if isinstance(self.gpus, Probe) and self.gpus.error is None else ()
 
     @property

@@ -1,1 +1,1 @@
-"""How does an image get here, and stay here if the pull is cut?"""
+"""How an image gets to the engine, and how a pull that was cut continues where it stopped."""

@@ -1,4 +1,4 @@
-"""What is in the blobs' folder: how much of a blob, and the parts that no pull came back for."""
+"""The blobs' folder: how much of a blob is in it, and the removal of old parts that no pull has continued."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def here_bytes(folder: Path, digest: str) -> int:
 
 
 def sweep(folder: Path, now: float) -> None:
-    """Remove what nobody has touched for STALE_SECONDS and nobody has open: parts that no pull came back for."""
+    """Remove blobs and parts that nobody has changed for STALE_SECONDS, and that no process has locked."""
     for path in folder.glob("sha*-*"):
-        # For writing, because a lock on NFS needs that: https://man7.org/linux/man-pages/man2/flock.2.html
+        # Opened for writing, because a lock on NFS needs that: https://man7.org/linux/man-pages/man2/flock.2.html
         with contextlib.suppress(OSError), path.open("r+b") as file:
             if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

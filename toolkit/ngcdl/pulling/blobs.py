@@ -1,12 +1,12 @@
-"""Layers on this host: each grows in its own file, is verified when whole, and is fetched by one process at a time.
+"""Layers on this host: each has its own file, is verified when complete, and is fetched by one process at a time.
 
     FOLDER/sha256-<hex>.part    what has arrived so far
-    FOLDER/sha256-<hex>         whole, with the digest verified
+    FOLDER/sha256-<hex>         complete, with the digest verified
 
-The process that fetches a blob holds an exclusive flock on its file; one that needs it for an engine, a shared one. The
-kernel releases both when a process is killed, so the next one continues after the last byte written. No file replaces
-another, so what a second process has open stays the same even after a rename or removal. Nothing is synced to disk:
-after a power cut the engine's own check of each digest finds what was lost.
+A process holds an exclusive flock on a blob's file while it fetches the blob, and a shared one while it passes the blob
+on to an engine. If a process is killed, the kernel releases its locks, and the next process continues after the last
+byte written. No file ever replaces another, so a process that has a blob open keeps the same file even after a rename
+or removal. Nothing is synced to disk: after a power cut the engine's own check of each digest finds what was lost.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from typing import Any, Protocol
 from ngcdl.errors import DigestMismatch, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
 
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
-PROGRESS_BYTES = 1 << 20  # this much between two faults restarts the count of tries
+PROGRESS_BYTES = 1 << 20  # if this much arrives between two faults, the count of tries starts again
 CHUNK_BYTES = 1 << 20
 PATIENCE_SECONDS = 300.0  # the longest wait that a registry may ask for
-LOOK_SECONDS = 0.1  # between two looks at a file that another process fetches
-# Faults that a retry may mend: cut off, silent, overloaded. What is refused or missing stays so.
+LOOK_SECONDS = 0.1  # between two looks at the size of a file that another process fetches
+# Errors after which a retry may succeed: the connection was cut, the registry is silent or overloaded. Others, such as
+# a refusal or a missing blob, are final.
 _PASSING = (RegistryUnreachable, RegistryAnswer, RateLimited)
 
 Sleep = Callable[[float], object]
@@ -61,14 +62,14 @@ class Stopped(Exception):
 
 
 class Blob:
-    """One layer or configuration. Many threads may read it while one fills it; close it once none does."""
+    """One layer or configuration. Many threads may read a blob while one fills it. Close it when all have ended."""
 
     def __init__(
         self, folder: Path, digest: str, size_bytes: int, patient: Patient = lambda _error, _seconds: None
     ) -> None:
-        """Open the part of it that is here, or an empty file. Raise FolderTrouble.
+        """Open the part of the blob that is on this disk, or an empty file. Raise FolderTrouble.
 
-        `patient` is told before a wait that the registry has asked for, and how many seconds it will take.
+        Before a wait that the registry has asked for, `patient` is called with its error and the seconds to wait.
         """
         self._patient = patient
         self.digest, self.size_bytes = digest, size_bytes
@@ -98,7 +99,7 @@ class Blob:
     # -- filling ----------------------------------------------------------------------------------------------------
 
     def fill(self, open_at: Open, sleep: Sleep = time.sleep, grown: Callable[[], object] = lambda: None) -> None:
-        """Get all of it: from disk, from another ngcdl that fetches it, or with `open_at` from the first missing byte.
+        """Complete the blob: from disk, from another ngcdl's download, or with `open_at` from the first missing byte.
 
         Call `grown` after each piece. Raise the registry's errors, DigestMismatch, FolderTrouble or Stopped.
         """
@@ -129,13 +130,17 @@ class Blob:
             raise Stopped
 
     def fail(self, error: Exception) -> None:
-        """Tell all readers that the rest will not come."""
+        """Tell all readers that the rest of the blob will not come."""
         with self._changed:
             self.failure = error
             self._changed.notify_all()
 
     def _is_checked(self) -> bool:
-        """Has a process verified it? If so and it has no name any more, that process's engine has it."""
+        """Return whether some process has verified the file.
+
+        The file then has its final name, or no name, because that process's engine has the layer and the file was
+        removed.
+        """
         about = os.fstat(self._file)
         return about.st_size == self.size_bytes and (about.st_nlink == 0 or _is_at(self._path, about))
 
@@ -146,7 +151,7 @@ class Blob:
         return False
 
     def _settle(self, open_at: Open, sleep: Sleep, grown: Callable[[], object]) -> None:
-        """With the lock held: see what became of the file meanwhile, and do what is left."""
+        """With the lock held: check what other processes did to the file meanwhile, and do what remains to be done."""
         about = os.fstat(self._file)
         if self._is_checked():
             self._become_whole()
@@ -163,7 +168,7 @@ class Blob:
                 raise
 
     def _reopen(self) -> None:
-        """Open the file that has the name now."""
+        """Replace the file descriptor's file by the one that has the blob's name now."""
         new = self._open()
         os.dup2(new, self._file, inheritable=False)
         os.close(new)
@@ -188,7 +193,7 @@ class Blob:
         self._become_whole()
 
     def _checksum(self, have: int) -> Any:
-        """Hash the first `have` bytes, which an earlier download left."""
+        """Hash the first `have` bytes of the file, which an earlier download left."""
         checksum = hashlib.new(self.digest.partition(":")[0])
         at = 0
         while at < have and (piece := os.pread(self._file, min(CHUNK_BYTES, have - at), at)):
@@ -236,9 +241,9 @@ class Blob:
         return seconds
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
-        """Send one request, and keep what arrives. Content named by its checksum needs no If-Range."""
+        """Send one request, and keep what arrives. It needs no If-Range, because the checksum names the content."""
         with contextlib.closing(open_at(self._have)) as body:
-            skip = self._have - body.start  # what is here arrives once more
+            skip = self._have - body.start  # bytes that are here already and arrive again
             if skip < 0:
                 raise RegistryAnswer(body.host, f"it sends byte {body.start} on where {self._have} was requested.")
             while self._have < self.size_bytes:
@@ -266,19 +271,19 @@ class Blob:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def read(self) -> bytes:
-        """Return all of a whole blob: for configurations, which are small."""
+        """Return the content of a complete blob. Only for configurations, which are small."""
         return os.pread(self._file, self.size_bytes, 0)
 
     def arriving(self, position: int) -> Generator[tuple[int, int, int]]:
         """Yield (file, from, to) repeatedly: a descriptor to read from, and the range of newly arrived bytes.
 
-        Raise Stopped if the rest will not arrive. A reader that misses a byte knows that the file was truncated.
+        Raise Stopped if the rest will not arrive. If a range can't be read in full, the file was truncated.
         """
         file = None
         try:
             while position < self.size_bytes:
                 there = self._after(position)
-                # Not before bytes have arrived: until it is filled, another file of that name may replace this one.
+                # Not before bytes have arrived: until then, fill() may switch to another file of the blob's name.
                 file = self._reader() if file is None else file
                 yield file, position, there
                 position = there
@@ -293,7 +298,7 @@ class Blob:
             return os.dup(self._file)
 
     def _after(self, position: int) -> int:
-        """Wait until more than `position` bytes are here, and return how many."""
+        """Wait until more than `position` bytes are here, and return the number of bytes that are."""
         with self._changed:
             while self._have <= position:
                 if self.failure is not None or self._is_closed:
@@ -302,7 +307,7 @@ class Blob:
             return self._have
 
     def until_whole(self) -> None:
-        """Wait until all of it is here and verified. Raise Stopped if it will not be."""
+        """Wait until the blob is complete and verified. Raise Stopped if it will not be."""
         with self._changed:
             while not self.is_whole:
                 if self.failure is not None or self._is_closed:
@@ -312,7 +317,7 @@ class Blob:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def close(self, keep: bool = True) -> None:
-        """Release it; harmless twice. Without `keep`, remove it unless another process still needs it."""
+        """Release the file; harmless twice. Without `keep`, remove it unless another process still needs it."""
         with self._changed:
             if self._is_closed:
                 return
@@ -321,7 +326,7 @@ class Blob:
             self._release()
 
     def _release(self) -> None:
-        if self._is_filled_now or not self._is_closed:  # once it is closed, the thread that fills it releases it
+        if self._is_filled_now or not self._is_closed:  # a thread that still fills the blob releases it
             return
         with contextlib.suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""Whether layers fit where they go: the free space there, and what an image needs."""
+"""Whether an image's layers fit on the engine's disk and in ngcdl's cache: the free space, and what the image needs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Room:
 def file_system_of(folder: Path | None, *, as_root: bool) -> Room | None:
     """Return the file system that `folder` is on, or will be; None if it is not visible from here.
 
-    Space reserved for root is free for an engine, which runs as root, but not for us. What is closed to us is nearly
-    always on the disk of the folder above.
+    Space reserved for root counts as free with `as_root`, for an engine, which runs as root. A folder that this user
+    may not see is nearly always on the same file system as the folder above it.
     """
     while folder is not None:
         try:
@@ -37,8 +37,9 @@ def file_system_of(folder: Path | None, *, as_root: bool) -> Room | None:
     return None
 
 
-# Twice what an image is likely to take, and half as much again, as some take more: the frameworks' own files take 3.3
-# times their compressed size (scripts/benchmarks/pull.py), where 2.5 is likely.
+# The room that tars need, as a multiple of an image's likely size: twice, because the engine has them as tars and
+# unpacked, times 1.5, because some images are larger than is likely: the frameworks' own files take 3.3 times their
+# compressed size (scripts/benchmarks/pull.py), where 2.5 is likely.
 _AS_TARS_TOO = 3
 
 
@@ -50,7 +51,10 @@ class LayerForm(enum.Enum):
 
 @dataclass(frozen=True)
 class Need:
-    """What an image needs: `missing_bytes` in transit, `here_bytes` of them already here, `likely_bytes` unpacked."""
+    """What a pull needs: `missing_bytes` of layers that the engine lacks, and about `likely_bytes` to unpack them.
+
+    `here_bytes` of the missing layers are in ngcdl's cache already.
+    """
 
     image: str
     missing_bytes: int
@@ -79,12 +83,12 @@ def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None
     return LayerForm.UNPACKED
 
 
-# Less than this comes in a minute or so on most lines, and its progress says enough.
+# On most lines a smaller pull takes a minute or so, and its progress says enough.
 _LARGE_BYTES = 1_000_000_000
 
 
 def announced(need: Need, engines: Path | None) -> str | None:
-    """Return the line about a large pull whose layers arrive in a cache of ours, None about a smaller one."""
+    """Return the line that announces a large pull by way of ngcdl's cache, None for a smaller pull."""
     to_come_bytes = need.missing_bytes - need.here_bytes
     if to_come_bytes < _LARGE_BYTES:
         return None

@@ -1,9 +1,9 @@
-"""Brings an image's layers to the engine through this host, so that they outlive a cut line or a killed client.
+"""Brings an image's layers to the engine by way of this host, so that they survive a cut line or a killed client.
 
-What arrives is kept in blobs (`blobs`) and passed on by a relay (`relay`). First the engine pulls
-from the relay: unpacked layers if it accepts them (`offer`), else the originals. Its own pull of the real name
-then finds the image there and fetches a few KB, so names, digests and trust remain the registry's. Afterwards the
-relay's name and the blobs are removed. If any of this is impossible, the engine's own pull does all, as for docker.
+What arrives is kept in blobs (`blobs`) and passed on by a relay (`relay`). First the engine pulls from the relay:
+unpacked layers if it accepts them (`offer`), else the originals. Then the engine pulls the image's real name, finds the
+layers already there and fetches a few KB, so names, digests and trust remain the registry's. Afterwards the relay's
+name and the blobs are removed. If any of this is impossible, the engine pulls everything itself, as with `docker pull`.
 """
 
 from __future__ import annotations
@@ -46,23 +46,26 @@ if TYPE_CHECKING:
 WAY = "NGCDL_PULL"
 WAYS = ("relay", "engine")
 _LOOK_SECONDS = 0.2
-# The engine may have another route to the registry, and more patience.
+# After these errors the engine pulls by itself: it may have another route to the registry, and longer time limits.
 _UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited)
 # The events shown from the engine's pull from the relay; bytes are counted where they arrive.
 _SHOWN = ("Pulling fs layer", "Extracting", "Pull complete", "Already exists")
 
 
 class _ByItself(Exception):
-    """The engine must pull by itself; says why. Not for users."""
+    """Why the engine must pull by itself. Not for users."""
 
 
 class _Ended(Exception):
-    """The relay has failed: nothing more will come. Not for users."""
+    """The relay has failed, and will send nothing more. Not for users."""
 
 
 @dataclass
 class Feed:
-    """Helps one pull. In a `with`: bring() before the engine's own pull, tidy() after it. What is left is kept."""
+    """Supports one pull. Use it in a `with`, with bring() before the engine's own pull and tidy() after it.
+
+    Without tidy(), what has arrived is kept for the next pull.
+    """
 
     engine: Engine
     ref: ImageRef
@@ -75,7 +78,7 @@ class Feed:
     _blobs: list[Blob] = field(default_factory=list)
     _about: Blob | None = None  # the image's configuration
     _turn: PullLock | None = None
-    _told_until: float = 0.0  # the end of the last wait that was told
+    _told_until: float = 0.0  # the end of the last wait that was announced
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Self:
@@ -86,10 +89,10 @@ class Feed:
         self._let_go()
 
     def bring(self) -> None:
-        """Bring the layers to the engine, or say why that is left to its own pull.
+        """Bring the layers to the engine, or say why the engine has to pull them by itself.
 
-        Raise what would end any pull: DiskFull before a byte is fetched, a refusal of the registry, or a line that
-        is dead for too long; what has arrived is kept.
+        Raise what would end any pull: DiskFull before a byte is fetched, a refusal of the registry, or a connection
+        that fails for too long. What has arrived is kept.
         """
         from ngcdl.pulling.blobs import FolderTrouble
 
@@ -102,7 +105,7 @@ class Feed:
             self.say(f"The engine pulls by itself: layers can't be kept in {trouble}.")
 
     def tidy(self) -> None:
-        """Once the engine has the image under its own name, remove what this pull and earlier ones left behind."""
+        """Remove what this pull and earlier ones left behind. Call it once the engine has the image's real name."""
         self._drop()
         if self._turn is None:
             return
@@ -174,7 +177,7 @@ class Feed:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
 
     def _wait(self, turn: PullLock, image: Manifest) -> None:
-        """Show another ngcdl's progress with the same image, until it is done or gone."""
+        """Show the progress of another ngcdl with the same image, until that process is done or gone."""
         from ngcdl.pulling import blob_folder
 
         self.say("Another ngcdl is pulling this image to this engine: waiting for it.")
@@ -200,7 +203,7 @@ class Feed:
         there = store.has(holds) if holds else 0
         missing = {layer.digest for layer in image.layers[there:]}
         sizes = {layer.digest: layer.size_bytes for layer in image.layers}
-        # The engine knows the layers it has by the name under which it got them.
+        # The engine knows each of its layers by the digest under which it got that layer.
         known = given_as_tars.read(self.folder.parent, self.engine.identity)
         as_tars = [content in known for content in (holds or ())[:there]]
         if not missing and (config.digest in store.chains or not any(as_tars)):
@@ -260,7 +263,7 @@ class Feed:
         return blob
 
     def _left(self, sizes: dict[str, int]) -> list[Blob]:
-        """Open what earlier pulls, such as a killed client's, left here of these layers."""
+        """Open the blobs of these layers that earlier pulls, such as a killed client's, left on this host."""
         from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
 
@@ -269,7 +272,7 @@ class Feed:
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
     def _through(self, relay: Relay, turn: PullLock, *, is_last: bool) -> bool:
-        """Let the engine pull from `relay`. Return False if it may take the layers in another form only."""
+        """Let the engine pull from `relay`. Return False if that fails, but may succeed with layers in another form."""
         try:
             turn.note(relay.name)
         except OSError as error:
@@ -293,14 +296,14 @@ class Feed:
                 raise
             is_damaged = isinstance(error, DigestMismatch) and not tars
             if is_damaged:
-                self._drop()  # what is kept here was damaged here
+                self._drop()  # the blobs were damaged on this host
             if is_last or not relay.was_asked or is_damaged:
                 raise _ByItself(f"it can't take the layers from here ({error})") from error
             return False
         return True
 
     def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
-        """Report a tar's event as its layer's. Once the engine has unpacked a tar, there is room for more."""
+        """Return a tar's event as an event of its layer. If the engine has unpacked the tar, let more be sent."""
         from ngcdl.pulling import given_as_tars
 
         if event.status == "Pull complete":
@@ -310,7 +313,7 @@ class Feed:
         return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 
     def _explain(self, relay: Relay) -> None:
-        """Raise what ended the relay."""
+        """Raise the error that ended the relay, or _ByItself if this host could not reach the registry at all."""
         failure = relay.failure
         assert failure is not None  # the caller has checked
         if isinstance(failure, RegistryUnreachable) and not relay.came_bytes:
@@ -320,7 +323,7 @@ class Feed:
         raise failure
 
     def patient(self, error: NgcdlError, seconds: float) -> None:
-        """Say that the registry asked for a wait: once, although all connections meet the same."""
+        """Say that the registry asked for a wait: only once, although it asks that of every connection."""
         with self._lock:
             if time.monotonic() < self._told_until:
                 return

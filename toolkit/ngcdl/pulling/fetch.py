@@ -31,16 +31,16 @@ from ngcdl.spec import ImageRef
 if TYPE_CHECKING:
     from ngcdl.registry.key import Credential
 
-# What no pull can fix. Anything else, such as a registry that only the engine can reach, is left to the pull.
+# Errors that end every pull. After any other, as from a registry that only the engine can reach, the engine may try.
 FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, UnknownRepository, UnknownTag, WrongPlatform)
-# The registry was not heard from here: that says nothing about the image, and the engine may have another route.
+# Errors of asking from this host: they say nothing about the image, and the engine may have another route.
 _UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited, UsageError)
 
 
 def image(engine: Engine, ref: ImageRef, show: ShowPull, say: Callable[[str], None]) -> str:
     """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError.
 
-    A public image needs no key, so a key that is broken or refused ends nothing if the image can be had without one.
+    A public image needs no key, so a broken or refused key is no error if the image can be pulled without a key.
     """
     from ngcdl.registry import credentials
 
@@ -89,16 +89,16 @@ def _by_engine(
             raise better from error
         if "unauthorized" not in error.message:
             raise
-    # The registry sees nothing wrong, or was not heard: the engine's token expired during the pull. Complete layers
-    # were kept.
+    # The registry finds nothing wrong or does not answer, so the engine's token has probably expired during the pull.
+    # The engine has kept the layers that were complete.
     say("The token may have expired during the pull. Trying again with a new one.")
     return engine.pull(ref, show, auth)
 
 
 def explain(ref: ImageRef, credential: Credential | None = None) -> NgcdlError | None:
-    """Ask the registry why an ImageRef is unavailable, None if it is available, for whatever processors.
+    """Ask the registry why `ref` is unavailable, and return that; None if it is available, for whatever architecture.
 
-    Docker says 404 for "no right" and 500 for "wrong key", with texts that differ by version.
+    Docker itself reports a missing right as 404 and a wrong key as 500, with texts that differ by version.
     """
     from ngcdl.registry.client import Registry
 

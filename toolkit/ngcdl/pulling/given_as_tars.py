@@ -1,8 +1,9 @@
-"""Which layers an engine got decompressed: it knows these by their content's digest, not by the registry's.
+"""Which layers an engine got as tars: the engine knows these by their content's digest, not by the registry's.
 
     FOLDER/unpacked-<engine>      one content digest per line
 
-Under the registry's digest the engine would fetch such a layer again. A lost or wrong line here costs only that.
+If such a layer were offered under the registry's digest, the engine would fetch it again. That is also the only effect
+of a lost or wrong line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ngcdl.registry.manifest import is_digest
 
 
 def read(folder: Path, engine: str | None) -> frozenset[str]:
-    """Return the content digests, none if nothing is known."""
+    """Return the content digests of the layers that `engine` got as tars; empty if nothing is recorded."""
     try:
         lines = _path(folder, engine).read_text(errors="replace").splitlines()
     except OSError:
@@ -24,9 +25,9 @@ def read(folder: Path, engine: str | None) -> frozenset[str]:
 
 
 def add(folder: Path, engine: str | None, content: str) -> None:
-    """Record that the engine has unpacked this one, too. A folder that can't be written is no error.
+    """Record that the engine has unpacked the tar with this digest. A folder that can't be written is no error.
 
-    The engine still knows it by that digest after its last image is gone, so nothing is ever removed here.
+    The engine still knows a layer by that digest after its last image is gone, so no line is ever removed.
     """
     if content not in read(folder, engine):
         with contextlib.suppress(OSError), _path(folder, engine).open("a") as file:

@@ -1,4 +1,4 @@
-"""A layer decompressed while it still arrives, and how far that may run ahead of the engine."""
+"""Decompresses a layer while it still arrives, and limits how far tars are sent ahead of the engine's unpacking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class NoGzip(Exception):
 def pieces(blob: Blob) -> Iterator[bytes]:
     """Yield the tar, at most 1 MiB at a time. Raise NoGzip, or Stopped if the rest of the layer will not arrive.
 
-    Raise Stopped also if an earlier download's part was damaged: it has been fetched again, ready for the next request.
+    Raise Stopped also if an earlier download's part was damaged: the layer has been fetched again by then, so that the
+    engine's next request succeeds.
     """
     try:
         yield from _inflated(blob)
@@ -67,9 +68,9 @@ def _read(blob: Blob) -> Iterator[bytes]:
 
 
 def lead_bytes() -> int:
-    """Return how many bytes of tars may wait in the engine's folder to be unpacked: what memory holds easily.
+    """Return how many bytes of tars may wait in the engine's folder to be unpacked: as many as memory easily holds.
 
-    The engine writes them to files and removes them once unpacked, within seconds, so that few reach the disk.
+    The engine writes tars to files and removes these once unpacked, within seconds, so that little reaches the disk.
     The kernel starts to write back at a tenth of the available memory:
     https://docs.kernel.org/admin-guide/sysctl/vm.html#dirty-background-ratio
     """
@@ -77,16 +78,17 @@ def lead_bytes() -> int:
 
 
 class Lead:
-    """What was sent but not yet unpacked. `order` lists the tars, lowest layer first, as the engine unpacks them.
+    """Holds tars back until the engine has unpacked earlier ones. `order` lists the tars in the engine's order of
+    unpacking, lowest layer first.
 
-    The lowest tar in progress is never held up, so that the engine always gets what it waits for. Others wait while
-    those before them leave no processor free, or `limit_bytes` are not unpacked yet. An engine that asks for a tar
-    again has given up its earlier request.
+    The lowest tar in progress is never held back, so that the engine always gets what it waits for. Other tars wait
+    while those before them occupy all processors, or while more than `limit_bytes` were sent and not yet unpacked.
+    If the engine asks for a tar again, it has given up its earlier request.
     """
 
     def __init__(self, order: Iterable[str], limit_bytes: int) -> None:
         self._order, self._limit = {digest: place for place, digest in enumerate(order)}, limit_bytes
-        # The engine unpacks meanwhile, on one processor.
+        # One processor is left for the engine, which unpacks meanwhile.
         self._at_once = max(1, len(os.sched_getaffinity(0)) - 1)
         self._sent: dict[str, int] = {}
         self._whole: dict[str, int] = {}
@@ -95,7 +97,7 @@ class Lead:
         self._changed = threading.Condition()
 
     def begin(self, digest: str) -> object:
-        """Begin to send a tar; return the turn that the other methods need."""
+        """Begin to send a tar; return the turn, which wait() and end() need to tell this request from a later one."""
         turn = object()
         with self._changed:
             self._sent[digest] = 0
@@ -104,7 +106,7 @@ class Lead:
         return turn
 
     def wait(self, digest: str, turn: object, more_bytes: int) -> None:
-        """Wait until `more_bytes` of it may be sent. Raise Stopped."""
+        """Wait until `more_bytes` more of a tar may be sent. Raise Stopped if the engine no longer waits for them."""
         with self._changed:
             while self._may_go_on(digest, turn) and self._is_too_far(digest):
                 self._changed.wait()
@@ -120,19 +122,19 @@ class Lead:
         return before > 0 and (before >= self._at_once or sum(self._sent.values()) > self._limit)
 
     def is_whole(self, digest: str) -> None:
-        """Note that all of it was sent."""
+        """Note that the whole tar was sent."""
         with self._changed:
             self._whole[digest] = self._sent[digest]
 
     def end(self, digest: str, turn: object) -> None:
-        """Note that it is no longer in progress, whole or not."""
+        """Note that a tar is no longer being sent, whole or not."""
         with self._changed:
             if self._under_way.get(digest) is turn:
                 del self._under_way[digest]
             self._changed.notify_all()
 
     def taken(self, digest: str) -> None:
-        """Note that the engine has unpacked it."""
+        """Note that the engine has unpacked a tar."""
         with self._changed:
             self._sent.pop(digest, None)
             self._changed.notify_all()

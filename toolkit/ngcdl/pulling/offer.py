@@ -1,8 +1,8 @@
-"""What an engine is offered of an image: its layers as they are, or decompressed on the way. Pure.
+"""The form in which an engine is offered an image: its layers as they are, or decompressed on the way. Pure.
 
-An engine unpacks layer after layer, each in one thread: https://github.com/moby/moby/issues/21814. It need not
-decompress a layer that arrives as a tar, and three of them arrive at once. Such a layer is named by its content's
-digest, as listed in the image's configuration: the engine verifies that, and the image gets the same id.
+An engine unpacks layer after layer, each in one thread: https://github.com/moby/moby/issues/21814. If layers arrive as
+tars, three at once, the engine need not decompress them. A tar is named by the digest of its content, which the image's
+configuration lists: the engine verifies that digest, and the image gets the same id.
 https://github.com/opencontainers/image-spec/blob/main/config.md#layer-diffid
 """
 
@@ -28,9 +28,9 @@ _UNPACKED = {
 
 @dataclass(frozen=True)
 class Offer:
-    """The image: a manifest with its digest in `image`, and the blobs that it names, lowest layer first.
+    """An image on offer: its manifest, whose digest is in `image`, and the blobs for it, lowest layer first.
 
-    `unpacked` maps the digests of tars that the manifest names instead of blobs to those blobs.
+    `unpacked` maps the digest of each tar that the manifest names to the blob that holds the tar compressed.
     """
 
     image: ImageRef
@@ -55,8 +55,9 @@ def packed(image: ImageRef, document: Document, blobs: Sequence[Blob]) -> Offer:
 
 
 def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], as_tars: Sequence[bool]) -> Offer:
-    """Offer each layer that is a gzip and marked in `as_tars` as a tar. `holds` are the diff IDs of the layers of
-    `tree`, the manifest of `whole`, in its order."""
+    """Offer as a tar each layer that is a gzip and is marked in `as_tars`.
+
+    `tree` is the manifest of `whole`; `holds` are the diff IDs of its layers, in its order."""
     found = {blob.digest: blob for blob in whole.blobs}
     tars: dict[str, Blob] = {}
     layers: list[Mapping[str, Any]] = []
@@ -66,7 +67,7 @@ def unpacked(whole: Offer, tree: Mapping[str, Any], holds: Sequence[str], as_tar
             layers.append(layer)
             continue
         tars.setdefault(content, found[layer["digest"]])  # two gzips of one tar: either will do
-        # The tar's length is not known yet, and Docker reads only the size in the answer.
+        # The gzip's size, as the tar's is not known yet. Docker reads only the size in the answer.
         layers.append({"mediaType": kind, "size": layer["size"], "digest": content})
     if not tars:
         return whole

@@ -21,7 +21,7 @@ from ngcdl.spec import ImageRef
 
 
 class PullLock:
-    """The right to pull one image, by digest, onto one engine. Use it in a `with`, which releases it."""
+    """The lock that a process holds while it pulls one image, by digest, onto one engine. A `with` releases it."""
 
     def __init__(self, folder: Path, digest: str, engine: str | None) -> None:
         """Create the folder. Raise OSError if that fails."""
@@ -38,17 +38,17 @@ class PullLock:
             self._file = None
 
     def take(self) -> bool:
-        """Take the turn if it is free; return whether we have it."""
+        """Take the lock if it is free; return whether this process holds it."""
         self._file = self._file if self._file is not None else _locked(self._path, create=True)
         return self._file is not None
 
     def note(self, name: ImageRef) -> None:
-        """Record a name before the engine gets it."""
+        """Record a relay name. Call it before the engine gets the name."""
         assert self._file is not None  # take() gave it
         os.pwrite(self._file, f"{name}\n".encode(), os.fstat(self._file).st_size)
 
     def names(self) -> list[ImageRef]:
-        """Return the names given to the engine for this image, including killed clients'."""
+        """Return the relay names that the engine got for this image, including those from killed clients."""
         assert self._file is not None  # take() gave it
         return _names(self._file)
 
@@ -70,7 +70,7 @@ def left_behind(folder: Path, engine: str | None) -> Iterator[ImageRef]:
 
 
 def _locked(path: Path, *, create: bool) -> int | None:
-    """Open and lock the file that is at `path` now; return None if another process has it, or it does not exist."""
+    """Open and lock the file that is at `path` now; return None if another process holds it, or there is none."""
     while True:
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
@@ -88,7 +88,7 @@ def _locked(path: Path, *, create: bool) -> int | None:
 
 
 def _names(file: int) -> list[ImageRef]:
-    """Read what `note` wrote. Whatever else is in the file, only relay names are ever removed."""
+    """Read the relay names that `note` wrote. Anything else in the file is ignored, as callers remove these names."""
     lines = os.pread(file, 1 << 20, 0).decode(errors="replace").splitlines()
     names = []
     for line in lines:

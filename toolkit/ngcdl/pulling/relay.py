@@ -1,16 +1,17 @@
 """A registry on loopback that serves one image, and passes its layers on while they are still arriving.
 
-The engine pulls the layers from here, by digest, and verifies them as always. It gains what Docker's own download
+The engine pulls the layers from the relay, by digest, and verifies them as always. It gains what Docker's own download
 lacks: layers that survive a killed client, tokens renewed during a pull, patience with 429 and 5xx, and one download
 for two pulls. A path with 128 random bits serves as the password: other users of this machine can't guess it, and no
-other path leads anywhere. Nothing is logged, and no key gets here: it stays in `registry.client`.
+other path leads anywhere. Nothing is logged, and the relay does not get the key, which stays in `registry.client`.
 
 dockerd accepts plain http from 127.0.0.0/8 by default:
 https://docs.docker.com/reference/cli/dockerd/#insecure-registries
 
-docs/performance.md compares it with `docker pull`. It uses six connections, because each is often limited separately:
-at 12 MB/s each, a pull of 302 MB over 3, 4, 6 and 8 of them took 1.10, 0.94, 0.79 and 0.73 times as long as Docker's
-(Docker 26.1, 2 cores, 2026-11-21). Eight gain little more, and the registry has other clients to serve.
+docs/performance.md compares a pull by relay with `docker pull`. The relay uses six connections, because the rate of
+each is often limited separately: at 12 MB/s each, a pull of 302 MB over 3, 4, 6 and 8 connections took 1.10, 0.94, 0.79
+and 0.73 times as long as Docker's (Docker 26.1, 2 cores, 2026-11-21). Eight gain little more, and the registry has
+other clients to serve.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _OWN = re.compile(r"ngcdl-[0-9a-f]{32}/")
 
 
 class Source(Protocol):
-    """Where blobs come from. One per thread, because connections are not shared."""
+    """The registry that blobs come from. Each thread has its own, because connections are not shared."""
 
     def open(self, repository: str, digest: str, start: int = 0) -> Body: ...
 
@@ -47,7 +48,7 @@ class Source(Protocol):
 
 
 def is_relays(name: ImageRef) -> bool:
-    """Is it the name of a relay, running or past?"""
+    """Return whether `name` is a relay's, running or past."""
     return name.registry.startswith("127.0.0.1:") and bool(_OWN.match(name.repository))
 
 
@@ -55,8 +56,8 @@ class Relay:
     """Serves within a `with` block. Several threads call `grown` with each blob as it arrives.
 
     The blobs in `ahead` (None: all) are fetched before the engine asks for them, `connections` at a time; the others
-    when it asks. `failure` is the error that ended it, from the registry, the disk, or a layer that is not gzip; after
-    that the engine gets nothing more. `lead` holds tars back, and must be told what the engine has unpacked.
+    when it asks. `failure` is the error that ended the relay, from the registry, the disk, or a layer that is not gzip;
+    after that the engine gets nothing more. `lead` holds tars back, and must be told what the engine has unpacked.
     """
 
     def __init__(
@@ -89,12 +90,12 @@ class Relay:
 
     @property
     def is_no_gzip(self) -> bool:
-        """Did it end because a layer is not gzip? The engine may accept that layer as it is."""
+        """Whether the relay ended because a layer is not gzip. The engine may accept that layer as it is."""
         return isinstance(self.failure, NoGzip)
 
     @property
     def came_bytes(self) -> int:
-        """How many bytes of blobs the registry has sent."""
+        """The number of bytes of blobs that the registry has sent to this process."""
         return sum(blob.came_bytes for blob in self.offer.blobs)
 
     def __enter__(self) -> Self:
@@ -171,7 +172,7 @@ class Relay:
                 blob.fail(error)
 
     def want(self, digest: str) -> Blob | None:
-        """Return the blob, and fetch it next if it is not here. Return None if there is none, or fetching has ended."""
+        """Return a blob, and fetch it next if it is not here. None if the image has no such blob or fetching ended."""
         for blob in self.offer.blobs:
             if blob.digest == digest and (blob.is_whole or not self._is_over()):
                 with self._changed:
@@ -189,7 +190,7 @@ class Relay:
         return (self.offer.media_type, self.offer.manifest) if path == self._path("manifests") else None
 
     def blob(self, path: str) -> tuple[Blob, str] | None:
-        """Return the requested blob and the digest in the request: its own, or its tar's. None if there is none."""
+        """Return the requested blob, and the digest in the request: the blob's or its tar's. None for another path."""
         folder, _, digest = path.rpartition("/")
         if folder != self._path("blobs").rpartition("/")[0]:
             return None

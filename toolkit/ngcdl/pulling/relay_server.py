@@ -42,7 +42,8 @@ class _Handler(BaseHTTPRequestHandler):
     relay: Relay
 
     def handle(self) -> None:
-        # Docker tries TLS first, and falls back to http only if told so: a line end might never arrive.
+        # Docker tries TLS first, and falls back to http only after an answer. Reading a request line could wait
+        # forever, because a TLS handshake need not contain a line end.
         if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:
             self.connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
             return
@@ -85,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _start(self) -> int:
-        """Return the first byte of the requested range."""
+        """Return the offset of the first byte of the requested range."""
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         return int(asked[1]) if asked else 0
 
@@ -112,9 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
                     begin += sent
 
     def _tar(self, blob: Blob, digest: str) -> None:
-        """Send a layer decompressed, from its beginning. Answer a range request with nothing: Docker then asks for all.
+        """Send a layer decompressed, from its beginning. Answer a range request with an empty 200 and nothing else.
 
-        Docker leaves an answer with a status other than 206 unread and open: sending it a body would never end.
+        Docker then asks for the whole layer. If the answer to its range request is not a 206, Docker neither reads nor
+        closes it, so that sending a body would never end.
         """
         if self._start():
             self._head(200, 0, "application/octet-stream", digest)
@@ -128,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             for piece in pieces(blob):
                 lead.wait(digest, turn, len(piece))
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            lead.is_whole(digest)  # before the engine knows
+            lead.is_whole(digest)  # before the engine can report that it has unpacked the tar
             self.wfile.write(b"0\r\n\r\n")
         except NoGzip as error:
             self.relay.fail(error)
@@ -139,4 +141,4 @@ class _Handler(BaseHTTPRequestHandler):
             lead.end(digest, turn)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the URL has the path that nobody else may know."""
+        """Log nothing: the URL contains the path that serves as the password."""

@@ -1,7 +1,7 @@
 """How a registry asks for a sign-in: its Www-Authenticate headers parsed, and the URL to get a token from.
 
-Pure. nvcr.io's own shapes: `Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/x:pull"`, without a
-service; at /v2/ the scope is empty; after a token has expired the realm may move to another host, with
+Pure functions. nvcr.io sends `Bearer realm="https://nvcr.io/proxy_auth",scope="repository:nvidia/x:pull"`, without a
+service. At /v2/ its scope is empty. If a token has expired, nvcr.io may name a realm on another host, with
 error="invalid_token". Grammar: https://www.rfc-editor.org/rfc/rfc7235#section-4.1
 Tokens: https://distribution.github.io/distribution/spec/auth/token/
 """
@@ -30,13 +30,13 @@ _URL = re.compile(
 class Challenge:
     """A Bearer or a Basic challenge. `service` and `scope` are None if absent or empty."""
 
-    realm: str  # where tokens are; "" with Basic
+    realm: str  # the URL of the token server; "" with Basic
     service: str | None = None
     scope: str | None = None
 
     @property
     def is_basic(self) -> bool:
-        """Is it the key itself that the registry wants with each request? Nexus and registry:2 with htpasswd do."""
+        """Whether the registry wants the key itself with each request, as Nexus and registry:2 with htpasswd do."""
         return not self.realm
 
 
@@ -50,7 +50,7 @@ class Address:
 
     @property
     def is_safe(self) -> bool:
-        """May secrets go there? Only encrypted, or to this machine itself."""
+        """Whether secrets may be sent to this address: only encrypted, or to this machine itself."""
         return self.scheme == "https" or is_loopback(self.host)
 
     @property
@@ -64,7 +64,7 @@ class Address:
 def parse(header: str) -> Challenge | None:
     """Return the first Bearer challenge with a realm, else a Basic one, else None.
 
-    requests joins several headers with commas.
+    `header` may hold several headers, which requests joins with commas.
     """
     found = challenges(header)
     for scheme, parameters in found:
@@ -131,7 +131,7 @@ def address(url: str) -> Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Is it this machine? 127.0.0.0/8, ::1 and localhost are, as for Docker."""
+    """Return whether `host` is this machine: 127.0.0.0/8, ::1 or localhost, as for Docker."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -139,7 +139,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_inside(host: str) -> bool:
-    """Is it an IP address with no meaning on the internet: loopback, private or link-local?"""
+    """Return whether `host` has no meaning on the internet: localhost, or a loopback, private or link-local address."""
     try:
         return not ip_address(host).is_global
     except ValueError:

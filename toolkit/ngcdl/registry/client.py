@@ -36,7 +36,7 @@ from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
 
-# Public since the end of 2020, so a refusal is about the key and not about rights.
+# This repository has been public since the end of 2020, so a refusal is about the key and not about rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
 LINUX_AMD64 = ("linux", "amd64")
 _PAGE = 1000
@@ -62,8 +62,8 @@ class Registry:
         self._wire = Wire(timeout_seconds, sleep)
         self._clock = clock
         self._tokens = Tokens(host, credential, self._wire, clock)
-        self._heard: dict[str, challenge.Challenge] = {}  # by repository: the last challenge,
-        self._unanswered: dict[str, challenge.Challenge] = {}  # and those that a new user may answer at once
+        self._heard: dict[str, challenge.Challenge] = {}  # the last challenge of each repository
+        self._unanswered: dict[str, challenge.Challenge] = {}  # those that a new key can answer without another 401
 
     @property
     def asked_requests(self) -> int:
@@ -103,7 +103,7 @@ class Registry:
 
         Raise KeyRejected if the registry refuses it. A key without rights to one repository is still a good key.
         """
-        # nvcr.io's challenge at /v2/ has an empty scope, for which anybody gets a token: so always name one.
+        # nvcr.io's challenge at /v2/ has an empty scope, for which anybody gets a token: so always name a scope.
         path = f"/v2/{PUBLIC_REPOSITORY}/tags/list?n=1"
         asked = self._challenge("/v2/") or self._challenge(path)
         if asked is None:
@@ -163,8 +163,8 @@ class Registry:
     ) -> Manifest:
         """Return the manifest of an ImageRef, for `platform` (os, architecture) if the image exists for several.
 
-        With `any_platform`, fall back to another platform if it lacks this one. `document` is document()'s result, if
-        already fetched. Raise RegistryError: UnknownTag with the nearest ones, WrongPlatform, LoginNeeded,
+        With `any_platform`, fall back to another platform if the image lacks this one. `document` is document()'s
+        result, if already fetched. Raise RegistryError: UnknownTag with the nearest tags, WrongPlatform, LoginNeeded,
         KeyWithoutRights, ...
         """
         return self.described(ref, platform, any_platform=any_platform, document=document)[0]
@@ -177,7 +177,7 @@ class Registry:
         any_platform: bool = False,
         document: Document | None = None,
     ) -> tuple[Manifest, Document]:
-        """Like `manifest`, with the document that it was read from."""
+        """Return what `manifest` returns, and the document from which that was read."""
         top = document or self.document(ref)
         if not top.is_index:
             return self._shape(manifest.image, top.tree, top.kind, top.digest), top
@@ -204,9 +204,9 @@ class Registry:
         tree = self._json(answer)
         kind = self._shape(manifest.media_type, tree, answer.headers.get("Content-Type", ""))
         told = answer.headers.get("Docker-Content-Digest")
-        told = told if told and manifest.is_digest(told) else None  # it becomes a file name
+        told = told if told and manifest.is_digest(told) else None  # the digest becomes a file name
         if kind in manifest.SCHEMA_1_TYPES:
-            # Its digest covers the text without signatures, which only the registry knows.
+            # The digest of schema 1 covers the text without signatures, which only the registry knows.
             return Document(kind, promised or told or manifest.digest(answer.body), tree, answer.body)
         expected = promised or told
         if expected is not None and not manifest.is_digest(expected):
@@ -242,7 +242,7 @@ class Registry:
         raise self._refusal(answer, repository)
 
     def _within(self, repository: str) -> str:
-        """Return the URL that everything of `repository` is under; of one word, Docker Hub's are in library/."""
+        """Return the base URL of `repository`. On Docker Hub a repository of one word is in library/."""
         is_library = self.host in HUB_HOSTS and "/" not in repository
         return f"{self._base}/v2/{'library/' if is_library else ''}{repository}"
 
@@ -250,7 +250,7 @@ class Registry:
         return self._with_token(Request(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
 
     def _with_token(self, plain: Request, repository: str, ask: Callable[[Request], R]) -> R:
-        """Fetch, with a token if one is required. The answer may still be 401: the token may not cover this."""
+        """Send a request, with a token if the registry requires one. If the token does not suffice, return the 401."""
         token = self._tokens.held(repository)
         if token is None and repository in self._unanswered:
             token = self._tokens.fetch(self._unanswered.pop(repository), repository)
@@ -258,7 +258,8 @@ class Registry:
         if isinstance(answer, Response) and not self._is_own(answer):
             return answer
         if answer.status == 401 and token is not None:
-            # The realm named for an expired token refuses it; only a request without a token gets a usable realm.
+            # The challenge to an expired token may name a realm that gives no anonymous tokens. The challenge to a
+            # request without a token names a usable realm.
             # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1945
             self._tokens.drop(repository)
             answer = ask(plain)
@@ -272,7 +273,7 @@ class Registry:
         return answer
 
     def _is_own(self, answer: Response) -> bool:
-        """Is it the registry's answer? Another host, to which it redirects, knows nothing of keys and rights."""
+        """Return whether the registry itself answered: a host that it redirects to knows nothing of keys and rights."""
         return answer.host == host_of(self._base)
 
     def _asked(self, answer: Response) -> challenge.Challenge:
@@ -285,7 +286,7 @@ class Registry:
         return asked
 
     def _missing(self, answer: Response, ref: ImageRef) -> RegistryError:
-        """Say why a manifest is unavailable. 403 may also mean an absent tag: only the list of tags tells which."""
+        """Return why a manifest is unavailable. 403 may also mean an absent tag, which only the list of tags shows."""
         refusal = self._refusal(answer, ref.repository)
         if isinstance(refusal, RegistryAnswer) or "NAME_UNKNOWN" in manifest.error_codes(answer.body):
             return refusal

@@ -44,7 +44,7 @@ def find(
 def find_or_none(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> tuple[Credential | None, NgcdlError | None]:
-    """Like `find`, but return the error: a public image needs no key, so a broken one deserves only a notice."""
+    """Like `find`, but return the error: a public image needs no key, so a broken key deserves only a notice."""
     try:
         return find(host, environ, helper_seconds=helper_seconds), None
     except NgcdlError as error:
@@ -60,7 +60,7 @@ def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[s
 
 
 def sign_in(host: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the command that signs in to `host`: NGC's key is not for other registries."""
+    """Return the command that signs in to `host`: `ngcdl login` for NGC's key, else `docker login`."""
     if host == settings.load(environ).registry.partition("/")[0]:
         return "ngcdl login"
     return f"ngcdl login {host}" if host == NVCR else f"docker login {host}"
@@ -92,7 +92,7 @@ def _helper(config: docker_config.DockerConfig, host: str, environ: Mapping[str,
 
 def _credential(host: str, found: tuple[str, Secret], source: str) -> Credential:
     username, secret = found
-    # In double quotes a shell expands $oauthtoken to nothing, and `docker login` stores that: we know better.
+    # If a user types "$oauthtoken" in double quotes, the shell expands it to nothing, and `docker login` stores that.
     return Credential(NGC_USERNAME if host == NVCR else username, secret, source)
 
 
@@ -119,7 +119,7 @@ def save(
 ) -> KeyPlace:
     """Store the key where `docker login` would: in the helper that config.json names, else in config.json itself.
 
-    Change only our own entry. On any error the file is unchanged; a helper not named in config.json is never used.
+    Only the entry of `host` changes. On any error the file is unchanged; a helper not named in config.json is not used.
     """
     file = docker_config.path(environ)
     with docker_config.locked(file) as real:
@@ -137,7 +137,7 @@ def save(
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[str, ...], NgcdlError | None]:
-    """Remove the key for `host` from helper and file; return the places that had it, and the helper's error.
+    """Remove the key for `host` from helper and file; return the places that had the key, and the helper's error.
 
     If the helper fails, the file is still cleaned.
     """

@@ -1,4 +1,4 @@
-"""Docker's config.json, shared with `docker login`: read strictly, changed only in our own entry.
+"""Docker's config.json, shared with `docker login`: read strictly, changed only in the entry of one registry.
 
 `{"auths": {HOST: {"auth": base64("USER:SECRET")}}, "credHelpers": {HOST: SUFFIX}, "credsStore": SUFFIX, ...}`
 https://docs.docker.com/reference/cli/docker/#docker-cli-configuration-file-configjson-properties
@@ -47,7 +47,7 @@ class DockerConfig:
     tree: dict[str, Any]
 
     def helper_suffix(self, host: str) -> str | None:
-        """Name the helper for `host`: its credHelpers entry, where "" means none, before credsStore."""
+        """Return the suffix of the helper for `host`: its credHelpers entry ("" means no helper), else credsStore."""
         helpers = self._section("credHelpers")
         key = matching(helpers, host)
         suffix = helpers[key[0]] if key else self.tree.get("credsStore")
@@ -57,7 +57,7 @@ class DockerConfig:
         return suffix or None
 
     def entry(self, host: str) -> tuple[str, Secret] | None:
-        """Return the user name and secret in auths for `host`; an identity token's user name is "<token>"."""
+        """Return the user name and secret in auths for `host`; for an identity token the user name is "<token>"."""
         auths = self._section("auths")
         for key in matching(auths, host):
             found = self._decode(key, auths[key])
@@ -108,12 +108,12 @@ class DockerConfig:
 
 
 def key_of(host: str) -> str:
-    """Return `docker login`'s key for `host`, in the file and with helpers: for Docker Hub a legacy URL."""
+    """Return the name that `docker login` gives `host` in the file and with helpers: for Docker Hub a legacy URL."""
     return _HUB_KEY if host in HUB_HOSTS else host
 
 
 def matching(section: Mapping[str, Any], host: str) -> list[str]:
-    """List the keys that mean `host`: its own first, then those with a scheme or a path, as older Dockers wrote."""
+    """List the names in `section` that mean `host`: the current one first, then those of older Dockers, as URLs."""
     own = key_of(host)
     others = [key for key in section if key != own and key_of(_bare(key)) == own]
     return ([own] if own in section else []) + others
@@ -163,9 +163,9 @@ def _parse(file: Path, raw: bytes) -> dict[str, Any]:
 def locked(file: Path) -> Iterator[Path]:
     """Hold the lock beside the real file and yield its path (a symlink is followed). Create the folder, 0700.
 
-    Docker itself takes no lock; this one keeps ngcdl's processes from losing each other's entries.
+    Docker itself takes no lock; this lock keeps ngcdl's processes from losing each other's entries.
     """
-    from filelock import FileLock, Timeout  # only writers pay the 68 ms
+    from filelock import FileLock, Timeout  # the import takes 68 ms, and only writers need it
 
     real = Path(os.path.realpath(file))
     try:
@@ -199,7 +199,7 @@ def write(file: Path, tree: Mapping[str, Any]) -> None:
 def _replace(file: Path, content: bytes) -> None:
     before = file.stat() if file.exists() else None
     with whole.written(file) as stream:
-        os.fchmod(stream.fileno(), 0o600)  # whatever the umask takes away
+        os.fchmod(stream.fileno(), 0o600)  # regardless of the umask
         stream.write(content)
         stream.flush()
         if before is not None:

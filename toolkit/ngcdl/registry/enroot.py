@@ -1,6 +1,7 @@
-"""The key where enroot reads it, for pyxis nodes to pull with: written only on request, readable only by its owner.
+"""enroot's file of credentials, with which pyxis pulls: written only on request, readable only by its owner.
 
-https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md: a netrc file, and NGC needs both hosts.
+The file is a netrc, and NGC needs an entry for nvcr.io and one for its token server:
+https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def path(environ: Mapping[str, str]) -> Path:
 
 
 def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.environ) -> Path:
-    """Write the key for `host`, replacing an older one, and return the file. Other hosts' keys stay.
+    """Write the key for `host`, replacing an older key, and return the file. Other hosts' keys stay.
 
     Raise ConfigNotWritable, and KeyNotForEnroot for a key that needs quotes, which not all netrc parsers know."""
     file, hosts = path(environ), _hosts(host)
@@ -45,7 +46,7 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
         text += "\n" if text and not text.endswith("\n") else ""
         for one in hosts:
             text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
-        with whole.written(file.resolve()) as beside:  # a symlink into dotfiles stays one
+        with whole.written(file.resolve()) as beside:  # a symlink, for example to a folder of dotfiles, is kept
             beside.write(text.encode(errors="surrogateescape"))
     except (OSError, UnicodeError) as error:
         raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error), _HINT) from error
@@ -53,7 +54,7 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Remove the key for `host` and return the file, None if it has none. Raise ConfigNotWritable."""
+    """Remove the key for `host` and return the file, None if the file has no such key. Raise ConfigNotWritable."""
     file = path(environ)
     try:
         before = file.read_text(encoding="utf-8", errors="surrogateescape")
@@ -74,7 +75,7 @@ def _hosts(host: str) -> tuple[str, ...]:
 
 
 def _without(hosts: Sequence[str], text: str) -> str:
-    """Remove the entries of `hosts`, with their lines if nothing else is on them."""
+    """Return `text` without the entries of `hosts`, and without the lines that hold nothing else."""
     entry = rf"(?>machine\s+(?:{'|'.join(map(re.escape, hosts))})(?!\S){_MORE})"
     found = re.compile(rf"(?P<comment>^[ \t]*#.*$)|^[ \t]*{entry}[ \t]*(?:\n|\Z)|(?<!\S){entry}", re.MULTILINE)
     return found.sub(lambda match: match["comment"] or "", text)

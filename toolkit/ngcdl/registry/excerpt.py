@@ -1,4 +1,4 @@
-"""The part of a foreign answer that may be shown: one short line, no control bytes, no markup, no keys."""
+"""The part of a server's or program's answer that may be shown: one short line, no control bytes, markup or keys."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ from ngcdl.settings import without_keys
 
 HELPER_SECONDS = 10.0
 _ANSWER_LIMIT_BYTES = 65536
-# The one text that means no failure:
+# The only error text that means "no such entry" and not a failure:
 # https://github.com/docker/docker-credential-helpers/blob/master/credentials/error.go
 _NOT_FOUND = "credentials not found in native keychain"
 
 
 @dataclass(frozen=True)
 class Helper:
-    """One helper: its suffix as in config.json, and the file that names it."""
+    """One helper: its suffix as in config.json, and `config`, the file that names the helper."""
 
     suffix: str
     config: object
@@ -77,7 +77,7 @@ class Helper:
     def _raise_unless_not_found(self, out: bytes, err: bytes) -> None:
         text = excerpt(out) or excerpt(err)
         if _NOT_FOUND not in (excerpt(out), excerpt(err)):
-            # A text with "Secret" in it may be an entry: never show it.
+            # A text with "Secret" in it may contain a key: never show it.
             shown = "it exited with an error." if not text or 'secret"' in text.lower() else text
             raise HelperFailed(self.program, shown)
 
@@ -142,7 +142,7 @@ class Helper:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a helper and whatever it started; harmless if it has ended."""
+    """Kill a helper and every process that it started; harmless if the helper has ended."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

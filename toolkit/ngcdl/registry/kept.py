@@ -1,12 +1,12 @@
 """A cache of registry answers: images by digest, valid forever; what a tag names, with the time it was read.
 
     images/REGISTRY+REPOSITORY/     0700, / written as +
-        DIGEST.ARCHITECTURE.json    a Said: what is known of an image, its configuration without history
+        DIGEST.ARCHITECTURE.json    a Said: an image as its registry describes it, the configuration without history
         tag=TAG.json                {"digest": ..., "time": s since the epoch}
         tags.json                   {"names": [...], "time": ...}
 
-Files are written atomically, 0600. An unreadable one counts as missing and is rewritten; a folder that can't be written
-is no error: then nothing is kept. Keys and tokens are never kept.
+Files are written atomically, 0600. An unreadable file counts as missing and is rewritten. If the folder can't be
+written, nothing is kept, without an error. Keys and tokens are never kept.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _KEPT = ("architecture", "os", "variant", "created", "config")
 
 @dataclass(frozen=True)
 class Said:
-    """One image as its registry describes it. `architecture` is its manifest's, `architectures` are all on offer.
+    """One image as its registry describes it.
 
-    `digest` is what the tag names: the index, if there is one.
+    `digest` is what the tag names: the index, if there is one. `architecture` is that of the image whose manifest was
+    read, `architectures` are all that the registry offers; None: unknown.
     """
 
     digest: str
@@ -55,7 +56,7 @@ class Listed:
 
 
 class KeptAnswers:
-    """The answers about one repository. `name` includes its registry; nothing is created before the first keep."""
+    """The kept answers about one repository. `name` includes its registry; no folder is made before the first write."""
 
     def __init__(self, cache: Path, name: str, now: Callable[[], float] = time.time) -> None:
         self._folder = cache / "images" / name.replace("/", "+")
@@ -74,7 +75,7 @@ class KeptAnswers:
         self._write(_name_of(said.digest, architecture), {**vars(said), "config": config})
 
     def tagged(self, tag: str) -> Tagged | None:
-        """Return what a tag named when last asked."""
+        """Return the digest that a tag named when the registry was last asked."""
         tree = self._read(f"tag={tag}.json")
         age, digest = self._age(tree), tree.get("digest")
         return Tagged(digest, age) if age is not None and isinstance(digest, str) and is_digest(digest) else None
@@ -83,7 +84,7 @@ class KeptAnswers:
         self._write(f"tag={tag}.json", {"digest": digest, "time": self._now()})
 
     def listed(self) -> Listed | None:
-        """Return the tags as last listed."""
+        """Return the repository's tags as the registry last listed them."""
         tree = self._read("tags.json")
         age = self._age(tree)
         try:
@@ -96,7 +97,7 @@ class KeptAnswers:
         self._write("tags.json", {"names": names, "time": self._now()})
 
     def _age(self, tree: Mapping[str, Any]) -> float | None:
-        """Return the seconds since it was kept, infinity for a time in the future."""
+        """Return the seconds since an answer was kept, infinity if that is in the future."""
         kept = tree.get("time")
         if not isinstance(kept, int | float) or isinstance(kept, bool):
             return None

@@ -1,4 +1,4 @@
-"""What requests, urllib3 and the system raise on a bad connection, in one sentence each."""
+"""Translates what requests, urllib3 and the operating system raise on a bad connection, to one sentence each."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def translated(
             return RegistryUnreachable(host, "the proxy refused"), False
         if isinstance(cause, requests.exceptions.InvalidSchema | requests.exceptions.InvalidProxyURL):
             return RegistryUnreachable(host, "the proxy that HTTPS_PROXY or ALL_PROXY names can't be used"), False
-        # urllib3 derives "no connection at all" from "no connection in time"; the reason is found below.
+        # In urllib3 NewConnectionError is a ConnectTimeoutError, too; the second loop finds the reason for it.
         late = isinstance(cause, requests.ConnectTimeout | urllib3.exceptions.ConnectTimeoutError)
         if late and not isinstance(cause, urllib3.exceptions.NewConnectionError):
             return RegistryUnreachable(host, f"no connection within {timeout_seconds[0]:g} s"), True
         if isinstance(cause, requests.ReadTimeout | urllib3.exceptions.ReadTimeoutError | TimeoutError):
-            # The user's patience is spent by now, so this is not retried.
+            # The user has already waited for the whole time limit, so this is not retried.
             return RegistryUnreachable(host, f"no answer within {timeout_seconds[1]:g} s"), False
     for cause in _causes(error):
         if isinstance(cause, socket.gaierror):
@@ -49,7 +49,7 @@ def translated(
 
 
 def unusable(url: str) -> str:
-    """Say that `url` or its proxy is no address, without the foreign error: it may quote a part of a password."""
+    """Say that `url` or its proxy is no address. The original error is not shown: it may quote part of a password."""
     if not requests.utils.get_environ_proxies(url):
         return "that is not a valid address"
     names = (name for word in ("https_proxy", "all_proxy") for name in (word, word.upper()) if os.environ.get(name))

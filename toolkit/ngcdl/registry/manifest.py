@@ -144,7 +144,7 @@ def offered(tree: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_digest(text: str) -> bool:
-    """Is it a well-formed digest, of an algorithm that can be checked here?"""
+    """Return whether `text` is a well-formed digest, of an algorithm that can be checked here."""
     algorithm, _, hexadecimal = text.partition(":")
     return len(hexadecimal) == _ALGORITHMS.get(algorithm) and all(digit in "0123456789abcdef" for digit in hexadecimal)
 

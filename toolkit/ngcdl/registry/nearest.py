@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 LIMIT = 5
 _TAG = re.compile(r"(?:20)?(\d{2})\.(\d{1,2})(?:-(.*))?", re.DOTALL)
-# An ending with nothing in common counts as this many months away.
+# An ending that has nothing in common with the wanted one counts as this many months.
 _OTHER_ENDING_MONTHS = 6.0
 
 

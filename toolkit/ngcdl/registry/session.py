@@ -1,6 +1,6 @@
 """Registry queries as a user expects them: anonymous first, with the key if that is refused, and within seconds.
 
-It imports requests only for a query.
+requests is imported only for a query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Patience(NamedTuple):
-    """How long one query may take in total, and each of its connections."""
+    """The time limits: for one query in total, and for making each of its connections."""
 
     seconds: float
     connect_seconds: float
@@ -52,7 +52,7 @@ class Keys:
 
 @dataclass
 class Session:
-    """One thread's connections, one per repository, so that no public one is queried with another one's key."""
+    """One thread's connections, one per repository: a key that one repository requires is not sent for another."""
 
     keys: Keys
     patience: Patience = USUAL
@@ -97,7 +97,7 @@ class Session:
 
 
 def _within(seconds: float, registry: Registry, question: Callable[[Registry], T]) -> T:
-    """Ask in a thread, which is abandoned if a DNS lookup hangs: nothing else can stop that."""
+    """Ask in a thread, which is abandoned after the time limit: a DNS lookup that hangs can't be stopped."""
     answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     registry.give(seconds)
 

@@ -1,4 +1,4 @@
-"""Where a registry's tokens come from, how long they last, and who may be shown the key."""
+"""Where a registry's tokens come from, how long they last, and which hosts may get the key."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Tokens:
     def fetch(self, asked: Challenge, repository: str) -> Secret:
         """Get a token as `asked`. Raise KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused or RegistryAnswer.
 
-        Basic's is the key itself, for the registry's own host: its caller answers no other host's challenge.
+        For a Basic challenge the token is the key itself, so callers pass only challenges of the registry's own host.
         """
         if asked.is_basic:
             if self.credential is None:
@@ -111,15 +111,15 @@ class Tokens:
         return challenge.address(challenge.base_url(self.host))
 
     def _is_here(self, realm: Address) -> bool:
-        """Are registry and realm both on this machine? Only there is plain http accepted."""
+        """Return whether registry and realm are both on this machine: only there plain http is accepted."""
         own = self._own()
         return own is not None and challenge.is_loopback(own.host) and challenge.is_loopback(realm.host)
 
     def _objection(self, realm: Address) -> str | None:
-        """Say why the key must not go there, None if it may.
+        """Return why the key must not go to `realm`, None if it may.
 
-        A registry gets its own key anyway, so it may safely name another internet host, as GitLab's does. Docker and
-        crane follow it, too; the rule for addresses inside a network is crane's:
+        A registry gets its own key anyway, so it may safely name another internet host, as GitLab's registry does.
+        Docker and crane accept such a realm, too; the rule for addresses inside a network is crane's:
         https://github.com/google/go-containerregistry/blob/main/pkg/v1/remote/transport/bearer.go
         """
         own = self._own()

@@ -23,7 +23,7 @@ class _TrustingAdapter(HTTPAdapter):
         super().__init__()
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:
-        if self._lacks_system:  # plain http does not pay these 45 ms
+        if self._lacks_system:  # loading takes 45 ms, which plain http does not need
             self._context.load_default_certs()
             self._lacks_system = False
         return super().send(*args, **kwargs)
@@ -36,13 +36,13 @@ class _TrustingAdapter(HTTPAdapter):
 
 
 def session(environ: Mapping[str, str]) -> requests.Session:
-    """Return a session that trusts them. Raise BadOption if NGCDL_CA_FILE or a named bundle can't be read."""
+    """Return a session that trusts these CAs. Raise BadOption if NGCDL_CA_FILE or a named bundle can't be read."""
     bundle = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
     if bundle and not os.access(bundle, os.R_OK):
         raise BadOption(f"REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE: {bundle} can't be read.")
     ca_file = environ.get("NGCDL_CA_FILE")
     try:
-        # A named bundle replaces the system's.
+        # A bundle that a variable names replaces the system's store.
         adapter = _TrustingAdapter(ca_file, has_system=not bundle)
     except (OSError, ValueError) as error:
         raise BadOption(f"NGCDL_CA_FILE={ca_file}: no certificates can be read from it.") from error

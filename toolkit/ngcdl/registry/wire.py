@@ -48,11 +48,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """One response, whatever its status. `headers` is case-insensitive; `host` answered, after all redirects."""
+    """One response, whatever its status. `headers` is case-insensitive; `host` is the last one of all redirects."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)  # it may hold a token
+    body: bytes = field(repr=False)  # not shown, because it may hold a token
     host: str
 
     @property
@@ -66,7 +66,9 @@ class Response:
 
 
 class Stream:
-    """A body still to be read: a layer may be too big for memory. Close it. `start` is its first byte's offset."""
+    """A body that is read in pieces, as a layer may be too big for memory. `start` is the offset of its first byte.
+
+    The caller has to close it."""
 
     def __init__(self, response: requests.Response, question: Request, timeout_seconds: tuple[float, float]) -> None:
         self.status, self.host = response.status_code, urlsplit(question.url).netloc
@@ -76,7 +78,7 @@ class Stream:
         self._read = _reader(response)
 
     def read(self, limit_bytes: int) -> bytes:
-        """Return what has arrived, b"" at the end. Raise RegistryUnreachable if it was cut off, or nothing arrives."""
+        """Return what has arrived, b"" at the end. Raise RegistryUnreachable if the connection is cut or stalls."""
         try:
             return self._read(limit_bytes)
         except FOREIGN as error:
@@ -90,7 +92,7 @@ R = TypeVar("R", bound=Response | Stream)
 
 
 class OwnAuth(AuthBase):
-    """Keep requests from adding credentials from ~/.netrc or a URL: a key goes only where it is meant to."""
+    """Keep requests from adding credentials from ~/.netrc or a URL, so that keys go only to the intended hosts."""
 
     def __init__(self, header: Secret | None) -> None:
         self.header = header
@@ -134,7 +136,7 @@ class Wire:
         return self._follow(question, self._once)
 
     def open(self, question: Request) -> Response | Stream:
-        """Send a request and return the body as a stream, or an Answer if the request failed. Raise as `ask` does."""
+        """Send a request and return the body as a Stream, or a Response if the request failed. Raise as `ask` does."""
         return self._follow(question, self._opened)
 
     def _follow(self, question: Request, send: Callable[[Request, tuple[float, float]], R]) -> R:
@@ -172,7 +174,7 @@ class Wire:
             self._sleep(wait)
 
     def _patience(self, host: str) -> tuple[float, float]:
-        """Return the seconds to wait for a connection and for an answer, within those that are left."""
+        """Return the seconds to wait for a connection and for an answer, within the total time that is left."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise RegistryUnreachable(host, f"no answer within {self._given_seconds:g} s")
@@ -251,7 +253,7 @@ def _redirected(question: Request, answer: Response) -> Request:
     here, there = challenge.address(question.url), challenge.address(target)
     if here is None or there is None or (there.scheme == "http" and here.scheme == "https"):
         raise RegistryAnswer(host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
-    # Blobs redirect to a CDN, with a signature in the URL: our key is none of its business.
+    # The registry redirects blobs to a CDN, with a signature in the URL: the CDN must not get the key.
     is_own = (here.scheme, here.netloc) == (there.scheme, there.netloc)
     return replace(question, url=target, authorization=question.authorization if is_own else None)
 

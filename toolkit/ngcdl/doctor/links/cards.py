@@ -45,15 +45,15 @@ def judge(sight: Sight) -> Finding | None:
 
 
 def _missing(kernel: Kernel, shown: int) -> int:
-    """Count the cards on the bus that the driver does not show; 0 in a container, which is not meant to see all."""
+    """Count the cards on the bus that the driver does not show; 0 in a container, which may be given fewer cards."""
     return 0 if kernel.in_container else max(0, len(kernel.pci or ()) - shown)
 
 
 def _withheld(kernel: Kernel) -> int:
     """Count the driven cards whose device nodes are missing here, or may not be opened by this process.
 
-    Slurm limits a job to its own cards this way: ConstrainDevices in https://slurm.schedmd.com/cgroup.conf.html. A
-    driven card that may be opened, but that the driver does not show, is faulty.
+    Slurm limits a job to its own cards this way: ConstrainDevices in https://slurm.schedmd.com/cgroup.conf.html. If
+    this process may open a driven card that the driver does not show, that card is faulty and not counted.
     """
     own = sum(node.can_open for node in kernel.nodes if _NODE.fullmatch(node.path))
     return max(0, len(kernel.driven) - own)
@@ -82,7 +82,7 @@ def _barred(barred: Sequence[Card], found: str) -> Finding:
 
 
 def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
-    """Compare the cards with what the newest images are made for, and name what still runs on older ones."""
+    """Compare the cards with what the newest images need, and name the newest images that run on older cards."""
     from ngcdl.catalog import releases
 
     documented = [one for one in releases.releases() if one.min_capability]

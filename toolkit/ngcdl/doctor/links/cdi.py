@@ -41,7 +41,7 @@ def judge(sight: Sight) -> Finding | None:
 
 
 def _is_shadowed(spec: CdiSpec, later: Iterable[CdiSpec]) -> bool:
-    """Is each of its devices described in a later folder, too? That one counts: _CONFLICTS."""
+    """Return whether each device is described in a later folder, too. The later description counts: _CONFLICTS."""
     others = (one.devices for one in later if one.path.parent != spec.path.parent)
     return bool(spec.devices) and spec.devices <= frozenset().union(*others)
 
@@ -61,7 +61,7 @@ def _doubled(say: Callable[..., Finding], pairs: Iterable[tuple[CdiSpec, CdiSpec
 
 
 def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
-    """Yield a reason for each thing in the description that is no longer true."""
+    """Yield a sentence for each part of the description that is no longer true."""
     loaded = sight.kernel.module
     probe = sight.gpus
     if loaded is None and isinstance(probe, Probe) and probe.driver:
@@ -85,7 +85,7 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
 
 
 def anew(stale: Iterable[Path]) -> tuple[Step, ...]:
-    """Return a step for each; files below /run belong to the service, which regenerates them when restarted."""
+    """Return the steps that regenerate these descriptions. For files below /run a restart of their service does it."""
     commands = (
         "sudo systemctl restart nvidia-cdi-refresh"
         if str(path).startswith(("/run/", "/var/run/"))

@@ -1,7 +1,7 @@
 """Do running containers keep their GPUs at `systemctl daemon-reload`?
 
-With runc's systemd driver, systemd then restores what it was told, and nothing else. It was told of the devices in a
-container's specification, by a runc older than 1.1.7 only if /dev/char links to them; never of what a hook adds:
+With runc's systemd driver, systemd then allows a container only the devices that runc has named to it. runc names the
+devices in the container's specification, before 1.1.7 only those that /dev/char links to, and never what a hook adds:
 https://github.com/NVIDIA/nvidia-docker/issues/1671 https://github.com/opencontainers/runc/issues/3708
 """
 

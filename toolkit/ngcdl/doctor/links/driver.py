@@ -64,7 +64,7 @@ def _answering(driver: Driver, kernel: Kernel) -> Finding:
 
 
 def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Finding:
-    """Say which part of a driver that can't be queried is missing."""
+    """Judge a driver that can't be queried: which part of it is missing?"""
     if isinstance(error, DriverHangs):
         return _hanging(error.message)
     is_missing = isinstance(error, LibraryMissing)
@@ -89,7 +89,7 @@ def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Findi
 
 
 def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
-    """Say how the driver is installed here, and with which steps; () if NVIDIA's guide has to be followed."""
+    """Return how the driver is installed here, and the steps for it: () if NVIDIA's guide has to be followed."""
     # https://documentation.ubuntu.com/server/how-to/graphics/install-nvidia-drivers/
     if "ubuntu" in kernel.distribution:
         # minimal and server images come without ubuntu-drivers
@@ -104,14 +104,14 @@ def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
             "NVIDIA's repository, as its guide describes. A reboot completes the installation"
         )
         detect = Step("sudo apt-get update && sudo apt-get install nvidia-detect")
-        # it exits with 0 whatever it recommends
+        # nvidia-detect exits with 0 whatever it recommends, so its text is searched
         is_driven = Step("nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'")
         return how, (detect, is_driven, Step("sudo apt-get install nvidia-driver"), REBOOT)
     return "NVIDIA's guide says how to install it on this distribution", ()
 
 
 def _library(module: str, programs: Programs) -> str | None:
-    """Name the package that has the loaded module's library, or None if that is unknown."""
+    """Return the name of the package that has the loaded module's library, None if unknown."""
     branch, packages = module.partition(".")[0], sorted(programs.driver_packages)
     libraries = [found for name in packages if (found := _LIBRARY.fullmatch(name))]
     if own := [found[0] for found in libraries if found["branch"] in (None, branch)]:

@@ -108,7 +108,7 @@ _MEMLOCK = "https://github.com/containerd/nerdctl/issues/1937"
 
 
 def _raise_limit(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    """Return the steps if systemd runs the daemon, as its unit sets the limit."""
+    """Return the steps that raise the limit in the daemon's unit; () if systemd does not run the daemon here."""
     if not engine.is_here or "systemctl" not in sight.programs.names:
         return ()
     user = "systemctl --user" if engine.facts.is_rootless else "sudo systemctl"

@@ -9,7 +9,7 @@ from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.docker import podman
 
 NAME = "gpu-way"
-# Rootless Docker needs it, by the toolkit's guide, but it is one setting for the whole host:
+# Rootless Docker needs this setting, by the toolkit's guide, but it applies to the whole host:
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
 _NO_CGROUPS = (
     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
@@ -52,7 +52,7 @@ def judge(sight: Sight) -> Finding | None:
 
 
 def _misled(engine: Engine, sight: Sight) -> Finding | None:
-    """Return what is wrong in the settings of the toolkit, if its runtime or its hook adds the GPUs."""
+    """Judge the toolkit's settings if its runtime or its hook adds the GPUs; None if nothing is wrong."""
     config = sight.programs.toolkit_config
     if config is None or not engine.is_here or engine.facts.is_snap or injected.by_cdi(engine):
         return None
@@ -72,14 +72,14 @@ def _misled(engine: Engine, sight: Sight) -> Finding | None:
 
 
 def _by_cdi(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    """Let runs use CDI."""
+    """Return the steps that let runs use CDI."""
     steps = [] if engine.facts.cdi_dirs else [_configure(engine, " --cdi.enabled"), _restart_of(engine, sight)]
     steps += [] if injected.is_described(engine) else [Step(describe_gpus("/etc/cdi/nvidia.yaml"))]
     return (*steps, Step("export NGCDL_GPU_WAY=cdi", by_hand=True))
 
 
 def _none(engine: Engine, sight: Sight) -> Finding:
-    """Say which installation step was skipped, as Docker can't give containers a GPU."""
+    """Judge an engine that can't give containers a GPU: which step of the installation is missing?"""
     if engine.facts.is_snap:
         return _none_in_snap(sight)
     if podman.is_named(engine.facts.version):
@@ -115,7 +115,7 @@ def _none_in_snap(sight: Sight) -> Finding:
         "volumes are removed with it"
     )
     steps = [Step("sudo snap refresh docker", by_hand=True)]
-    if instead := packages.engine(sight.programs, sight.kernel.distribution):  # never the removal alone
+    if instead := packages.engine(sight.programs, sight.kernel.distribution):  # remove it only if it can be replaced
         steps += [Step("sudo snap remove docker", by_hand=True), *(Step(one.command, by_hand=True) for one in instead)]
     return broken(NAME, "Docker from snap has no way to hand a GPU to a container", cause, *steps, source=_SNAP)
 
@@ -125,7 +125,7 @@ def _install(engine: Engine, sight: Sight) -> tuple[Step, ...]:
 
 
 def register(engine: Engine, sight: Sight) -> tuple[Step, ...]:
-    """Make the runtime nvidia known to the engine."""
+    """Return the steps that register the runtime nvidia with the engine."""
     own = (Step(_NO_CGROUPS, by_hand=True),) if engine.facts.is_rootless else ()
     return (_configure(engine), *own, _restart_of(engine, sight))
 

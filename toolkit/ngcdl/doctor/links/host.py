@@ -1,4 +1,4 @@
-"""What else does a training need from the host? AVX, shared memory, and settings of SELinux or WSL."""
+"""What else a training needs from the host: AVX, shared memory, and settings of SELinux or WSL."""
 
 from __future__ import annotations
 

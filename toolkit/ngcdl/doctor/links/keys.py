@@ -33,7 +33,7 @@ def credentials(sight: Sight) -> Finding:
     if keys.exposure is not None:
         cause, is_ours, _ = keys.exposure.partition(": chmod")
         file = quote(str(keys.path))
-        # Whoever owns it may need it: taking it away is for the user to decide.
+        # The file's owner may need it, so the user has to decide whether to take it over.
         step = Step(f"chmod 600 {file}") if is_ours else Step(f'sudo chown "$(id -u)" {file}', by_hand=True)
         return warning(name, f"a key in {keys.source}" if keys.source else "no key", cause, step)
     if keys.source is None:
@@ -45,8 +45,7 @@ def credentials(sight: Sight) -> Finding:
 
 
 def _no_key(name: str, host: str) -> Finding:
-    """Judge that there is no key: at nvcr.io none is needed for what most people pull, of another registry that is not
-    known."""
+    """Judge that there is no key. nvcr.io requires none for what most people pull; other registries may."""
     if host == NVCR:
         hint = "TensorFlow's and PyTorch's images need none. For an image that asks for a key: ngcdl login"
         return ok(name, f"no key for {host}", hint, source=_KEYS_URL)

@@ -19,7 +19,7 @@ def judge(sight: Sight) -> Finding | None:
         return ok(NAME, "on")
     found = "off" if len(off) == len(known) else f"off on GPU {', '.join(str(card.index) for card in off)}"
     hint = "The first program on idle cards waits 1 to 3 s per card for the driver to wake, and clock settings are lost"
-    # Also with the daemon nvidia-persistenced, which Ubuntu's unit starts with --no-persistence-mode.
+    # The same remedy if the daemon nvidia-persistenced runs: Ubuntu's unit starts it with --no-persistence-mode.
     return ok(NAME, found, hint, Step("sudo nvidia-smi -pm 1"), source=_URL)
 
 

@@ -1,4 +1,4 @@
-"""Proxies: do this shell and the engine use the same? Each talks to the registry by itself."""
+"""Proxies: do this shell and the engine, which each connect to the registry, use the same one?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge(sight: Sight) -> Finding:
 
 
 def _is_direct(sight: Sight) -> bool:
-    """Is the registry on this machine, or named by NO_PROXY?"""
+    """Return whether the registry needs no proxy: it is on this machine, or named by NO_PROXY."""
     host = sight.registry_host.rpartition(":")[0] or sight.registry_host
     if challenge.is_loopback(host):
         return True

@@ -8,7 +8,8 @@ from ngcdl.doctor.links.cdi import anew
 from ngcdl.doctor.sight import UVM, Sight, Trouble
 
 NAME = "uvm"
-# What is not there is left out: https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/pkg/nvcdi/common-nvml.go
+# The toolkit leaves out devices that are not there:
+# https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/pkg/nvcdi/common-nvml.go
 _SOURCE = "https://github.com/NVIDIA/nvidia-modprobe"
 
 
@@ -21,7 +22,7 @@ def judge(sight: Sight) -> Finding | None:
         return None
     if any(node.path == UVM for node in kernel.nodes):
         return ok(NAME, f"{UVM} is there")
-    # In legacy mode the toolkit makes it: https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc.c
+    # In legacy mode the toolkit makes the device: https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc.c
     if injected.in_spec(engine, sight) is False:
         return None
     cause = (

@@ -27,21 +27,21 @@ def toolkit(sight: Sight) -> Finding | None:
 def runc(sight: Sight) -> Finding | None:
     if isinstance(sight.engine, Trouble) or sight.engine.facts.runc_version is None:
         return None
-    # Docker's own packages sometimes call it 1.1.12-0-g51d5e94, which is 1.1.12.
+    # Docker's own packages sometimes call runc 1.1.12 by the version 1.1.12-0-g51d5e94.
     return _judged(sight, "runc", "runc", re.sub(r"-0-g[0-9a-f]+$", "", sight.engine.facts.runc_version))
 
 
 def docker(sight: Sight) -> Finding | None:
     if isinstance(sight.engine, Trouble) or (version := sight.engine.facts.version) is None:
         return None
-    if podman.is_named(version):  # which has other holes
+    if podman.is_named(version):  # Podman has other holes
         return None
     closed = _BY_AUTHORIZATION if sight.engine.facts.authorization_plugins == () else frozenset()
     return _judged(sight, "docker", "docker", version, closed)
 
 
 def _judged(sight: Sight, name: str, component: str, version: str, closed: frozenset[str] = frozenset()) -> Finding:
-    """Judge a version. `closed`: holes that this host does not have, though its version does."""
+    """Judge a version. `closed`: holes of that version that this host's settings close."""
     from ngcdl.catalog import holes
 
     found = holes.known(component, version)
@@ -67,7 +67,7 @@ def _told(hole: Hole) -> str:
     return f"{hole.cve} (fixed in {' / '.join(hole.fixed_in)}{', from memory' if hole.recalled else ''})"
 
 
-# Open only if the engine uses an authorization plugin: see the row's notes.
+# These are open only if the engine uses an authorization plugin: see the rows' notes.
 _BY_AUTHORIZATION = frozenset({"CVE-2026-34040"})
 
 LINKS = (Link(140, "toolkit", toolkit), Link(142, "runc", runc), Link(144, "docker", docker))

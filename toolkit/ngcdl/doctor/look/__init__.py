@@ -1,6 +1,6 @@
-"""What doctor looks at: all probes run at once, each in a thread with a time limit; late ones are abandoned.
+"""What doctor looks at: all probes run at once, each in a thread with a time limit; late probes are abandoned.
 
-A healthy host takes about a second. The limits are for sick ones, and a probe that hangs delays nothing else.
+On a healthy host they take about a second. The limits are for hosts with faults: a probe that hangs delays no other.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
 
 
 def together(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]) -> dict[str, Any]:
-    """Run all at once, and wait for each no longer than its limit. What fails or is late becomes a Trouble."""
+    """Run all `looks` at once, and wait for each at most its limit. If a look fails or is late, return a Trouble."""
     seen: dict[str, Any] = {}
 
     def work(name: str) -> None:

@@ -19,7 +19,7 @@ from ngcdl.errors import NgcdlError
 _SYS_RESOURCE = 1 << 24
 _LIBRARY = re.compile(r"\.so\.(\d{3,}\.\d+(?:\.\d+)?)\b")
 _DEVICE = re.compile(r"[\"']?(/dev/nvidia\d+)\b")
-# Not of another kind, as management.nvidia.com/gpu, whose devices have the same names.
+# This kind and no other: the devices of management.nvidia.com/gpu, for example, have the same names.
 _KIND = re.compile(r"\bkind[\"']?\s*:\s*[\"']?nvidia\.com/gpu(?![\w./-])")
 _NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
 
@@ -57,7 +57,7 @@ def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:
 
 
 def missing_program(hands: Hands, path: str) -> str | None:
-    """Return `path` if no such program is there. The daemon's PATH may be another than this shell's."""
+    """Return `path` if no such program exists. It may be outside this shell's PATH, as the daemon has its own."""
     if path.startswith("/"):
         return None if hands.at(path).exists() else path
     if not path or "/" in path or hands.which(path):
@@ -136,7 +136,7 @@ def can_raise_limits(hands: Hands, pid: int | None) -> bool | None:
 
 
 def memlock_limit(hands: Hands, pid: int | None) -> tuple[bool, int | None]:
-    """Return whether the daemon's own hard limit is unlimited, and if not, its bytes."""
+    """Return whether the daemon may lock memory without limit, and if not, its hard limit in bytes (None: unknown)."""
     limits = hands.read(f"/proc/{pid}/limits") if pid else None
     found = re.search(r"^Max locked memory\s+\S+\s+(\S+)", limits or "", re.MULTILINE)
     if found is None:

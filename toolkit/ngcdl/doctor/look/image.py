@@ -1,4 +1,4 @@
-"""How much space does the default image of a training need? Answered only from what earlier queries cached."""
+"""How much space the default image of a training needs, as far as earlier queries have cached that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ngcdl.settings import Settings
 
 
 def look(hands: Hands, known: Settings) -> int | None:
-    """Return its bytes, compressed plus unpacked; None if its size was never queried."""
+    """Return the image's bytes, compressed plus unpacked; None if its size was never queried."""
     ref = default_image(known.registry, hands.environ)
     facts = imagefacts.look_up(ref, known.cache, hostfacts.architecture(), offline=True).facts
     if facts.compressed_bytes is None or facts.unpacked_bytes is None:

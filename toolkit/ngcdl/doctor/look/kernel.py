@@ -66,7 +66,10 @@ def _driver(device: Path) -> str:
 
 
 def _is_tegra(hands: Hands) -> bool:
-    """https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go"""
+    """Return whether this is a Jetson, as NVIDIA's own library decides it:
+
+    https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go
+    """
     family = hands.read("/sys/devices/soc0/family") or ""
     return hands.at("/etc/nv_tegra_release").exists() or family.lower().startswith("tegra")
 
@@ -82,7 +85,7 @@ def _nodes(hands: Hands) -> tuple[Node, ...]:
                 if stat.S_ISCHR(state.st_mode):
                     major, minor = os.major(state.st_rdev), os.minor(state.st_rdev)
                     link = hands.at(f"/dev/char/{major}:{minor}")
-                    # This checks the control group too, and unlike open() does not wake the card:
+                    # access() checks the device cgroup too, and unlike open() does not wake the card:
                     # https://docs.kernel.org/admin-guide/cgroup-v2.html#device-controller
                     can_open = os.access(path, os.R_OK | os.W_OK)
                     found.append(Node(f"/dev/{path.name}", link.exists(), can_open))

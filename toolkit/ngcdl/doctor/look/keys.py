@@ -14,7 +14,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import Credential
 
-# A healthy helper takes a few hundredths of a second, and doctor has other findings to show.
+# A healthy helper takes a few hundredths of a second; a slow one must not delay doctor's other findings.
 HELPER_SECONDS = 3.0
 
 
@@ -50,7 +50,7 @@ def look(hands: Hands, find: Once) -> Keys:
 
 def context(hands: Hands) -> str | None:
     """Return the docker command's context if it points elsewhere than DOCKER_HOST or the default socket."""
-    if hands.environ.get("DOCKER_HOST"):  # it takes precedence over every context
+    if hands.environ.get("DOCKER_HOST"):  # the variable takes precedence over every context
         return None
     name = hands.environ.get("DOCKER_CONTEXT")
     if not name:

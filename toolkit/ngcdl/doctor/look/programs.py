@@ -21,7 +21,7 @@ _OF_THE_DRIVER = re.compile(r"^installed ((?:libnvidia|nvidia|linux-modules-nvid
 
 def look(hands: Hands) -> Programs:
     names = {name: path for name in NAMES if (path := hands.which(name))}
-    if not hands.at("/run/systemd/system").exists():  # installed, but this host did not boot with it
+    if not hands.at("/run/systemd/system").exists():  # this host was not booted with systemd
         names.pop("systemctl", None)
     toolkit = None
     for name in ("nvidia-ctk", "nvidia-container-cli"):
@@ -34,7 +34,7 @@ def look(hands: Hands) -> Programs:
 
 
 def toolkit_config(hands: Hands) -> ToolkitConfig | None:
-    """Read the toolkit's settings; None if they can't be read. A daemon may be told another file, which is rare.
+    """Read the toolkit's settings; None if they can't be read. A daemon set to another file is rare, and not covered.
 
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/internal/config/config.go
     """
@@ -48,12 +48,12 @@ def toolkit_config(hands: Hands) -> ToolkitConfig | None:
         )
     except FileNotFoundError:
         return ToolkitConfig()
-    except (OSError, ValueError, AttributeError):  # AttributeError: a section that is none
+    except (OSError, ValueError, AttributeError):  # AttributeError: a section that is no table
         return None
 
 
 def listed(hands: Hands) -> str | None:
-    """Return all packages that dpkg knows, a line with state and name each; None without dpkg.
+    """Return all packages that dpkg knows, one line with state and name for each; None without dpkg.
 
     No pattern is passed, because dpkg-query fails if one of several matches nothing.
     """

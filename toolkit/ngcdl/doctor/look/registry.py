@@ -9,7 +9,7 @@ from ngcdl.doctor.look.keys import Once
 from ngcdl.doctor.sight import Registry
 from ngcdl.errors import NgcdlError
 
-# To connect and to answer, in seconds: shorter than elsewhere, since a slow registry is a finding.
+# The limits for connecting and for an answer: shorter than elsewhere, because a slow registry is a finding.
 _SECONDS = (2.0, 3.0)
 
 
