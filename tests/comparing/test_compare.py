@@ -1,4 +1,4 @@
-"""Arms run in turn, each run is recorded, and what is kept is enough to compare them again."""
+"""Arms run in turn, each run is recorded, and the stored comparison is enough to compare them again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RATES = {1: 100.0, 2: 200.0}
 
 @dataclass
 class Trainings(FakeEngine):
-    """Each start is a training whose speed depends on its threads; `instead` replaces the n-th start."""
+    """An engine whose every start is a training with a speed by its threads; `instead` replaces the n-th start."""
 
     instead: Mapping[int, Callable[[Order], FakeJob | NgcdlError]] = field(default_factory=dict)
     orders: list[Order] = field(default_factory=list)
@@ -363,7 +363,7 @@ def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Setti
 def test_a_release_that_was_left_open_is_the_same_for_all_arms(
     config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cards may need an older one than the newest, which the CPU alone would get."""
+    """Cards may need an older release than the newest, which the CPU arm alone would get."""
     releases = iter((IMAGE, OTHER))
     monkeypatch.setattr(choice, "_image", lambda *of, **_: (of[3] if of[3].tag else next(releases), ""))
     asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}

@@ -1,4 +1,4 @@
-"""Whether the code of a command is still what it was."""
+"""Changes to the source files of a command are detected."""
 
 from __future__ import annotations
 

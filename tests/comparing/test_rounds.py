@@ -1,4 +1,4 @@
-"""A comparison's runs in a queue: submitted at once, each after those before it, followed, withdrawn or left."""
+"""A comparison's runs in a queue: submitted at once, each to begin after those before; followed, withdrawn or left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ ORDER = ["nodes=1", "nodes=2", "nodes=2", "nodes=1"]
 
 @dataclass
 class Cluster(FakeEngine):
-    """Accepts every run at once; the n-th job is `jobs[n]`, else a success. `refuses` is refused once."""
+    """A cluster that accepts every run at once. The n-th job is `jobs[n]`, by default a success; run number `refuses`
+    is refused once."""
 
     jobs: Mapping[int, FakeJob] = field(default_factory=dict)
     refuses: int | None = None
@@ -79,7 +80,7 @@ def going(store: Store, **engine: Any) -> tuple[Comparing, Cluster]:
 
 
 def killed(fake: Cluster) -> list[int]:
-    """Which jobs, by order of submission, were killed from here."""
+    """Return the numbers, in order of submission, of the jobs that the comparison killed."""
     return [number for number, order in enumerate(fake.orders, 1) if "kill" in fake.taken[order.run_id].asked]
 
 
@@ -214,7 +215,7 @@ def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(store: Store, mon
     def creating(store: Store, run: Run) -> Path:
         if len(fake.orders) == 1:
             ours.start()
-            ours.join(0.5)  # time enough without a lock
+            ours.join(0.5)  # without a lock, it would end in this time
         return create(store, run)
 
     it, fake = going(store)

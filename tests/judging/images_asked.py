@@ -16,7 +16,7 @@ NEW = "nvidia/tensorflow:25.02-tf2-py3"
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.seconds = 1_700_000_000.0

@@ -1,4 +1,4 @@
-"""ngcdl.judging.imagefacts: what an image is, from its registry, or the catalogue if that can't be asked."""
+"""ngcdl.judging.imagefacts: facts from an image's registry, or from the catalogue if the registry can't be asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pull or run is judged first: what stops it, what is said, and what can't block it."""
+"""An image is judged before a pull or a run: what stops it, what is only warned about, and what can't stop it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_refusal_offers_only_what_would_do(config: settings.Settings) -> None:
 
 
 def test_all_that_speaks_against_a_pull_is_said_before_it(config: settings.Settings) -> None:
-    image = ref("pytorch:24.05-py3")  # it has no kernels for Blackwell, but PTX
+    image = ref("pytorch:24.05-py3")  # no kernels for Blackwell, but PTX
     found = judge.facts_of(image, TODAY, config, None)
     assert isinstance(found, Found)
     found = replace(found, facts=replace(found.facts, compressed_bytes=15 << 30, is_schema_1=True))
@@ -167,7 +167,7 @@ def test_of_two_cards_that_can_t_run_it_the_one_that_a_driver_would_mend_gives_t
 
 def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settings) -> None:
     host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
-    offered = ref("tensorflow:18.01-py2")  # it runs on the older card only, the newest image on the newer one only
+    offered = ref("tensorflow:18.01-py2")  # runs on the older card only; the newest image runs on the newer card only
     with pytest.raises(ImageUnfit) as caught:
         judge.cautions(offered, host, config, judge.facts_of(offered, host, config, None), on_cpu=False, on_each=True)
     assert caught.value.newest == f"{NOWHERE}/nvidia/tensorflow:24.12-tf2-py3"

@@ -1,4 +1,4 @@
-"""An image is judged for a cluster's nodes before submission: refused, kept off some of them, or left to chance."""
+"""An image is judged for a cluster's nodes before submission: refused, kept off some nodes, or only warned about."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ngcdl.judging import imagefacts, nodes
 from ngcdl.judging.imagefacts import Found
 from ngcdl.spec import ImageRef, Placement
 
-NOWHERE = "127.0.0.1:1"  # no one answers there: the catalogue is used
+NOWHERE = "127.0.0.1:1"  # nothing listens there: the catalogue is used
 V100 = Node("n1", "amd64", card="v100", gpus=4)
 H100 = Node("n2", "amd64", card="h100", gpus=8)
 ANYWHERE = Placement()
-NEW = ImageRef.parse("pytorch:26.07-py3", NOWHERE)  # since Turing
+NEW = ImageRef.parse("pytorch:26.07-py3", NOWHERE)  # runs on Turing and newer
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a training can't do is refused before anything is fetched, with what to type instead."""
+"""Options that a training can't take are refused before anything is fetched, with what to type instead."""
 
 from __future__ import annotations
 

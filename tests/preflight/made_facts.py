@@ -1,4 +1,4 @@
-"""An image, cards and hosts, written out; and what a verdict on them says."""
+"""An image, cards and hosts as plain facts, and functions that judge them."""
 
 from __future__ import annotations
 

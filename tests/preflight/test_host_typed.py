@@ -1,4 +1,4 @@
-"""--host and --gpu."""
+"""How the values of --host and --gpu are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of an image from its configuration, backed by the catalogue."""
+"""Facts about an image, from its configuration, with gaps filled from the catalogue."""
 
 from __future__ import annotations
 

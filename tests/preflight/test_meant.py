@@ -87,7 +87,7 @@ def test_for_cards_that_can_t_be_seen_from_here_nothing_is_said_about_running() 
 
 
 def test_the_first_framework_with_kernels_for_these_cards_is_taken() -> None:
-    """TensorFlow's line ended with 25.02, which knows no Thor."""
+    """NVIDIA's last TensorFlow image is 25.02, which has no kernels for Thor."""
     both = [image("tensorflow"), image("pytorch")]
     assert meant.chosen(both, HOPPER)[1] == "tensorflow: 25.02-tf2-py3, the newest known to run here"
     thor = HostFacts("arm64", "580.65.06", (Gpu("11.0", "NVIDIA Thor"),))
@@ -104,7 +104,7 @@ ID = "sha256:" + "1" * 64
 
 
 def settled(name: str, *has: str, registry: str = NVCR) -> ImageRef:
-    """Return what `name` means to an engine that has images with the names `has`."""
+    """Return the image that `name` means if the engine has images with the names in `has`."""
     held = {ImageRef.parse(one): Held(ID) for one in has}
     return meant.settled(meant.typed(name, registry), registry, held.get)
 
@@ -116,7 +116,7 @@ def settled(name: str, *has: str, registry: str = NVCR) -> ImageRef:
         ("mine:v2", "docker.io/library/mine:v2"),
         ("me/mine", "docker.io/me/mine:latest"),
         ("mine", "localhost/mine:latest"),  # Podman
-        ("pytorch2", "docker.io/library/pytorch2:latest"),  # not a misspelt pytorch, if there is one of that name
+        ("pytorch2", "docker.io/library/pytorch2:latest"),  # no misspelt pytorch if there is such an image
         ("pytorch/pytorch:2.5.0", "docker.io/pytorch/pytorch:2.5.0"),
         ("nvidia/cuda:12.4.1-base-ubuntu22.04", "docker.io/nvidia/cuda:12.4.1-base-ubuntu22.04"),
         (f"mine@sha256:{'2' * 64}", f"docker.io/library/mine@sha256:{'2' * 64}"),

@@ -1,4 +1,4 @@
-"""What a verdict says first, of several cards, and of an image's own requirements."""
+"""The order of a verdict's reasons, verdicts on several cards, and an image's own requirements."""
 
 from __future__ import annotations
 

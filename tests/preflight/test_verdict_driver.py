@@ -161,7 +161,7 @@ def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal(
 
 
 def test_minor_version_compatibility_names_the_trap_of_a_compat_package_that_is_not_for_this_card() -> None:
-    """The toolkit's hook goes by driver branch; a GeForce card refuses the library it puts first."""
+    """The toolkit's hook chooses cuda-compat by driver branch, but on a GeForce card that library fails."""
     image = from_catalog(ImageRef.parse("tensorflow:24.05-tf2-py3"), "amd64")
     assert image is not None
     trap = judge(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))

@@ -1,4 +1,4 @@
-"""What is true of every verdict, over the catalogue's images and over arbitrary facts."""
+"""Properties of every verdict, on the catalogue's images and on arbitrary facts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BETTER = ("runs", "caution", "no")
 
 images = st.sampled_from(IMAGES)
 capabilities = st.sampled_from(CAPABILITIES)
-by_brand = st.sampled_from([one for one in CAPABILITIES if one != "12.1"])  # GB10 has it whatever its brand
+by_brand = st.sampled_from([one for one in CAPABILITIES if one != "12.1"])  # GB10 takes cuda-compat whatever its brand
 own_and_floor = st.sampled_from([text for one in IMAGES for text in (one.driver, one.minor_floor) if text])
 drivers = own_and_floor | st.builds(
     lambda branch, major, patch: f"{branch}.{major:02}.{patch:02}",
@@ -113,7 +113,7 @@ def test_a_newer_release_never_needs_an_older_driver(framework: str, variant: st
 
 
 def least(image: ImageFacts) -> tuple[int, ...]:
-    """The oldest driver that runs it on a GeForce."""
+    """Return the oldest driver that runs `image` on a GeForce."""
     return min(comparable(text) for text in (image.driver, image.minor_floor) if text)
 
 

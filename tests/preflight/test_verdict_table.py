@@ -1,4 +1,4 @@
-"""Hosts x images as one table, judged from the catalogue: what NVIDIA documents, card by card, floor by floor.
+"""A table of hosts and images with the expected verdicts: what NVIDIA documents, by card and oldest driver.
 
 The rows were worked out by hand from the documents the catalogue names, not from the code.
 """

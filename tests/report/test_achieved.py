@@ -1,4 +1,4 @@
-"""How much of its card's peak a training achieved, and what can't be."""
+"""The share of its card's peak that a training achieved, and shares that are impossible."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_mig_device_has_no_peak_though_its_card_has() -> None:
     assert trained(100.0, devices=["NVIDIA A100-SXM4-80GB MIG 1g.10gb"]).peak_share is None
     mig = {"index": 0, "uuid": "MIG-1", "name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "gpu_percent": None}
     samples = [{"t": 0.5 + k, "host_cpu_percent": None, "gpus": [mig]} for k in range(8)]
-    # TensorFlow 1 has the name of the only card that NVML has, the whole one.
+    # TensorFlow 1 reports the name of the whole card, the only one that NVML has.
     assert summary([START, *steps(100.0)], samples).peak_share is None
 
 

@@ -1,4 +1,4 @@
-"""What holds a run back, of all that was measured: the decisive first, nothing where too little is known."""
+"""What holds a run back, by all that was measured: the decisive finding first, none if too little is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a user's own command: without steps only what its whole run carries, and nothing of a training."""
+"""Findings about a user's own command: without steps, only those that the whole run supports, none of a training's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_command_too_short_or_hardly_sampled_is_not_judged(seconds: float, cou
 
 
 def test_a_command_of_which_a_part_only_was_sampled_is_not_judged() -> None:
-    """By a full disk, a killed ngcdl, a detached terminal; Ctrl-Z leaves a hole."""
+    """A full disk, a killed ngcdl or a detached terminal end the samples early; Ctrl-Z leaves a hole in them."""
     begun = [reading(second) for second in range(269)]
     assert filled(COMMAND, [], begun).findings == ()
     assert filled(COMMAND, [], [*begun, reading(299)]).findings

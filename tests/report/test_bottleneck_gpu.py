@@ -229,7 +229,7 @@ def test_each_reason_is_told_from_a_tenth_of_the_samples_on_with_what_to_do(reas
 
 @pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])
 def test_a_power_limit_is_of_that_card_and_outlives_the_program(reason: str) -> None:
-    """An index is that of the driver at that time, and another card may have it by now."""
+    """The advice names the card by its UUID: another card may have its index by now."""
     held = GpuSummary("GPU-3", gpu_percent_mean=80.0, index=3, throttled_share={reason: 0.5})
     idle = GpuSummary(gpu_percent_mean=0.0, index=0, throttled_share={reason: 1.0})
     advice = findings(gpu(80.0, gpus=(idle, held), throttled_share={reason: 0.5}))[0].advice or ""

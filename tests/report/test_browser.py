@@ -57,7 +57,7 @@ def recording() -> Iterator[tuple[int, list[bytes]]]:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, list[bytes]]]:
-    """A tab whose every request, even to this machine, goes to a proxy that records it."""
+    """A tab that sends all requests, even those to this machine, to a proxy that records them."""
     try:
         program = browser.found()
     except NoBrowser as error:
@@ -79,7 +79,7 @@ def shown(tab: Browser, folder: Path, document: str, width: int = 1400, dark: bo
 
 
 def value(tab: Browser, expression: str) -> Any:
-    """Evaluate JavaScript from outside the page, which forbids scripts by its own policy."""
+    """Evaluate JavaScript through the DevTools protocol, as the page's own policy forbids scripts."""
     return tab.ask("Runtime.evaluate", {"expression": expression, "returnByValue": True})["result"].get("value")
 
 

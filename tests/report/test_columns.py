@@ -16,7 +16,7 @@ from ngcdl.report.measured.lines import are_numbers, number
 from ngcdl.report.shown.columns import read_story
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
-# as a training writes them, and as a foreign program or a broken clock may
+# values as a training writes them, and as another program or a broken clock may
 ODD = st.sampled_from([None, True, "5", math.nan, math.inf, 1e300, 10**400, -(10**400), [], {}])
 VALUES = st.one_of(st.floats(0, 1e6), st.integers(0, 1000), ODD)
 TIMES = st.one_of(st.integers(0, 100).map(lambda t: STARTED + t), ODD)

@@ -1,4 +1,4 @@
-"""Runs are compared round by round; a ratio comes with its spread, and only where there is one."""
+"""Runs are compared round by round; a ratio comes with its spread, and without a spread there is no ratio."""
 
 from __future__ import annotations
 

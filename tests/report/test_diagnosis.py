@@ -1,4 +1,4 @@
-"""Why a run failed is read from its output, and only what the table lists is kept."""
+"""The reason why a run failed is read from its output, and only failures that the table lists are kept."""
 
 from __future__ import annotations
 

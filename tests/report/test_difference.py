@@ -1,4 +1,4 @@
-"""Cards and clocks of two records are set against each other by what they are called and by what is known."""
+"""Two records' cards are paired and named by their indexes, and their clocks' shares by reason, as far as known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Energy from a card's counter or its power; what was not measured is left out, and the measured time is stated."""
+"""Energy from a card's counter or its power: time without readings is left out, and the measured time is stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a comparison will probably take: from what trained here before, else from assumptions."""
+"""How long a comparison will probably take: estimated from runs here before, else from assumptions."""
 
 from __future__ import annotations
 

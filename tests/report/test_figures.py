@@ -1,4 +1,4 @@
-"""Figures from lines: medians after warm-up, means while it trained, None for what was not measured."""
+"""Figures from lines: medians after warm-up, means over the training, None for what was not measured."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_run_without_steps_counts_whole() -> None:
 def test_memory_is_the_most_of_the_whole_run() -> None:
     samples = [sample(0, memory_bytes=5), sample(2, memory_bytes=3)]
     assert summary([step(0, 1), step(10, 4)], samples).memory_bytes_max == 5
-    assert summary([], samples[:1]).memory_bytes_max is None  # what it took as it began is not its most
+    assert summary([], samples[:1]).memory_bytes_max is None  # a single sample, at the start, is no maximum
 
 
 def test_cards_are_summed_up_one_by_one_and_together() -> None:

@@ -1,4 +1,4 @@
-"""Cards that a run left idle are known as such only if every sample tells."""
+"""A run's card counts as idle only if every sample has a reading of it."""
 
 from __future__ import annotations
 

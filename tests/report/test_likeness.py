@@ -1,4 +1,4 @@
-"""What differs between runs shown side by side is listed, and what makes them another run refuses them."""
+"""Differences between runs shown side by side are listed; those that change what a step is refuse the comparison."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs that train nothing: forward passes only, an input pipeline only, a smoke test. No view makes up a loss for
-them, and a figure they lack is n/a."""
+"""Runs that train nothing: forward passes only, an input pipeline only, a smoke test. No view makes up a loss for such
+a run, and a figure that the run lacks is n/a."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECONDS = {"name": "inference", "steps": None, "batch": 128, "seed": 0, "device"
 
 
 def forward() -> list[dict[str, Any]]:
-    """Events of a trainer that only runs forward passes, for as long as asked."""
+    """Events of a trainer that only runs forward passes, for the requested seconds."""
     events = [event for event in MADE.events() if event["event"] in ("start", "step", "finish")]
     events = [{**event, "loss": None} if event["event"] == "step" else event for event in events]
     return [{**events[0], "steps": None, "precision": "float32", "feed": "ahead", "channels_last": True}, *events[1:]]
@@ -47,7 +47,7 @@ def smoke() -> list[dict[str, Any]]:
 
 
 def pipeline() -> list[dict[str, Any]]:
-    """Events of a trainer that makes batches only."""
+    """Events of a trainer that only makes batches."""
     stages = [{"name": "crop", "examples_per_second": 214_495.8}, {"name": "flip", "examples_per_second": 137_400.7}]
     start, *steps = forward()
     return [{**start, "feed": "input"}, *steps, {"event": "stages", "t": STARTED + 9, "stages": stages}]

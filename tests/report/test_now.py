@@ -1,4 +1,4 @@
-"""What a run does now is read from its last lines, and what they don't tell is unknown."""
+"""What a run does now is read from the last lines of its files; a figure that they don't have is unknown."""
 
 from __future__ import annotations
 

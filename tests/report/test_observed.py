@@ -1,4 +1,4 @@
-"""The line at the end of a user's own command: what was read of its cards, and nothing where too little was."""
+"""The line at the end of a user's own command: the readings of its cards, or no line if there were too few."""
 
 from __future__ import annotations
 

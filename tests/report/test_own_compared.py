@@ -1,4 +1,4 @@
-"""A command of the user's own compared: by whole runs' durations unless all of them reported their speed."""
+"""Commands of the user's own are compared by the durations of whole runs, unless all runs reported a speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ = Summary(samples=60, training_samples=60, cpu_percent_mean=40.0)
 def own(
     run_id: str, seconds: float, percent: float | None = None, rate: float | None = None, **more: Any
 ) -> MeasuredRun:
-    """A run of train.py that took so long; with the use of its card if it was given one."""
+    """A run of train.py that took `seconds`; if `run_id` has "gpu" in it, with a card that was busy `percent`."""
     cards = (GpuSummary(CARD, "a card", percent),) if "gpu" in run_id else ()
     steps = 300 if rate else None
     read = replace(READ, samples=int(seconds), training_samples=int(seconds))

@@ -1,4 +1,4 @@
-"""A script of one's own with the lines of docs/training.md: it has steps, a speed and findings."""
+"""A user's own script with the lines of docs/training.md has steps, a speed and findings."""
 
 from __future__ import annotations
 

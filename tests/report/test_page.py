@@ -1,4 +1,4 @@
-"""The report's page: what is on it, what is not, and that no text in a record can become more than text."""
+"""The report's page: what is on it, what is not, and that no text from a record becomes markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of numbers, the points drawn of them, and the axes they are drawn on."""
+"""Columns of numbers, the points of them that are drawn, and the axes of the charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says in words: the verdict, the command to repeat a run, Markdown, CSV, and others' figures."""
+"""The texts of a report: the verdict, the command that repeats a run, Markdown, CSV, and published figures."""
 
 from __future__ import annotations
 

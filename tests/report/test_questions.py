@@ -1,4 +1,4 @@
-"""What an experiment answers: each rule on both sides of its thresholds, with the spread of the rounds."""
+"""The answers of an experiment: each rule on both sides of its thresholds, with the spread of the rounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WOBBLE = (1.0, 1.02, 0.98)
 
 
 def arm(value: str, seconds: float, batch: int = 8, rounds: int = 3, **more: object) -> Figures:
-    """An arm whose rounds vary 2 % around `seconds` a step, all arms alike."""
+    """An arm whose rounds vary by 2 % around `seconds` a step, in the same way for all arms."""
     steps = {at: seconds * WOBBLE[at - 1] for at in range(1, rounds + 1)}
     made = Figures(value, {at: batch / step for at, step in steps.items()}, steps, "cpu")
     return replace(made, **more)  # type: ignore[arg-type]  # fields of Figures
@@ -307,7 +307,7 @@ def test_what_a_precision_buys(speed: float, said: str) -> None:
     assert told("precision", rate("float32", 100.0), rate("amp", speed)) == said
 
 
-# -- a film ---------------------------------------------------------------------------------------------------------
+# -- all examples, such as a film -----------------------------------------------------------------------------------
 
 
 def test_inference_is_told_as_the_seconds_of_a_whole_video_beside_the_ratios() -> None:

@@ -1,4 +1,4 @@
-"""Trainings from scratch, several in one run: what is reported of them, and that none hides another."""
+"""Several trainings from scratch in one run: what is reported about them, and that no training hides another."""
 
 from __future__ import annotations
 

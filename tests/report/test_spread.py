@@ -1,4 +1,4 @@
-"""How figures of several rounds are written: with as many digits as the least needs."""
+"""How the figures of several rounds are written: with as many digits as the smallest needs."""
 
 from __future__ import annotations
 

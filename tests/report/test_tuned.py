@@ -1,4 +1,4 @@
-"""What --autotune chose, in words, from a start event."""
+"""The choices of --autotune, in words, from a start event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that differ in what must be equal are refused with its name; what is varied on purpose may differ."""
+"""Runs that differ in a field that must be the same are refused, naming the field; what is varied may differ."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_images_that_compute_in_another_precision_are_refused_with_what_makes_it
 
 @pytest.mark.parametrize("vary", ["device", "precision", "image", "framework"])
 def test_how_pictures_are_laid_may_differ_with_it_unless_somebody_said_how(vary: str) -> None:
-    """PyTorch's layout is channels first in plain float32 on a card, channels last in 16 bits."""
+    """On a card PyTorch lays images out channels first in plain float32, and channels last in 16 bits."""
 
     def laid(name: str, said: bool | None) -> Arm:
         return arm(name, 100.0, "gpu", {"channels_last": said}, start={**GPU, "channels_last": name == "a"})

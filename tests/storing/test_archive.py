@@ -1,4 +1,4 @@
-"""Runs in one file: what goes in, what comes out, and what is never accepted."""
+"""Runs in one file: what is packed, what is imported, and what is never accepted."""
 
 from __future__ import annotations
 

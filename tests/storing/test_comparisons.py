@@ -1,4 +1,4 @@
-"""What is kept of a comparison: found by its name, loaded as saved, and what is not one is named."""
+"""Stored comparisons are found by name and loaded as saved; an error names a file that is not a comparison."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(store: Store) ->
     stop = threading.Thread(target=comparisons.stop, args=(kept, store))
     with comparisons.alone(store):
         stop.start()
-        stop.join(0.2)  # time enough without a lock
+        stop.join(0.2)  # without a lock, stop() would end in this time
         comparisons.save(changed, store)
     stop.join(20)
     found = comparisons.load(kept.id, store)

@@ -1,4 +1,4 @@
-"""Several nodes' samples become one machine's: each moment once, each reading combined as its meaning allows."""
+"""The samples of several nodes become those of one machine: one per moment, each reading combined by its meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's folder: whole or not at all, and a broken one hides no other."""
+"""The store of runs: a record is written as a whole or not at all, and a broken one hides no other run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def temporary_files(store: Store) -> list[str]:
 
 
 def saving(store: Store, inject: str) -> subprocess.CompletedProcess[str]:
-    """Save once more while the kernel does what `inject` says (man strace)."""
+    """Save once more while strace injects the fault `inject` (man strace) into system calls."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: no fault can be injected")

@@ -1,1 +1,1 @@
-"""The same training or command with one thing varied."""
+"""Runs the same training or command several times, with one thing varied."""

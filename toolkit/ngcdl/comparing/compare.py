@@ -1,7 +1,7 @@
-"""The same training, or command, with one thing varied: prepares the arms, and compares the runs by their records.
+"""A comparison, the same training or command with one thing varied: prepares its arms, and compares its runs' records.
 
-All runs begin from one preparation; each is an ordinary recorded run (rounds.py). A comparison is stored as the ids of
-its runs (comparisons.py).
+All runs use one preparation; each is an ordinary recorded run (rounds.py). A comparison is stored as the ids of its
+runs (comparisons.py).
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def settle(
 ) -> tuple[list[tuple[Variant, Settled]], tuple[str, ...]]:
     """Prepare all arms; return those ready, and remarks on what can't be measured here.
 
-    Raise NgcdlError, and then nothing is recorded. The engine, the cards and the data are chosen once, for the arm with
-    the most cards, else the last one: of CPU and GPU, the one that may be impossible. If so, it is left out, with the
-    reason; of a command of the user's own nothing is left then.
+    Raise NgcdlError, in which case nothing is recorded. The engine, the cards and the data are chosen once, for the arm
+    with the most cards; if several have as many, for the last one. Of CPU and GPU, that is the arm that may be
+    impossible here. Then a training's GPU arm is left out, with a remark; for a command, or if cards were asked for by
+    --gpus, GpuError is raised.
     """
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
-    # The GPU arm may find no GPU, which would be the end of an ordinary run.
+    # The GPU arm may find no GPU, which would end an ordinary run with --device gpu.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     try:
         first = prepare.settle(asked, settings, store, show)
@@ -70,9 +71,9 @@ def settle(
 
 
 def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuError:
-    """Return the error of a comparison whose cards are not there, by what was typed. `found`: what is there instead."""
+    """Return the error for a comparison whose cards are missing, by what was typed. `found`: what there is instead."""
     asked = hardest.asked
-    if asked.own and hardest.device == "gpu" and asked.gpus.kind == "all":  # not typed
+    if asked.own and hardest.device == "gpu" and asked.gpus.kind == "all":  # "all" was not typed
         return NothingToCompare(found)
     is_of_devices = {variant.device for variant in variants} == {"cpu", "gpu"}
     if len({variant.asked.gpus for variant in variants}) > 1 and (asked.workload or not is_of_devices):
@@ -88,7 +89,7 @@ def _settled(variant: Variant, first: Settled, settings: Settings, store: Store,
     asked = variant.asked
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return replace(first, asked=asked, picked=choice.without_gpu_warnings(first.picked, asked.device))
-    if asked.image == first.asked.image:  # where its name leaves the release open, others might do for fewer cards
+    if asked.image == first.asked.image:  # a name without a tag could mean another release for fewer cards
         asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
@@ -99,7 +100,7 @@ def _settled(variant: Variant, first: Settled, settings: Settings, store: Store,
 
 
 def compared(kept: StoredComparison, store: Store) -> Comparison:
-    """Compare the records of its runs. A missing or broken record leaves a gap and a remark."""
+    """Compare the records of a comparison's runs. A missing or broken record leaves a gap and a remark."""
     measured: dict[tuple[str, int], MeasuredRun] = {}
     remarks = list(kept.remarks)
     for trial in kept.trials:
@@ -116,7 +117,7 @@ def compared(kept: StoredComparison, store: Store) -> Comparison:
 
 
 def _unfinished(kept: StoredComparison, runs: Sequence[Run]) -> Iterator[str]:
-    """Yield a remark on the runs still to come, or that never came, if a comparison was not seen to finish."""
+    """Yield a remark on the runs that have not ended, or were never started, if the comparison is not closed."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
     if kept.finished is None and going:
         yield f"it is still running: {len(kept.trials) - going} of {planned} runs have ended"

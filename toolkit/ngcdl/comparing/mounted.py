@@ -1,4 +1,4 @@
-"""Whether the code that a command runs stays the same from run to run: the sources in the folders mounted for it."""
+"""Detects whether the code that a command runs was changed between runs: the source files in its mounted folders."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pathlib import Path
 
 from ngcdl.spec import Mount
 
-# Runs write settings and results with any other ending, and some programs keep a copy of their settings as YAML.
+# The endings of source files. Runs write settings and results with other endings; some programs copy settings as YAML.
 _SUFFIXES = (".py", ".pyx", ".ipynb", ".sh", ".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
-# What these have is installed, or made from the rest.
+# Folders whose files are installed, or made from other files.
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
-# Of each mount. Listing 400,000 files takes 0.6 s; a folder on a slow server must not delay the first run by minutes.
+# Limits for each mount. Listing 400,000 files takes 0.6 s; a slow file server must not delay the first run by minutes.
 MOST_SECONDS, MOST_BYTES = 5.0, 64_000_000
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The source files that were there when a comparison began, with their digests. What a run adds doesn't count.
+    """The source files that existed when a comparison began, with their digests. Files that a run adds don't count.
 
-    `unwatched` are the mounts that were not looked at."""
+    `unwatched` are the mounts that were not searched: volumes, and folders above the limits."""
 
     digests: tuple[tuple[Path, bytes | None], ...]
     unwatched: tuple[str, ...]
 
     def edited(self) -> Path | None:
-        """Return one that has been changed or deleted since, if any."""
+        """Return a source file that has been changed or deleted since, None if there is none."""
         return next((path for path, digest in self.digests if _digest(path) != digest), None)
 
 
 def sources(mounts: Sequence[Mount]) -> Sources:
-    """Find the source files in what is mounted from this host."""
+    """Find the source files in the folders and files that are mounted from this host."""
     found: list[Path] = []
     unwatched = []
     for mount in mounts:
@@ -47,7 +47,7 @@ def sources(mounts: Sequence[Mount]) -> Sources:
 
 
 def _files(top: Path) -> list[Path] | None:
-    """Return the source files in a folder, or the one file that `top` is; None if there is too much to look at."""
+    """Return the source files in the folder `top`, or `top` itself if it is one; None if a limit is exceeded."""
     until, size_bytes = time.monotonic() + MOST_SECONDS, 0
     found = []
     for path in _named(top):
@@ -63,8 +63,8 @@ def _files(top: Path) -> list[Path] | None:
 
 
 def _named(top: Path) -> Iterator[Path | None]:
-    """Yield all paths with the name of a source file, and None after each folder. Hidden folders are left out, and
-    links to folders are not followed: they may lead in a circle."""
+    """Yield all paths with the name of a source file, and None after each folder. Hidden folders are left out. Links to
+    folders are not followed, as they may form a circle."""
     if top.name.endswith(_SUFFIXES):
         yield top
     for folder, folders, files in os.walk(top):

@@ -1,10 +1,10 @@
 """Runs the rounds of a comparison: one run after the other, or all submitted to a cluster's queue at once.
 
-Rounds are A B, B A, A B ..., so that drift hits each arm early as often as late. Only one run runs at a time. A queue
-gets all runs at the start, each to begin when those before it have ended (sbatch --dependency=afterany). So nobody has
-to be there to submit the next one, and ngcdl may leave (`--detach`) or die. Why not a job array: all its elements are
-the same request, while arms of 1, 2 and 4 nodes are three; an array per arm would run the arms side by side and in any
-order. The cost: where priority grows with a job's age, a job that waits for another usually does not age.
+Rounds are A B, B A, A B ..., so that drift hits each arm early as often as late. Only one run runs at a time. All runs
+are submitted to a queue at the start, each to begin when those before it have ended (sbatch --dependency=afterany). So
+ngcdl need not stay to submit the next run: it may leave (`--detach`) or die. A job array would not do: all its elements
+are the same request, while arms of 1, 2 and 4 nodes are three; an array per arm would run the arms side by side and in
+any order. The chain has a cost: if priority grows with a job's age, a job that waits for another usually does not age.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
-# Reasons of runs that ended because this ngcdl got a signal, and that signal. Stops by others, or by a cluster, differ.
+# The reason of a run that ended because this ngcdl got a signal -> that signal. Stopped by others, a run has another.
 _OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
 
 
@@ -41,7 +41,7 @@ class ShowRounds(Show, Protocol):
 
 
 class Comparing:
-    """A comparison in progress. Its file always has what is done so far."""
+    """A comparison in progress. Its file always names the runs that were started so far."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class Comparing:
         edited: Callable[[], object] = lambda: None,
     ) -> None:
         """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
-        stopped, and no other begins. Nor does one once `edited` names a file of the command that was changed."""
+        stopped, and no other begins. No further run begins, either, once `edited` returns a source file of the command
+        that was changed."""
         self.arms, self._store, self._show = arms, store, show
         self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
         self._queued: dict[tuple[str, int], tuple[Ready, Job]] = {}  # submitted: by arm and round, in order
@@ -63,7 +64,7 @@ class Comparing:
     def go(self) -> None:
         """Run all rounds. Raise Interrupted or KeyboardInterrupt once the current run is stopped and recorded.
 
-        An arm with a failed run is not tried again; with fewer than two arms left, there is no point in going on.
+        An arm with a failed run is not run again. The rounds end if that leaves nothing to compare.
         """
         comparisons.save(self.kept, self._store)
         try:
@@ -111,7 +112,7 @@ class Comparing:
         return number < self.kept.repeat and not self._is_cut_short() and not self._is_pointless()
 
     def _is_pointless(self) -> bool:
-        """Is nothing left to compare, or the arm with which the others are compared?"""
+        """Return whether nothing is left to compare: fewer than two arms, or not the first arm, which is the base."""
         is_over = len(self._left) < min(2, len(self.arms)) or self._left[0] != next(iter(self.arms))
         if is_over:
             self._end("nothing is left to compare with: no further rounds")
@@ -124,7 +125,7 @@ class Comparing:
         return self._is_stopped()
 
     def _is_stopped(self) -> bool:
-        """Return whether `comparisons.stop` has closed the file, from another shell."""
+        """Return whether `comparisons.stop` has closed the comparison's file, from another shell."""
         with contextlib.suppress(NgcdlError):  # a missing file stops nothing
             if comparisons.load(self.kept.id, self._store).finished is not None:
                 self._end(comparisons.STOPPED)
@@ -151,7 +152,7 @@ class Comparing:
         try:
             run = launch.follow(ready, self._store, self._show, until=self._until, begun=job)
         except NgcdlError as error:
-            if job and isinstance(error, EngineLost):  # they go on, and the next command finds them
+            if job and isinstance(error, EngineLost):  # the queued runs go on, and the next command finds them
                 self._queued.clear()
                 raise
             run = self._store.load(ready.run.id)
@@ -170,7 +171,7 @@ class Comparing:
     def _begin(self, name: str, number: int) -> Ready | None:
         """Record a run as running, with its place in the comparison; return None if the comparison was stopped."""
         note = f"compare {self.kept.id}: {name}, {self._place(number)}"
-        with comparisons.alone(self._store):  # a stop comes before, or sees this run
+        with comparisons.alone(self._store):  # a stop comes before this run is recorded, or sees it
             if self._is_stopped():
                 return None
             ready = prepare.begin(self.arms[name], self._store, note)
@@ -183,8 +184,8 @@ class Comparing:
     def _hand_in(self, is_followed: bool) -> None:
         """Submit the runs of all rounds. Raise NgcdlError or Interrupted.
 
-        Many clusters accept only a few jobs per user. Once some are queued, the refused ones are submitted when it is
-        their turn, if this ngcdl stays to do that (`is_followed`)."""
+        Many clusters accept only a few jobs per user. If this ngcdl stays (`is_followed`) and some runs are queued, it
+        submits the refused runs when it is their turn."""
         for number in range(1, self.kept.repeat + 1):
             for name in self._order(number):
                 before = self.kept
@@ -209,7 +210,7 @@ class Comparing:
         if run.reason in _OURS:
             raise Interrupted(_OURS[run.reason])
         job = ready.engine.find(run.id)
-        assert job is not None  # it has just been accepted
+        assert job is not None  # the job has just been accepted
         self._queued[name, number] = replace(ready, run=run), job
         return True
 
@@ -228,7 +229,7 @@ def _told(run: Run) -> str:
         return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id}){why}"
     rate, each = figures.examples_per_second, figures.seconds_per_batch
     if rate is None and is_command(run):
-        has_time = run.seconds is not None and not kind_of(run.engine).is_cluster  # there it has the queue's, too
+        has_time = run.seconds is not None and not kind_of(run.engine).is_cluster  # a cluster's includes the queue
         return f"took {console.measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
     if rate is None:
         return f"too few steps for a figure ({run.id})"

@@ -1,1 +1,1 @@
-"""Can this image run here: on this host, or on the nodes of a cluster?"""
+"""Judges whether an image can run on this host, or on the nodes of a cluster."""

@@ -1,7 +1,7 @@
-"""What an image is: a few KB from its registry, remembered by digest; if it can't be asked, from the catalogue.
+"""Facts about images: a few KB from the registry, cached by digest; if the registry can't be asked, from the catalogue.
 
-Queries are anonymous first, and use the key only if that is refused. The content of a digest never changes, so it is
-queried once; a tag's digest is queried again after some minutes.
+Queries are anonymous at first, and use the key only if that is refused. The content of a digest never changes, so it is
+queried once; a tag's digest is queried again after TAG_SECONDS.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ Cost = tuple[int, int]
 TAG_SECONDS = 600.0
 TAGS_SECONDS = 3600.0
 THREADS = 8
-# Definite answers of the registry: there is no such thing. Any other error leaves open what the image is.
+# Definite answers of the registry: there is no such tag or repository. Other errors leave open what the image is.
 _TRUTH = (UnknownTag, UnknownRepository)
 _DOWN = (RegistryUnreachable, RateLimited)
 
 
 @dataclass(frozen=True)
 class Found:
-    """`trouble`: why the registry was not asked, or not believed. `age_seconds`: the age of a cached tag's answer.
+    """`trouble`: why the registry gave no usable answer, None if there was no such error. `age_seconds`: the age of a
+    cached tag's answer.
 
-    `requests` and `bytes` are the cost of this query. Origin `engine`: the facts are from the image here.
+    `requests` and `bytes` are the cost of this query. Origin `engine`: the facts are from the engine's own copy.
     """
 
     facts: ImageFacts
@@ -55,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Tags:
-    """`names` are in the registry's own order, or the catalogue's; `trouble` and `age_seconds` as in Found."""
+    """`names` are in the order of the registry, or of the catalogue; `trouble` and `age_seconds` are as in Found."""
 
     names: tuple[str, ...]
     origin: Literal["registry", "cache", "catalogue"]
@@ -72,12 +73,12 @@ def look_up(
     session: Session | None = None,
     now: Clock = time.time,
 ) -> Found:
-    """Return what is known about an image. Raise RegistryError if the registry denies it, or nothing is known.
-
-    With a `session`, several queries share one token.
+    """Return what is known about an image. Raise RegistryError if there is no such image, or nothing is known about it.
 
     UnknownTag and UnknownRepository are definite answers, and are raised. If the registry can't be asked (unreachable,
     rate-limited, needs a key, odd answer), return an older answer, else the catalogue's, with the trouble.
+
+    With a `session`, several queries share one token.
     """
     look = _Look(ref, architecture, KeptAnswers(cache, ref.name, now))
     known = look.known()
@@ -92,7 +93,8 @@ def look_up(
 def look_up_all(
     refs: Iterable[ImageRef], cache: Path, architecture: str, *, offline: bool = False
 ) -> dict[ImageRef, Found | NgcdlError]:
-    """Return what is known about each image, or why nothing is. Query eight at a time, a registry that is down once."""
+    """Return what is known about each image, or the error because of which nothing is. Eight images are queried at a
+    time; a registry that does not answer is not queried again."""
     found: dict[ImageRef, Found | NgcdlError] = {}
     left: deque[tuple[_Look, Found | None]] = deque()
     order = list(dict.fromkeys(refs))
@@ -121,7 +123,7 @@ def tags(
     session: Session | None = None,
     now: Clock = time.time,
 ) -> Tags:
-    """Return a repository's tags: the registry's, remembered for an hour, else the catalogue's. Raise as of() does."""
+    """Return a repository's tags: the registry's, cached for an hour, else the catalogue's. Raise as look_up() does."""
     kept = KeptAnswers(cache, f"{registry}/{repository}", now)
     known = kept.listed()
     if known and known.age_seconds <= TAGS_SECONDS:
@@ -150,7 +152,7 @@ def tags(
 
 @contextlib.contextmanager
 def _opened(session: Session | None, has_older: bool) -> Iterator[Session]:
-    """Yield `session`, which its owner closes, or a temporary one."""
+    """Yield `session`, which the caller closes, or if it is None, a temporary session."""
     if session is not None:
         yield session
         return
@@ -167,7 +169,7 @@ class _Look:
     kept: KeptAnswers
 
     def known(self) -> Found | None:
-        """Return the remembered answer: without limit for a digest, with its age for a tag."""
+        """Return the cached answer: a digest's has no age limit, a tag's comes with its age. None if none is cached."""
         digest, age = self.ref.digest, None
         if digest is None and self.ref.tag and (tagged := self.kept.tagged(self.ref.tag)):
             digest, age = tagged.digest, tagged.age_seconds
@@ -175,7 +177,7 @@ class _Look:
         return Found(self._facts(said), "cache", None, 0, 0, age) if said else None
 
     def without(self, known: Found | None, trouble: NgcdlError | None, cost: Cost = (0, 0)) -> Found:
-        """Return what is known without the registry. Raise `trouble` or NotAsked if that is nothing."""
+        """Return what is known without the registry. If nothing is, raise `trouble`, or NotAsked if that is None."""
         from ngcdl.preflight import image
 
         if known:
@@ -185,7 +187,7 @@ class _Look:
         raise trouble or NotAsked(self.ref.registry, str(self.ref))
 
     def answer(self, session: Session, known: Found | None) -> Found:
-        """Query the registry, and remember its answer. Raise as of() does."""
+        """Query the registry, and cache its answer. Raise as look_up() does."""
         before = session.cost
         try:
             said = session.ask(self.ref.registry, self.ref.repository, self._ask)
@@ -240,7 +242,7 @@ def _ask_all(left: deque[tuple[_Look, Found | None]], found: dict[ImageRef, Foun
     def work() -> None:
         with Session(keys, patience) as session:
             while left:
-                with contextlib.suppress(IndexError):  # another thread was faster
+                with contextlib.suppress(IndexError):  # another thread took the last one
                     look, known = left.popleft()
                     found[look.ref] = _one(look, known, session, down)
 

@@ -1,4 +1,4 @@
-"""Judges an image for a host: gathers the facts of both, and names the newest tag that does run there."""
+"""Judges an image for a host, from the facts of both, and names the newest tag that runs there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
 
 
-# The rules that matter to a run on the CPU; an unusable card does not.
+# The rules that matter to a run on the CPU. Rules about cards don't.
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
 # The search for the newest tag that runs queries the registry for at most this many tags that no table has.
 _UNKNOWN_TAGS = 3
@@ -62,7 +62,8 @@ def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engi
     """Judge `ref` for `host`, and name the newest tag that runs. Raise RegistryError if nothing is known about `ref`.
 
     This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
-    `engine` is the host's, which may have the image. Its own image is judged by its configuration alone.
+    `engine` is the host's, which may have the image. An engine's own image is judged by its configuration alone; if the
+    engine no longer has it, raise ImageGone.
     """
     if ref.id and engine:
         if (own := _local(ref, engine)) is None:
@@ -96,7 +97,7 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
             verdict = judge(to_fetch(chosen, found.facts, engine), host)
             if verdict.verdict != "no":
                 return Judged(chosen, host, found, verdict, chosen)
-            left.remove(best)  # the table was wrong about it
+            left.remove(best)  # the catalogue was wrong about this tag
     return None
 
 
@@ -108,7 +109,7 @@ def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef
 
 @contextlib.contextmanager
 def spelt(ref: ImageRef) -> Iterator[None]:
-    """Add what was probably meant to an error of the registry: it tells nobody which repositories exist."""
+    """Add what was probably meant to an error of the registry, which does not say which repositories exist."""
     try:
         yield
     except UnknownTag as error:
@@ -130,7 +131,8 @@ def _add_docker_hub(error: NgcdlError, ref: ImageRef) -> None:
 
 
 def to_fetch(ref: ImageRef, facts: ImageFacts, engine: Engine | None) -> ImageFacts:
-    """Drop the size of an image that `engine` already has: nothing is downloaded, so any free space is enough."""
+    """Return `facts`, without the size if `engine` already has the image: nothing is downloaded, so any free space will
+    do."""
     if engine and facts.digest and facts.compressed_bytes is not None:
         with contextlib.suppress(EngineError):
             if engine.has(replace(ref, digest=facts.digest)):
@@ -148,10 +150,11 @@ def _newest(
     offline: bool,
     on_each: bool = False,
 ) -> ImageRef | None:
-    """Name the newest tag that runs, from the registry's tags and the catalogue's rows; an unknown tag costs a request.
+    """Name the newest tag that runs, from the registry's tags and the catalogue's rows; a tag without a row costs a
+    request.
 
-    `on_each` as in before(). Return None for another machine, too: its cards are unknown, so no tag is known to
-    run there.
+    `on_each` is as in cautions(). Return None also if the host is another machine, whose cards are unknown: no tag is
+    known to run there.
     """
     if ref.id or not _is_framework(ref) or host.elsewhere:
         return None
@@ -207,8 +210,8 @@ def facts_of(
 ) -> Found | NgcdlError:
     """Return what is known about an image, or the error because of which nothing is.
 
-    If `engine` has the image, its own configuration answers, without any network. With `anew` the registry answers
-    instead, as for a pull, but not about an engine's own image, of which none is asked."""
+    If `engine` has the image, the image's configuration there answers, without any network. With `anew` the registry
+    answers instead, as for a pull, except about an engine's own image, which no registry knows."""
     try:
         local = _local(ref, engine) if engine and (ref.id or not anew) else None
         if ref.id and not local:
@@ -233,10 +236,10 @@ def cautions(
 ) -> tuple[str, ...]:
     """Return the warnings for a pull or a run of `ref`. Raise ImageUnfit, with every reason, if it can't run.
 
-    `found` is look()'s result, `command` the command that was typed. `on_cpu`: the run will compute on the CPU,
-    whatever the cards; None for a pull, which runs nothing yet. `on_each`: it computes on all cards of `host`, so the
-    worst one decides. `force` turns the refusal into a warning, too. If nothing can be known, the pull will find out;
-    what no pull can fix (UnknownTag, KeyWithoutRights, ...) is raised.
+    `found` is the result of facts_of(), `command` the command that was typed. `on_cpu`: the run will compute on the
+    CPU, whatever the cards; None for a pull, which runs nothing yet. `on_each`: the run computes on all cards of
+    `host`, so the worst card decides. With `force` the refusal is a warning, too. An error in `found` is a warning, as
+    the pull may still work, unless no pull can (UnknownTag, KeyWithoutRights, ...): then it is raised.
     """
     if isinstance(found, FINAL):
         raise found
@@ -254,7 +257,7 @@ def cautions(
             take = _newest(ref, host, settings, session, None, offline=found.trouble is not None, on_each=on_each)
         why = ". Besides, ".join([in_a_line(refusals[0]) + others, *map(in_a_line, refusals[1:])])
         return (forced(refusal(ref, refusals, why, take, command), force), *cautions)
-    if isinstance(found.trouble, FINAL):  # raised last: nobody should sign in for an image that can't run here
+    if isinstance(found.trouble, FINAL):  # last: nobody should sign in for an image that can't run here
         raise found.trouble
     return cautions
 
@@ -273,9 +276,9 @@ def _local(ref: ImageRef, engine: Engine) -> Found | None:
 
 
 def that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
-    """Yield those reasons of a verdict that concern a run; `on_cpu` as in before()."""
+    """Yield those reasons of a verdict that concern a run; `on_cpu` is as in cautions()."""
     for reason in verdict.reasons:
-        # The choice of the engine has already reported, in its own loud line, that a run has no GPU.
+        # That a run has no GPU has been reported already, when the engine was chosen.
         is_told = on_cpu is not None and reason.rule in ("no-gpu", "gpu-way")
         if not is_told and (not on_cpu or reason.rule in _OF_THE_CPU):
             yield reason
@@ -284,7 +287,8 @@ def that_matter(verdict: Verdict, on_cpu: bool | None) -> Iterator[Reason]:
 def refusal(
     ref: ImageRef, reasons: Sequence[Reason], why: str, take: ImageRef | None, command: str, **elsewhere: str
 ) -> ImageUnfit:
-    """Return the error for an image that can't run for `reasons`; `elsewhere` is ImageUnfit's `where` and `host`."""
+    """Return the error for an image that can't run because of `reasons`; `elsewhere` has ImageUnfit's `where` and
+    `host`. `take` is the tag to take instead."""
     return ImageUnfit(
         ref.typable,
         why,
@@ -297,7 +301,7 @@ def refusal(
 
 
 def forced(unfit: ImageUnfit, force: bool) -> str:
-    """Raise `unfit`, or with `force` return a line in its place."""
+    """Raise `unfit`, or with `force` return it as a line."""
     if not force:
         raise unfit
     return f"{unfit.message} Going on because of --force."
@@ -311,7 +315,7 @@ def in_a_line(reason: Reason) -> str:
 
 
 def as_json(judged: Judged) -> dict[str, Any]:
-    """Return `ngcdl check --json`: image, verdict, mode, reasons, compressed_bytes, newest, and what they rest on."""
+    """Return what `ngcdl check --json` prints: image, verdict, mode, reasons, newest tag, and the facts behind them."""
     facts, verdict = judged.facts, judged.verdict
     return {
         "image": str(judged.image),
@@ -336,12 +340,12 @@ def as_json(judged: Judged) -> dict[str, Any]:
 
 
 def facts_as_json(facts: ImageFacts) -> dict[str, Any]:
-    """Return what is known about an image; `recalled` names the fields that come from memory, not from a source."""
+    """Return the facts about an image; `recalled` names the fields that are from memory, not from a source."""
     left_out = ("reference", "digest", "compressed_bytes", "unpacked_bytes")
     plain = {name: value for name, value in vars(facts).items() if name not in left_out}
     return {**plain, "sources": dict(facts.sources), "recalled": sorted(facts.recalled)}
 
 
 def _reasons(reasons: Sequence[Reason]) -> list[dict[str, Any]]:
-    # A number from memory is in a row with a source, but that source does not have the number.
+    # A number from memory may be in a row with a source: that source does not have this number.
     return [vars(reason) | ({"source": None} if reason.recalled else {}) for reason in reasons]

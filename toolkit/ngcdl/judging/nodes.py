@@ -1,6 +1,6 @@
-"""Judges an image for a cluster's nodes: refuses it, keeps it off some of them, or warns that nothing keeps it off.
+"""Judges an image for a cluster's nodes: refuses it, keeps it off unfit nodes, or warns that nothing keeps it off them.
 
-It inspects all nodes that a run might be placed on, and perhaps more: if none of these can run it, no node can.
+All nodes that a run might be placed on are inspected, and perhaps more: if none of these can run it, no node can.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NodeReport:
 
     @property
     def architecture(self) -> str:
-        """The most frequent architecture among them, amd64 if none is known."""
+        """The most frequent architecture of the nodes, amd64 if none is known."""
         known = Counter(node.architecture for node in self.nodes if node.architecture)
         return max(known, key=lambda one: known[one], default="amd64")
 
@@ -79,7 +79,7 @@ def keep_off_unfit_nodes(
 ) -> tuple[Placement, tuple[str, ...]]:
     """Return a placement that keeps a run of `ref` off nodes that can't run it, and the warnings to show.
 
-    Raise ImageUnfit if too few nodes can; with `force` that is only a warning. What is unknown is not refused.
+    Raise ImageUnfit if too few nodes can run it; with `force` that is only a warning. Unknown facts refuse nothing.
     """
     if told.trouble:
         return placement, (f"it is not known whether the cluster's nodes can run {ref}: {told.trouble.message}",)
@@ -113,7 +113,7 @@ def judged(facts: ImageFacts, nodes: Sequence[Node], on_cpu: bool) -> list[NodeK
 
 
 def _host(node: Node, facts: ImageFacts, on_cpu: bool) -> HostFacts:
-    """Return the facts about a node; an unknown architecture counts as one that would do."""
+    """Return the facts about a node; if its architecture is unknown, one that the image is made for."""
     card = node.card
     capability = node.capability or (capability_of(card) if card else None)
     gpu = Gpu(capability, card, brand_of(card) if card else None)
@@ -140,7 +140,7 @@ def _refusal(ref: ImageRef, kind: NodeKind, left: int, settings: Settings, comma
 
 
 def _words(host: HostFacts) -> str:
-    """Return what `ngcdl check --host` takes for it."""
+    """Describe a host in the form that `ngcdl check --host` takes."""
     card = host.gpus[0] if host.gpus else Gpu(None)
     known = {"driver": host.driver, "cc": card.capability, "brand": card.brand, "arch": host.architecture}
     return ",".join(f"{name}={value}" for name, value in known.items() if value and re.fullmatch(r"[\w.]+", value))

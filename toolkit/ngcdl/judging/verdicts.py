@@ -1,4 +1,4 @@
-"""The preflight's verdict on a run's image before it is pulled: for this host's cards, or for a cluster's nodes."""
+"""The verdict on a run's image before the image is pulled: for this host's cards, or for a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def _named(uuids: Collection[str], cards: Sequence[Gpu], seen: Sequence[Card]) -> Iterator[Gpu]:
-    """Yield the cards that `uuids` mean. A MIG device means its card, or every card with MIG on if neither the driver's
-    list (`seen`) nor the device's name identifies it."""
+    """Yield the cards that `uuids` mean. A MIG device means its card; if neither the driver's list (`seen`) nor the
+    device's name identifies that card, every card with MIG on."""
     of_card = {part.uuid: card.uuid for card in seen for part in card.mig_devices}
     meant = {of_card.get(uuid, uuid) for uuid in uuids}
     slices = [uuid for uuid in meant if uuid and (is_mig(uuid) or ":" in uuid)]
@@ -32,7 +32,7 @@ def _named(uuids: Collection[str], cards: Sequence[Gpu], seen: Sequence[Card]) -
 
 
 def _is_of(device: str, card: Gpu) -> bool:
-    """Is `device` part of `card`? MIG-GPU-<uuid>/1/0 and 0:1 name their card, MIG-<uuid> does not.
+    """Return whether `device` may be part of `card`: MIG-GPU-<uuid>/1/0 and 0:1 name their card, MIG-<uuid> does not.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
     """
@@ -55,7 +55,7 @@ class Verdicts:
     _found: Found | NgcdlError | None = None
 
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
-        """Return the UUIDs of the cards that `image` can't use; () if it can use none, which tell() explains."""
+        """Return the UUIDs of the cards that can't run `image`; () if no card can, which tell() explains."""
         from ngcdl.judging import judge
 
         host, found = self._look(engine, image, probe)
@@ -76,7 +76,7 @@ class Verdicts:
         on_cpu = picked.gpus.kind == "none" or self.asked.device == "cpu"
         told = judge.cautions(
             picked.image, host, self.settings, found, self.asked.command, on_cpu=on_cpu, force=self.asked.force,
-            on_each=bool(self.asked.workload) and picked.gpus.demanded,  # a replica on each
+            on_each=bool(self.asked.workload) and picked.gpus.demanded,  # a replica on each card
         )  # fmt: skip
         for line in told:
             show.say(line)
@@ -103,7 +103,7 @@ class Verdicts:
         return place
 
     def found(self, image: ImageRef, architecture: str = "amd64", dry: bool = False) -> Found | NgcdlError:
-        """Return what the registry says about an image for a cluster's nodes, or the error that leaves it unknown.
+        """Return what the registry says about an image for a cluster's nodes, or the error why nothing is known.
 
         The registry is asked once; with `dry`, not at all."""
         if self._found is None:

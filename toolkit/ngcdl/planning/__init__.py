@@ -1,1 +1,1 @@
-"""What was typed, checked, as the request of a run."""
+"""Checks what was typed, and turns it into the request for a run."""

@@ -1,4 +1,4 @@
-"""What was typed for a run, and what of it makes no sense where it is to run."""
+"""What was typed for a run, and checks of options that make no sense where the run is to be."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Asked:
 
     @property
     def nodes(self) -> int:
-        """On how many machines?"""
+        """The number of machines to run on."""
         return self.placement.nodes if self.placement else 1
 
 
-# What chooses a run's cards where no container does; the engine sets them from --gpus.
+# The variables that choose a run's cards if no container does; the engine sets them from --gpus.
 CARD_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -93,7 +93,7 @@ def check_without_screen(asked: Asked, engine: str) -> None:
 
 
 def look_ahead(asked: Asked) -> None:
-    """Raise now what would end the run after a long download: a missing mount."""
+    """Raise MountMissing now if a folder to mount is missing, not after a long download."""
     for mount in asked.extra.mounts if asked.extra else ():
         if not mount.is_volume and _is_missing(mount.host):
             raise MountMissing(mount.host)

@@ -56,7 +56,7 @@ def training(
 def _computed(workload: Workload) -> list[str]:
     """Return the trainer's options for computing, feeding and duration that differ from its defaults."""
     plain = Workload(workload.name)
-    is_fed = workload.feed is not None and (workload.autotune or workload.feed != plain.feed)  # autotune keeps it
+    is_fed = workload.feed is not None and (workload.autotune or workload.feed != plain.feed)  # autotune keeps --feed
     words = ["--feed", str(workload.feed)] if is_fed else []
     words += ["--precision", workload.precision] if workload.precision != plain.precision else []
     words += ["--compile"] if workload.compile else []
@@ -72,8 +72,8 @@ def _computed(workload: Workload) -> list[str]:
 
 
 def command(image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:
-    """Plan a user's own command, in `image` or, if it is None, on this host; without `words`, what the image starts by
-    default: a shell.
+    """Plan a user's own command, in `image` or, if it is None, on this host. If `words` is empty, the image's default
+    command runs: a shell.
 
     `terminal`: stdin and stdout are a terminal; `piped`: stdin is read, but is not a terminal.
     """

@@ -8,7 +8,7 @@ from ngcdl.engines.values import Chunk, PullEvent
 
 
 class Show(Protocol):
-    """No method but `chunk` may raise, and none may block for long."""
+    """Shows progress. No method but `chunk` may raise, and none may block for long."""
 
     def say(self, text: str) -> None: ...
 

@@ -40,8 +40,8 @@ def check_batch(workload: Workload, gpus: GpuRequest, nodes: int = 1) -> None:
 
 
 def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:
-    """Raise BadOption if a training can't be computed that way in `image`, as far as the catalogue knows it, or on
-    `device`."""
+    """Raise BadOption if a training can't run with these options in `image`, as far as the catalogue knows the image,
+    or on `device`."""
     has_tensorflow = image is None or image.framework == "tensorflow"  # None: this host's own Python
     if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
         raise BadOption(
@@ -171,7 +171,7 @@ def typed_options(workload: Workload, known: Bundled) -> frozenset[str]:
 
 
 def _check_data(workload: Workload, known: Bundled) -> None:
-    """Raise BadOption if the training can't use this data, or not in this mode."""
+    """Raise BadOption if the training can't use this data, or not with this --feed."""
     is_a_folder = workload.data not in _MADE_UP
     if is_a_folder and not known.data_folder:
         raise BadOption(f"--data {workload.data}: {known.name} makes its data up.", "Leave --data out.")
@@ -181,7 +181,7 @@ def _check_data(workload: Workload, known: Bundled) -> None:
             "--feed resident: the pictures of a folder are decoded one by one, and can't be kept on the device.",
             f"{again} --data {workload.data}\n{again} --feed resident --data synthetic",
         )
-    if workload.feed == "resident" and not known.has_epochs:  # batches are gathered there in an epoch's order
+    if workload.feed == "resident" and not known.has_epochs:  # batches are gathered in epoch order
         raise BadOption(
             f"--feed resident: each batch of {known.name} is made on the CPU when its turn comes, and can't be on the "
             "device beforehand.",

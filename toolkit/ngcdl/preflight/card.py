@@ -1,4 +1,4 @@
-"""Can one card run the image? Combines its kernels, its driver and NVIDIA_REQUIRE_*."""
+"""Judges an image for one card: its kernels, the driver and NVIDIA_REQUIRE_* together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngcdl.preflight.require import unmet
 CONSTRAINTS = (
     "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints"
 )
-# A cuda-compat package is for "an older NVIDIA Linux GPU driver", not for Windows', whose own libcuda.so WSL needs:
+# A cuda-compat package is for "an older NVIDIA Linux GPU driver", but WSL needs the Windows driver's own libcuda.so:
 # https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html
 # https://docs.nvidia.com/cuda/wsl-user-guide/
 _NO_COMPAT: dict[str, Any] = {"compat_branches": (), "compat_brands": (), "compat_likely": ()}
@@ -27,19 +27,19 @@ def worst(reasons: Sequence[Reason]) -> Level:
 
 
 def decisive_first(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-    """Order by level, worst first; within a level the order stays."""
+    """Sort reasons by level, the worst first; within a level the order stays."""
     return tuple(sorted(reasons, key=lambda reason: -LEVELS.index(reason.level)))
 
 
 def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
-    """Judge `image` for one card of `host`; mode None: it can't run, or it is not known how it would."""
+    """Judge `image` for one card of `host`. The mode is None if the image can't run there, or it is unknown how."""
     able = kernels(image, gpu)
     if is_jetson(gpu):
         return CardVerdict(gpu, able.level, None, (able,))  # its driver comes with JetPack, with other version rules
     if host.is_wsl:
         image = replace(image, **_NO_COMPAT)
     carried = loading(image, gpu, host.driver, needs_ptx=able.rule == "ptx")
-    # The driver decides how a card runs the image; of two refusals the card's comes first, because nothing fixes it.
+    # The driver decides how a card runs the image. But if the card refuses, that comes first, because nothing fixes it.
     reasons = [carried, able] if able.level == "runs" else [able, carried]
     if worst(reasons) != "no":
         reasons += _requirement(image, gpu, host)

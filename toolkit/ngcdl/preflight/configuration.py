@@ -1,6 +1,6 @@
-"""What an image's configuration says in its variables and labels, as far as it can be read. Pure.
+"""What an image's configuration says in its environment variables and labels. Pure.
 
-Others write these strings: what is not in NVIDIA's form is unknown, and nothing here raises.
+Anybody may have written these strings: a value that is not in NVIDIA's form is unknown, and nothing here raises.
 https://github.com/opencontainers/image-spec/blob/main/config.md
 """
 
@@ -32,7 +32,7 @@ _MOST = 4096  # variables
 
 @dataclass(frozen=True)
 class Configuration:
-    """`readable` is False if the variables can't be read, which differs from an image that has none."""
+    """`variables` are the environment's. `readable` is False if they can't be read; an image may also have none."""
 
     variables: Mapping[str, str]
     labels: Mapping[str, str]
@@ -58,7 +58,7 @@ class Configuration:
 
     @property
     def has_cuda(self) -> bool | None:
-        """None if it uses GPUs but does not name its CUDA version."""
+        """Whether the image has CUDA; None if it uses GPUs but names no CUDA version, or can't be read."""
         if "CUDA_VERSION" in self.variables or "com.nvidia.cuda.version" in self.labels:
             return True
         signs = any(name.startswith(("NVIDIA_", "CUDA_", "TORCH_CUDA_")) for name in self.variables)
@@ -66,18 +66,21 @@ class Configuration:
 
     @property
     def wants_jetpack(self) -> bool:
-        """Is it made for a Jetson? https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/image"""
+        """Whether the image is made for a Jetson.
+
+        https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/image
+        """
         return any(name.startswith(_JETPACK) for name in self.variables)
 
     @property
     def kernels(self) -> tuple[tuple[str, ...], str | None] | None:
-        """Return the compute capabilities it was compiled for, and the newest one in PTX."""
+        """The compute capabilities the image was compiled for, and the newest one in PTX; None if it has no list."""
         lists = (kernels(self.variables.get(name)) for name in ("TORCH_CUDA_ARCH_LIST", "CUDA_ARCH_LIST"))
         return next((found for found in lists if found), None)
 
     @property
     def require(self) -> tuple[str, ...]:
-        """Return the constraints that the legacy hook enforces.
+        """The constraints that the legacy hook enforces.
 
         https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints
         """
@@ -100,7 +103,7 @@ class Named:
 
     @classmethod
     def of(cls, configuration: Configuration, called: str) -> Named:
-        """Read them; if an image has several frameworks, the one it is `called` after takes precedence."""
+        """Read a configuration. If an image has several frameworks, the one that the image is `called` after counts."""
         for name in sorted(releases.frameworks(), key=lambda one: one != called):
             found = cls._of(configuration, name)
             if found.release or found.framework_version:
@@ -109,7 +112,7 @@ class Named:
 
     @classmethod
     def _of(cls, configuration: Configuration, name: str) -> Named:
-        label = configuration.labels.get(f"com.nvidia.{name}.version", "")  # in some images the release
+        label = configuration.labels.get(f"com.nvidia.{name}.version", "")  # some images have the release here
         release = _RELEASE.fullmatch(configuration.variables.get(f"NVIDIA_{name.upper()}_VERSION", ""))
         named = release or _RELEASE.fullmatch(label)
         own = _whole(_SOFTWARE, configuration.variables.get(f"{name.upper()}_VERSION"))
@@ -118,7 +121,7 @@ class Named:
         return cls(name, named[1] if named else None, named[2] if named else None, own)
 
     def row(self) -> Release | None:
-        """Find the catalogue's row; if a month has TensorFlow 1 and 2, the one of this version."""
+        """Return the catalogue's row, None if there is none; if a release has TensorFlow 1 and 2, the fitting one's."""
         rows = [row for row in releases.releases(self.framework) if row.release == self.release]
         major = self.framework_version.partition(".")[0] if self.framework_version else None
         fitting = [row for row in rows if row.variant in (None, self.variant or f"tf{major}")]
@@ -128,10 +131,10 @@ class Named:
 def kernels(text: str | None) -> tuple[tuple[str, ...], str | None] | None:
     """Parse a list such as `7.5 8.0 9.0+PTX` into the compute capabilities, ascending, and the newest one in PTX.
 
-    Return None if any word is not understood, because half a list would refuse cards of the other half.
+    Return None if any word is not understood: an incomplete list would refuse the cards that it lacks.
     """
     words = re.split(r"[\s,;]+", text.strip()) if text else []
-    # 9.0a is for 9.0 alone, and no other 9.x exists; for other majors such a word would promise too much
+    # 9.0a runs on 9.0 alone, but no other 9.x exists: it is read as 9.0. For other majors that would promise too much.
     found = [_CAPABILITY.fullmatch(re.sub(r"^((?:sm_)?9\.?0)a", r"\1", word)) for word in words]
     parts = [(f"{int(match[1])}.{match[2]}", bool(match[3])) for match in found if match]
     if not parts or len(parts) < len(words):
@@ -141,10 +144,10 @@ def kernels(text: str | None) -> tuple[tuple[str, ...], str | None] | None:
 
 
 def branches_of(require: Iterable[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the driver branches that a require string admits for some brands only, and those brands; the longest list.
+    """Return the driver branches that require strings admit for some brands only, and the brands with the longest list.
 
-    nvidia/cuda has `cuda>=13.0 brand=tesla,driver>=535,driver<536 ...`: the drivers older than CUDA's own that its
-    compat package supports.
+    nvidia/cuda has `cuda>=13.0 brand=tesla,driver>=535,driver<536 ...`: these are the branches older than CUDA's own
+    driver that the image's cuda-compat package supports.
     """
     of_brand: dict[str, set[int]] = {}
     for word in (word for text in require for word in text.split()):

@@ -33,10 +33,10 @@ class ImageFacts:
     """What is known about one image for one processor architecture.
 
     `sources` maps each field to its source ("registry", or a URL). `recalled` holds the fields written from memory,
-    not read anywhere; the output says so. `compat_branches` are the driver branches (their first number) on which the
-    image's cuda-compat package works, or None if no list is known; with `compat_likely`, too, they are only those that
-    were seen to work. `compat_brands` are the NVML brands it works on;
-    `compat_minimums` is the oldest working driver of such a branch, where documented.
+    not read in any source; the output says so. `compat_branches` are the driver branches (their first number) on which
+    the image's cuda-compat package works, None if no list is known; if there are `compat_likely`, they are only the
+    branches that were seen to work. `compat_brands` are the NVML brands that the package works on; `compat_minimums`
+    is the oldest working driver of a branch, where documented.
     """
 
     reference: str
@@ -47,7 +47,7 @@ class ImageFacts:
     cuda: str | None = None  # None: no CUDA inside, if has_cuda is False; else unknown
     has_cuda: bool | None = None
     for_jetson: bool = False
-    driver: str | None = None  # what the image was built with: native from this version on
+    driver: str | None = None  # the driver that the image was built with: native from this version on
     minor_floor: str | None = None  # oldest driver of minor-version compatibility; CUDA <= 10 has none
     architectures: tuple[str, ...] | None = None  # amd64, arm64
     sass: tuple[str, ...] | None = None  # compute capabilities with compiled kernels, ascending
@@ -55,7 +55,7 @@ class ImageFacts:
     min_capability: str | None = None  # documented
     compat_branches: tuple[int, ...] | None = None
     compat_brands: tuple[str, ...] = ()
-    compat_likely: tuple[int, ...] = ()  # where no whole list is known: the branches of the last one that is
+    compat_likely: tuple[int, ...] = ()  # if no complete list is known: the branches in the last known list
     compat_minimums: Mapping[int, str] = field(default_factory=dict)
     require: tuple[str, ...] = ()  # the values of NVIDIA_REQUIRE_*, enforced by the legacy hook only
     digest: str | None = None
@@ -80,7 +80,7 @@ class Gpu:
 
     @property
     def title(self) -> str:
-        """Return what to call it in a sentence."""
+        """What to call the card in a sentence."""
         return self.name or "this card"
 
 
@@ -88,9 +88,9 @@ class Gpu:
 class HostFacts:
     """The machine that an image is judged for.
 
-    `elsewhere`: the engine is on another machine, and why its GPUs can't be judged from here. `gpu_trouble`: why the
-    driver can't be queried, or that no program may compute on its GPUs. `free_bytes` is the free space where the engine
-    keeps images. `is_wsl`: `driver` is Windows'.
+    `elsewhere` is set if the engine is on another machine: why that machine's GPUs can't be judged from here.
+    `gpu_trouble`: why the driver can't be queried, or that no program may compute on its GPUs. `free_bytes` is the free
+    space where the engine keeps images. `is_wsl`: the host is WSL, and `driver` is that of Windows.
     """
 
     architecture: str = "amd64"
@@ -107,10 +107,10 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Reason:
-    """One rule that was applied. `found` and `needed` are the two numbers, `source` is where the needed one is from.
+    """One rule that was applied. `found` and `needed` are the two numbers, `source` documents the needed one.
 
     Rules: architecture, capability, ptx, cuda10, native, forward, minor, driver, require, no-cuda, no-gpu, mixed,
-    elsewhere, unknown, avx, disk, schema1, gpu-way, igpu. `recalled`: the needed number is from memory, read nowhere.
+    elsewhere, unknown, avx, disk, schema1, gpu-way, igpu. `recalled`: the needed number is from memory.
     """
 
     rule: str
@@ -141,7 +141,7 @@ class Verdict:
 
 
 def known(text: str | None) -> tuple[int, ...] | None:
-    """Return the version, or None if the text is not one."""
+    """Return a version in comparable form, None if the text is not a version."""
     try:
         return comparable(text) if text else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Parses the description of another machine: --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64 --gpu name=A100."""
+"""Parses a machine's description: --host driver=535.104.05,cc=7.5,brand=tesla,arch=amd64 --gpu name=A100."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORM = (
     "    --host driver=535.104.05 --gpu T4 --gpu cc=8.0,brand=tesla,name=A100\n"
     "Also: avx=yes or avx=no, free=SIZE (where the engine stores images), engine=VERSION"
 )
-_ARCHITECTURES = {"x86-64": "amd64", "x64": "amd64", "arm64/v8": "arm64", "sbsa": "arm64"}  # other names for them
+_ARCHITECTURES = {"x86-64": "amd64", "x64": "amd64", "arm64/v8": "arm64", "sbsa": "arm64"}  # aliases
 _OF_A_CARD = ("cc", "brand", "name")
 _OF_A_HOST = ("driver", "arch", "avx", "free", "engine")
 _DRIVER = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){0,3}", re.ASCII)
@@ -28,9 +28,10 @@ _CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]", re.ASCII)
 
 
 def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
-    """Parse --host and every --gpu. Whatever is not typed is unknown; without any card, the host has none.
+    """Parse --host and every --gpu. Facts that are not typed are unknown. If neither a card nor a driver is typed, the
+    host has no card.
 
-    A driver alone implies one card, of which nothing is known. Raise BadOption, which shows the expected form.
+    A driver alone implies one card about which nothing is known. Raise BadOption, which shows the expected form.
     """
     pairs = _pairs("--host", text, (*_OF_A_HOST, *_OF_A_CARD, "gpu"))
     if not pairs and not gpus:

@@ -29,7 +29,7 @@ def estimated_unpacked(compressed_bytes: int | None) -> int | None:
 
 
 def from_catalog(ref: ImageRef, architecture: str) -> ImageFacts | None:
-    """Return what the tables know about a framework image of any registry, or None if they don't have its tag."""
+    """Return what the catalogue says about a framework image of any registry; None if it has no row for the tag."""
     row = _row_of_tag(ref)
     if row is None or ref.tag is None:
         return None
@@ -52,8 +52,8 @@ def from_config(
 ) -> ImageFacts:
     """Read an image's configuration, and fill the gaps from the catalogue.
 
-    `architecture` is the requested one; the configuration's own takes precedence. `architectures` are those of the
-    index, if the image has one. Nothing in the configuration makes this raise.
+    `architecture` is the requested one; the one in the configuration takes precedence. `architectures` are those in the
+    image's index, None if it has no index. Nothing in the configuration makes this raise.
     """
     said = Configuration.of(config)
     own = said.architecture or architecture
@@ -75,10 +75,10 @@ def from_config(
 
 @dataclass
 class _Known:
-    """Collects facts; the first value put for a field stays.
+    """Collects facts about an image; the first value put for a field stays.
 
-    For Jetson images no CUDA, driver or kernels are known: the tables describe the other images, and the driver comes
-    with the board. 25.08-py3 has CUDA 13.0, but 25.08-py3-igpu has 12.9:
+    For Jetson images the catalogue gives no CUDA, driver or kernels: its tables describe the other images, and the
+    driver comes with the board. 25.08-py3 has CUDA 13.0, but 25.08-py3-igpu has 12.9:
     https://github.com/lkk688/edgeAI/blob/main/jetson/Dockerfile.jp7
     """
 
@@ -109,9 +109,9 @@ class _Known:
             self.put("ptx", said.kernels[1], REGISTRY)
 
     def put_release(self, row: Release, tag: str | None) -> None:
-        """Put what a release's row says; `tag` is None if it is not known which of its tags the image has."""
+        """Put what a release's row says; `tag` is None if it is unknown which of the release's tags the image has."""
         same_cuda = self._has_cuda_of(row)
-        has_kernels = "sass" in self.values  # a list without PTX means that the image has none
+        has_kernels = "sass" in self.values  # a list of kernels without PTX: the image has no PTX
         self.put("has_cuda", True, row.source_of("cuda"))
         self._take(row, "framework", row.framework)
         self._take(row, "release", row.release)
@@ -124,7 +124,7 @@ class _Known:
         minimums = {comparable(driver)[0]: driver for driver in row.compat_drivers if "." in driver}
         self.put("compat_minimums", minimums or None, row.source)
         self._take(row, "min_capability", row.min_capability)
-        if same_cuda and "driver" not in row.unverified:  # else it is what CUDA needs: put_cuda knows that better
+        if same_cuda and "driver" not in row.unverified:  # else put_cuda knows it better
             self._take(row, "driver", row.driver)
         if same_cuda and not has_kernels and self.architecture in row.sass:
             self._take(row, "sass", row.sass[self.architecture])
@@ -168,7 +168,7 @@ class _Known:
 
 
 def _row_of_tag(ref: ImageRef) -> Release | None:
-    is_nvidia_s = f"/{ref.repository}".endswith(f"/nvidia/{ref.framework}")  # mirrors keep it under a prefix
+    is_nvidia_s = f"/{ref.repository}".endswith(f"/nvidia/{ref.framework}")  # a mirror may add a prefix
     return releases.find(ref.framework, ref.tag) if is_nvidia_s and ref.tag else None
 
 

@@ -1,4 +1,4 @@
-"""Can a card run the image's kernels: compiled ones, PTX that the driver compiles, or none?
+"""Whether a card can run an image's kernels: compiled ones, PTX that the driver compiles, or none.
 
 Rules: capability, ptx, cuda10, igpu, unknown.
 """
@@ -21,12 +21,12 @@ JETSON = (
 )
 # TX1 and Nano, TX2, Xavier, Orin: https://developer.nvidia.com/cuda-gpus . Thor (11.0) runs the ordinary arm64 images.
 _JETSONS = ("5.3", "6.2", "7.2", "8.7")
-# From JetPack 7.2 on, Orin runs them too: nvidia/cuda includes cuda-compat-orin since CUDA 13.2, and users report that
-# kernels for 8.0 run there, though BINARIES does not promise it:
+# From JetPack 7.2 on, Orin runs the ordinary arm64 images, too: nvidia/cuda includes cuda-compat-orin since CUDA 13.2,
+# and users report that kernels for 8.0 run there, though BINARIES does not promise it:
 # https://github.com/Jonah-May-OSS/wyoming-whisper-trt/pull/1047
 # https://github.com/bitsandbytes-foundation/bitsandbytes/pull/1939
 _ORIN, _FIRST_CUDA_FOR_ORIN = "8.7", 13
-# These tags need JetPack 6, which is for Orin only.
+# The last release with -igpu tags, which need JetPack 6, and so an Orin.
 _LAST_WITH_IGPU = (26, 2)  # JETSON: "NVIDIA will no longer produce the standalone iGPU containers" from 26.03 on
 
 
@@ -71,7 +71,7 @@ def _integrated(image: ImageFacts, gpu: Gpu) -> Reason | None:
 
 
 def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
-    """Judge an ordinary image with CUDA 13, without knowing which JetPack the board has."""
+    """Judge an ordinary image with CUDA 13 on an Orin, without knowing which JetPack the board has."""
     listed = [(parts, one) for one in image.sass or () if (parts := known(one)) is not None]
     if listed and not _run_by(listed, comparable(_ORIN)):
         return _without_kernels(image, gpu, _ORIN, [one for _, one in listed])
@@ -82,7 +82,7 @@ def _on_orin(image: ImageFacts, gpu: Gpu, *, takes_igpu: bool) -> Reason:
 
 
 def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
-    """Refuse CUDA 10 on Ampere and newer: PTX would be compiled, but a framework's products by cuBLAS fail there."""
+    """Refuse CUDA 10 and older on Ampere and newer: PTX would be compiled, but matrix products by cuBLAS fail there."""
     version = known(image.cuda)
     if image.framework is None or version is None or version[0] > 10 or capability[0] < 8:
         return None
@@ -94,7 +94,7 @@ def _cuda_10(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
 
 
 def _cuda_9(image: ImageFacts, gpu: Gpu) -> Reason | None:
-    """Warn of CUDA 9 on Turing, which runs Volta's kernels: whether a product fails depends on its shapes."""
+    """Warn of CUDA 9 and older on Turing, which runs Volta's kernels: some shapes of matrix products fail there."""
     version = known(image.cuda)
     if image.framework is None or version is None or version[0] > 9 or gpu.capability != "7.5":
         return None
@@ -142,7 +142,7 @@ def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...
 
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
-    """Judge by what the image's CUDA can compile for, as it is not known what its framework was compiled for."""
+    """Judge by what the image's CUDA can compile for, if it is unknown what its framework was compiled for."""
     row = cuda.capabilities(image.cuda) if image.cuda else None
     if row is None:
         return _as_documented(image, gpu)
@@ -166,14 +166,14 @@ def _as_documented(image: ImageFacts, gpu: Gpu) -> Reason:
 
 
 def _kernels(capabilities: Iterable[str] | None) -> list[tuple[tuple[int, ...], str]]:
-    """Return what the kernels are for, ascending, without Jetsons: "the binary compatibility between desktop and Tegra
-    is not supported" (BINARIES)."""
+    """Return the compute capabilities of kernels, ascending. Jetsons' are left out: "the binary compatibility between
+    desktop and Tegra is not supported" (BINARIES)."""
     every = [one for one in capabilities or () if one not in _JETSONS]
     return sorted((parts, one) for one in every if (parts := known(one)) is not None)
 
 
 def _run_by(kernels: Iterable[tuple[tuple[int, ...], str]], capability: tuple[int, ...]) -> list[str]:
-    """Return those that a card runs: a kernel for X.y runs on X.z if z >= y."""
+    """Return those kernels that a card runs: a kernel for X.y runs on X.z if z >= y."""
     return [one for parts, one in kernels if parts[0] == capability[0] and parts <= capability]
 
 
@@ -196,7 +196,7 @@ def _unfit(image: ImageFacts, gpu: Gpu, text: str, needed: str | None, name: str
 
 
 def _family(capability: str | None) -> str:
-    """6.0 -> 6.0 (Pascal)."""
+    """Add the architecture's name: 6.0 -> 6.0 (Pascal)."""
     from ngcdl.catalog import cards
 
     row = cards.family(capability) if capability else None

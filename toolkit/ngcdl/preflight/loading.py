@@ -1,6 +1,6 @@
-"""Does the driver run the image's CUDA on a card: natively, by forward or minor-version compatibility, or not at all?
+"""Whether a driver runs an image's CUDA on a card: natively, by forward or minor-version compatibility, or not at all.
 
-Or does it not drive the card at all, or no longer?
+A driver may also be too old, or too new, to drive the card.
 
 Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/cuda-compatibility/
 """
@@ -37,7 +37,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
 
 
 def _undriven(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
-    """Refuse a driver that is too old or too new for the card: it does not drive it, whatever the image."""
+    """Refuse a driver that is too old or too new to drive the card, whatever the image."""
     from ngcdl.catalog import cards
 
     family = cards.family(gpu.capability) if gpu.capability else None
@@ -78,7 +78,7 @@ def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) ->
     if least is not None and host < least:
         return None
     text = f"the image's cuda-compat package stands in for driver {image.driver or 'libraries'} on branch {host[0]}"
-    # the documentation names data-centre cards; the other brands go by a list
+    # the documentation names data-centre cards; other brands are taken from the image's list
     by_name = gpu.brand in ("tesla", "nvidia") or gpu.capability in _WITH_COMPAT
     recalled = "compat_branches" in image.recalled or ("compat_brands" in image.recalled and not by_name)
     source = image.sources.get("compat_branches", FORWARD)
@@ -105,7 +105,7 @@ def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, n
 
 
 def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
-    """Answer neither yes nor no if a fact is missing that would decide it."""
+    """Return a caution if a fact is missing that would decide between yes and no."""
     least = _least(image, gpu, host, needs_ptx=needs_ptx)
     if len(host) == 1 and (known(least) or ())[:1] == host:
         text = f"driver {driver} names a whole branch, in which {least} or newer would do"
@@ -147,7 +147,7 @@ def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *,
 
 
 def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
-    """Is the image's cuda-compat package for this card? None if its brand is unknown."""
+    """Return whether the image's cuda-compat package is for this card; None if the card's brand is unknown."""
     if not image.compat_brands:
         return False
     if gpu.brand in image.compat_brands or gpu.capability in _WITH_COMPAT:
@@ -156,10 +156,10 @@ def _takes_compat(image: ImageFacts, gpu: Gpu) -> bool | None:
 
 
 def _is_listed(image: ImageFacts, branch: int) -> bool | None:
-    """Can the image's cuda-compat package be used on this branch? None if that is not known.
+    """Return whether the image's cuda-compat package can be used on this branch; None if that is unknown.
 
-    From CUDA 10.2 on, NVIDIA's lists lose branches from one version to the next and gain only newer ones: a branch
-    missing from the last known list does not come back.
+    From CUDA 10.2 on, NVIDIA's lists lose branches from one version to the next and gain only newer ones: a branch that
+    the last known list lacks does not come back.
     """
     if branch in (image.compat_branches or ()):
         return True
@@ -169,7 +169,7 @@ def _is_listed(image: ImageFacts, branch: int) -> bool | None:
 
 
 def _has_whole_list(image: ImageFacts) -> bool:
-    """Is the list of branches known, and not only some that were seen to work?"""
+    """Return whether the complete list of branches is known, and not only branches that were seen to work."""
     return image.compat_branches is not None and not image.compat_likely
 
 
@@ -187,12 +187,12 @@ def _why_not_forward(image: ImageFacts, gpu: Gpu, branch: int) -> str:
 
 
 def _from(image: ImageFacts, branch: int) -> str:
-    """Name a branch by its oldest driver documented to work, else by its number."""
+    """Name a branch by the oldest of its drivers that is documented to work, else by its number."""
     return image.compat_minimums.get(branch, str(branch))
 
 
 def _least(image: ImageFacts, gpu: Gpu, host: tuple[int, ...], *, needs_ptx: bool) -> str | None:
-    """Return the oldest driver above the host's that would do for this card; a whole branch as its number alone."""
+    """Return the oldest driver above the host's that would do for this card; a whole branch is its number alone."""
     would_do = [image.driver] if image.driver else []
     if image.minor_floor and not needs_ptx:
         would_do.append(image.minor_floor)

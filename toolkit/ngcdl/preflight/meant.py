@@ -1,11 +1,11 @@
 """Which image a name means.
 
-A framework of the catalogue without a tag is the newest that is known to run on a host. The catalogue must know it: a
-tag that is new in the registry must not mean another 20 GB from one day to the next.
+The name of a framework in the catalogue, without a tag, means the newest image in the catalogue that is known to run on
+a host. Tags that only the registry has don't count: a new tag must not mean another 20 GB from one day to the next.
 
-A short name of anything else is the engine's own image if the engine has one under exactly that name, as `docker run`
-would take it; only otherwise does it belong to NGC, or to the registry that takes NGC's place. An engine's own image is
-identified by its id and is never pulled: whoever owns that name on Docker Hub must not get to run code here.
+Any other short name means the engine's own image, as for `docker run`, if the engine has one under exactly that name;
+otherwise an image of NGC, or of the registry that takes NGC's place. An engine's own image is identified by its id and
+is never pulled: whoever owns that name on Docker Hub must not get to run code here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ngcdl.engines.values import Held
     from ngcdl.preflight.facts import HostFacts, ImageFacts
 
-# Those that people start trainings from: https://github.com/docker-library/official-images/tree/master/library
+# Docker Hub's official images that trainings are often started from:
+# https://github.com/docker-library/official-images/tree/master/library
 _OFFICIAL = ("almalinux", "alpine", "busybox", "debian", "fedora", "julia", "python", "r-base", "rockylinux", "ubuntu")
 
 
@@ -33,13 +34,13 @@ def typed(name: str, registry: str) -> ImageRef:
 
 
 def may_be_own(image: ImageRef, registry: str) -> bool:
-    """May the engine have an image of its own under the name that was typed?"""
+    """Return whether the typed name may be that of an image of the engine's own."""
     return image.short is not None and image.id is None and image.name not in _frameworks(registry)
 
 
 def settled(image: ImageRef, registry: str, has: Callable[[ImageRef], Held | None]) -> ImageRef:
-    """Return the engine's own image, with its id, if typed() left that open and `has` finds one, else `image`. Raise
-    BadReference as named() does."""
+    """Return the engine's own image, with its id, if typed() left the name open and `has` finds such an image; else
+    `image`. Raise BadReference as named() does."""
     if not may_be_own(image, registry):
         return image
     for own in image.own_names():
@@ -49,7 +50,7 @@ def settled(image: ImageRef, registry: str, has: Callable[[ImageRef], Held | Non
 
 
 def without_engine(image: ImageRef, registry: str, why: NgcdlError) -> ImageRef:
-    """Return what typed() left open as settled() does where no engine can be asked, because of `why`."""
+    """Do as settled() where no engine can be asked, because of `why`: no image is the engine's own."""
     if not may_be_own(image, registry):
         return image
     return _not_own(image, registry, f"Whether an engine here has {image.short}:latest is not known: {why.message}")
@@ -70,8 +71,8 @@ def own_in_words(image: ImageRef) -> str:
 
 
 def on_docker_hub(image: ImageRef) -> str:
-    """Return the lines for whoever meant Docker Hub's image of that name; "" if the name is complete, NVIDIA's, or one
-    word that is no official image there."""
+    """Return the hint for users who meant Docker Hub's image of that name; "" if the name is complete or NVIDIA's, or a
+    single word that is no official image there."""
     if image.short is None or image.id:
         return ""
     there, _ = image.own_names()
@@ -89,8 +90,8 @@ def _frameworks(registry: str) -> set[str]:
 
 
 def named(name: str, registry: str) -> ImageRef:
-    """Parse an image's name. A framework of the catalogue needs no tag: chosen() gives it one. Raise BadReference, for
-    a name without a tag with the framework that was probably meant."""
+    """Parse an image's name. A framework of the catalogue needs no tag: chosen() adds it. Raise BadReference; if a tag
+    is missing, the error names the framework that was probably meant."""
     image = ImageRef.parse(name, registry, needs_tag=False)
     if not is_open(image):
         return image
@@ -111,17 +112,18 @@ def named(name: str, registry: str) -> ImageRef:
 
 
 def is_open(image: ImageRef) -> bool:
-    """Does the name leave open which image is meant?"""
+    """Return whether the name leaves open which image is meant: it has no tag, digest or id."""
     return image.tag is None and image.digest is None and image.id is None
 
 
 def chosen(
     frameworks: Sequence[ImageRef], host: HostFacts, where: str = "here", *, on_each: bool = False
 ) -> tuple[ImageRef, str]:
-    """Return the newest image for `host` of the first of `frameworks` that fits, and a line that says which it is.
+    """Return the newest image for `host` of the first of `frameworks` that fits, and a line that names the image.
 
-    One that has only its PTX for these cards comes after those with kernels. If none runs, it is the newest of the
-    first: it will be refused, with the reason. `where`: here or there. `on_each`: on all cards of `host`."""
+    A framework whose image has only PTX for the host's cards comes after those with kernels. If no image runs, return
+    the newest of the first framework, which will be refused with the reason. `where`: here or there. `on_each`: the
+    image must run on all cards of `host`."""
     fit = [one for framework in frameworks if (one := newest(framework, host, on_each))]
     image = next((one for one in fit if not _has_only_ptx(one, host, on_each)), fit[0] if fit else None)
     if image is None:
@@ -142,7 +144,7 @@ def _short(image: ImageRef) -> str:
 
 
 def newest(framework: ImageRef, host: HostFacts, on_each: bool = False) -> ImageRef | None:
-    """Return the newest image of `framework` that the catalogue knows to run on `host`, None if it knows none."""
+    """Return the newest image of `framework` that runs on `host` according to the catalogue, None if there is none."""
     from ngcdl.catalog import releases
     from ngcdl.preflight.newest import newest as newest_of
 

@@ -31,9 +31,9 @@ def capability_of(name: str) -> str | None:
 
 
 def brand_of(name: str) -> str | None:
-    """Infer the NVML brand from the name; None if it is not sure enough.
+    """Infer the NVML brand from a card's name; None if that is not sure enough.
 
-    What matters is whether forward compatibility supports the card, and that depends on data-centre or not.
+    The brand matters only for forward compatibility, which supports data-centre cards.
     """
     words = {word for _, group in _fitting(name) for word in group} | set(_words(name, noise=True))
     if words & {"jetson", "spark"}:

@@ -11,7 +11,7 @@ from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.loading import ANY_DRIVER
 from ngcdl.preflight.verdict import judge, judge_each
 
-# Cautions about the image on these cards; the host's (no-gpu, disk, ...) are the same for every tag.
+# Rules about an image on the host's cards. Cautions about the host alone (no-gpu, disk, ...) are the same for all tags.
 _OF_THE_CARDS = frozenset({"capability", "ptx", "driver", "unknown"})
 # What follows the release in the tags of the monthly images; -sdk, -devel, -min and the like are other images.
 _PLAIN = re.compile(r"(?:-tf[12])?(?:-py[23])?(?:-igpu)?")
@@ -31,9 +31,10 @@ def newest(
 ) -> str | None:
     """Return the newest of `tags` that runs on `host`, in the variant of `like_tag` if its release has it.
 
-    If none does, return the newest that needs its PTX compiled, or None if none runs either way. `facts_of` is called
-    from the newest tag on, no more often than needed; if it returns None, the tag is skipped. An unknown driver is
-    assumed to be new enough: the kernels decide. `on_each`: it must run on all cards of `host`, not only on one.
+    If none has kernels for the cards, return the newest that runs if its PTX is compiled; None if none runs at all.
+    `facts_of` is called from the newest tag on, no more often than needed; if it returns None, the tag is skipped. An
+    unknown driver is assumed to be new enough: the kernels decide. `on_each`: the tag must run on all cards of `host`,
+    not only on one.
     """
     host = replace(host, driver=host.driver or ANY_DRIVER)
     with_ptx: str | None = None
@@ -52,7 +53,8 @@ def newest(
 def ordered(tags: Iterable[str]) -> list[str]:
     """Sort tags: newest release first, within a release Python 3 and TensorFlow 2 first, and other tags last.
 
-    Those are sorted by version, highest first (nvidia/cuda has 13.0.2-base-ubuntu24.04), and words come last.
+    The other tags are sorted by version, highest first (nvidia/cuda has 13.0.2-base-ubuntu24.04); tags without a
+    version come last.
     """
     keyed = [(order(tag), tag) for tag in tags]
     releases = sorted(((key, tag) for key, tag in keyed if key is not None), reverse=True)
@@ -70,7 +72,7 @@ def _is_doubtful(verdict: Verdict) -> bool:
 
 
 def _candidates(framework: str, like_tag: str | None, tags: Sequence[str]) -> list[str]:
-    """Order the tags to try. A variant never outranks a newer release: TensorFlow 1, if requested, ended long ago."""
+    """Order the tags to try. A newer release comes before the requested variant: TensorFlow 1, say, ended long ago."""
     like = _suffix(like_tag or "")
     wanted_tf, wanted_py = _variant(framework, like_tag, "tf") or "2", _variant(framework, like_tag, "py") or "3"
     fitting = [tag for tag in ordered(tags) if _is_candidate(_suffix(tag), like)]
@@ -91,7 +93,7 @@ def _is_candidate(suffix: str | None, like: str | None) -> bool:
 
 
 def _suffix(tag: str) -> str | None:
-    """24.05-tf2-py3 -> -tf2-py3; None if the tag is not a release."""
+    """Return what follows the release: 24.05-tf2-py3 -> -tf2-py3; None if the tag is not a release."""
     return tag[5:] if order(tag) is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Would NVIDIA's legacy hook start the image? Evaluates the values of NVIDIA_REQUIRE_* for one card.
+"""Whether NVIDIA's legacy hook would start an image: evaluates the values of NVIDIA_REQUIRE_* for one card.
 
 Spaces mean OR, commas mean AND, and several variables are ANDed; cuda, driver and arch are versions, brand is a word:
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html#constraints
@@ -28,7 +28,7 @@ _COMPARISONS: Mapping[str, Callable[[list[int], list[int]], bool]] = {
 def unmet(require: Sequence[str], values: Mapping[str, str | None]) -> str | None:
     """Return the first constraint that `values` (cuda, driver, arch, brand) violate, or None if all hold or may hold.
 
-    A value of None and a text outside the grammar leave the answer open: only certain violations are reported.
+    If a value is None, or a constraint is outside the grammar, it may hold: only certain violations are reported.
     """
     return next((text for text in require if _any(text, values) is False), None)
 

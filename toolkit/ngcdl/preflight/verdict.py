@@ -1,4 +1,4 @@
-"""Can this image run on this host? Applies one rule after the other, each with its number and its source. Pure.
+"""Judges whether an image can run on a host, rule by rule, each with its number and its source. Pure.
 
 card.py judges each card; this module holds the host's rules and combines everything into the verdict.
 """
@@ -22,7 +22,7 @@ _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
 
 
 def judge(image: ImageFacts, host: HostFacts) -> Verdict:
-    """Judge `image` for `host`. Never raises: the reasons name what is unknown, even if that is everything."""
+    """Judge `image` for `host`. This never raises: the reasons name what is unknown, even if all is."""
     made_for = _architecture(image, host)
     if made_for and made_for.level == "no":
         return Verdict("no", None, decisive_first([made_for, *_host_rules(image, host)]))
@@ -34,7 +34,7 @@ def judge(image: ImageFacts, host: HostFacts) -> Verdict:
 
 
 def judge_each(image: ImageFacts, host: HostFacts) -> Verdict:
-    """Judge `image` for a run on all cards of `host`: the worst one decides."""
+    """Judge `image` for a run on all cards of `host`: the worst card decides."""
     cards = judge(image, host).cards
     return judge(image, replace(host, gpus=(max(cards, key=_rank).gpu,)) if len(cards) > 1 else host)
 
@@ -72,7 +72,8 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
 
 
 def _rank(card: CardVerdict) -> tuple[int, int, bool]:
-    """Rank a card; the lowest is the best. Of two that can't run it, one that another driver would fix ranks better."""
+    """Return a card's rank, the best card lowest. If two can't run the image, one that needs only another driver is
+    better."""
     return (
         LEVELS.index(card.verdict),
         _MODES.index(card.mode),
@@ -81,7 +82,7 @@ def _rank(card: CardVerdict) -> tuple[int, int, bool]:
 
 
 def _inside(sentence: str) -> str:
-    """Fit a sentence into parentheses; one that begins with a name such as NVML keeps its capital."""
+    """Change a sentence to fit in parentheses. A name such as NVML at its beginning keeps its capitals."""
     return (sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence).rstrip(".")
 
 

@@ -2,23 +2,24 @@
 
 run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     format, id, status (running | finished | failed | interrupted | lost), started, finished (s since the epoch),
-    exit_code, oom_killed, reason, engine, engine_version, engine_id (the Docker engine's own ID: only there is the
-    container looked for), gpu_way, container, image {reference, digest, id (the engine's own; of one
-    without a digest)}, dataset, dataset_note,
+    exit_code, oom_killed, reason, engine, engine_version, engine_id (the Docker engine's own ID: the container is
+    looked for only in that engine), gpu_way, container, image {reference, digest, id (the engine's image ID, for an
+    image without a digest)}, dataset, dataset_note,
     device (cpu | gpu: what the framework said it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (the process that watches a running run, or lost its engine, or gave up its start before
-    the engine answered; null on a cluster, where `container` names the job: slurm:ID or kubernetes:NAMESPACE/NAME),
+    owner {pid, ticks, boot} (the process that watches a running run; it stays in the record of a run that has lost its
+    engine, or was given up before the engine had answered its start; null on a cluster, where `container` names the
+    job: slurm:ID or kubernetes:NAMESPACE/NAME),
     notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a known failure, recognised in the run's output),
     findings [{rule, text, numbers, advice}] (what held a training back, by report/measured/bottleneck.py; null: not
     examined),
     ngcdl (the version that wrote the record),
-    program (the path of what a command's first word named on this host, where it ran without an image)
+    program (for a command without an image: the path of the program that its first word named on this host)
 Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
 
 History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, program, and every key after `gaps` in the summary
-(after `index` for a card, after `gpus` for a machine) were added later. Without an ngcdl to watch it (docker compose,
-Slurm) the trainer itself writes the same file: containers/trainer/events.py.
+(after `index` for a card, after `gpus` for a machine) were added later. If no ngcdl watches the run (docker compose,
+Slurm), the trainer itself writes the same file: containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Image:
 
     @property
     def identity(self) -> str | None:
-        """What tells it from any other image: its digest, else its id."""
+        """The digest, else the id: it is the same only for the same image."""
         return self.digest or self.id
 
 
@@ -58,9 +59,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """The host it ran on. `cores` counts logical processors, mostly two for each of the `physical_cores`; `driver` is
-    NVIDIA's version, such as 535.104.05. `gpus`: () if there are none, None if unknown. `usable_cores`: how much
-    processor time per second affinity and quota left to ngcdl itself, and so to what it runs without a container."""
+    """The host of a run. `cores` counts logical processors, mostly two for each of the `physical_cores`; `driver` is
+    the NVIDIA driver's version, such as 535.104.05. `gpus`: () if there are none, None if unknown. `usable_cores`: how
+    many processors' time CPU affinity and cgroup quota leave to ngcdl, and so to what it runs without a container."""
 
     hostname: str | None = None
     cpu: str | None = None
@@ -99,24 +100,25 @@ class GpuSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """Medians over the logged steps after warm-up; means over the samples taken during training.
+    """The figures of a run: medians over the logged steps after warm-up, means over the samples taken during training.
 
     `examples_per_second` and `seconds_per_batch` exclude the first logged interval, in which the framework starts.
     For several trainings from scratch `precision_at_1` is their mean, and `steps` is their total.
-    `cpu_percent_mean` is over all cores, 0..100; in `container_cpu_percent_mean` 100 is one core. Over several nodes
-    the first is a mean, as are `cores_busy` and `threads_running_mean`, and the second a sum, as is
-    `memory_oom_kills`; the other memory figures are those of the node that has most of it, or can get least.
-    `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None if no GPU was read.
-    `cores_busy` and `threads_running_mean` count the host's processors; `cpu_busiest_core_percent_mean` is that of
-    whichever core was busiest at each moment. The memory limit and the memory pressure (0..100, the maximum) are the
-    container's; `memory_oom_kills` counts its processes that the kernel killed. `training_samples` counts the samples
-    in which the host was read during training; for a command without steps, the complete ones of the whole run.
+    `cpu_percent_mean` is over all cores, 0..100; in `container_cpu_percent_mean` 100 is one core. `cores_busy` counts
+    the host's busy processors, `threads_running_mean` the host's runnable threads; `cpu_busiest_core_percent_mean` is
+    the mean of whichever core was busiest in each sample. `memory_limit_bytes` and `memory_pressure_percent` (0..100,
+    the maximum) are the container's; `memory_oom_kills` counts the container's processes that the kernel killed for
+    lack of memory. `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None if no GPU was read.
+    Over several nodes `cpu_percent_mean`, `cores_busy` and `threads_running_mean` are means,
+    `container_cpu_percent_mean` and `memory_oom_kills` are sums, and the other memory figures are of the node with the
+    highest use and pressure, and with the lowest limit. `training_samples` counts the samples in which the host was
+    read during training; for a command without steps, the complete samples of the whole run.
 
-    `energy_joules` is what the GPUs used during training, in `energy_seconds`; in the additional `energy_gap_seconds`
-    they were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is `examples_per_second`
-    over their mean power. `throttled_share` is the share (0..1) of those samples in which clocks were held down, by
-    reason in NVIDIA's words, {} if they never were. A training's energy and clocks are those of the GPUs that it
-    computed on, as far as that is known. `shared_gpu`: others computed there, too; None if that is not known.
+    `energy_joules` is what the GPUs used during training, in `energy_seconds`; for another `energy_gap_seconds` they
+    were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is `examples_per_second` over the
+    GPUs' mean power. `throttled_share` is the share (0..1) of the samples in which clocks were held down, by reason in
+    NVIDIA's words, {} if they never were. A training's energy and clocks are those of the GPUs that it computed on, as
+    far as that is known. `shared_gpu`: whether other processes computed on these GPUs, too; None if unknown.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.
@@ -124,8 +126,9 @@ class Summary:
     `teacher_seconds_per_batch` is the median time per batch that a teacher beside the training computed on the CPU.
 
     `flops_per_second` counts the operations of convolutions and matrix products, as the workload states them;
-    `peak_share` is their share of what the card can do in that precision, at the clock it had: above 1 something is
-    wrong. `peak_source` is the source of that peak; `peak_recalled`: from memory, not read there or anywhere.
+    `peak_share` is that rate's share of what the card can do in that precision, at the clock it had: above 1 something
+    is wrong. `peak_source` is the source of the card's peak; `peak_recalled`: whether the peak is written from memory,
+    not read in any source.
     """
 
     steps: int | None = None
@@ -168,7 +171,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A row of catalog/failures.py. `text`: the words that identified it; `remedy` has lines, commands on their own."""
+    """A known failure, a row of catalog/failures.py. `text`: the words in the output that identified it; `remedy`:
+    lines of text, each command on a line of its own."""
 
     name: str
     text: str | None = None
@@ -219,29 +223,30 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """The run's duration, with the time that its host was suspended. The ngcdl that watches a run on its own host
-        leaves out what the clock was set meanwhile; of others it is unknown if that was set back before the start."""
+        """The run's duration, including time in which the host was suspended; None if unknown. For a run on ngcdl's own
+        host, `finished` is corrected if the clock was set meanwhile. For others the duration is unknown if the clock
+        was set back to before the start."""
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     @property
     def is_open(self) -> bool:
-        """Can there be more to find out? Yes if it runs, or if it still has an owner: it lost its engine, which may
-        come back, or its start was given up and may have left a container."""
+        """Whether more may become known about the run: it is running, or still has an owner, because the run lost its
+        engine, which may come back, or because its start was given up and may have left a container."""
         return self.status == "running" or self.owner is not None
 
     @property
     def workload(self) -> Mapping[str, Any]:
-        """The bundled training that was asked for, as in its spec; {} for a command."""
+        """The requested bundled training, as in the spec; {} for a command."""
         return (self.spec or {}).get("workload") or {}
 
     @property
     def placement(self) -> Mapping[str, Any]:
-        """Where on a cluster it was to go, as in its spec; {} for a run on one host."""
+        """The requested placement on a cluster, as in the spec; {} for a run on one host."""
         return (self.spec or {}).get("placement") or {}
 
     @property
     def allowed_cores(self) -> float | None:
-        """How many of the machine's processors it was allowed to use; None: all of them, or unknown, as in a
+        """How many of the machine's processors the run was allowed to use; None if all of them, or if unknown, as for a
         container."""
         usable, cores = self.machine.usable_cores, self.machine.cores
         is_limited = usable is not None and 0 < usable < (cores or 0) and not kind_of(self.engine).has_containers
@@ -256,7 +261,7 @@ class Run:
         return replace(self, notes=self.notes + tuple(note for note in notes if note not in self.notes))
 
     def closed(self, status: str, code: int | None, reason: str | None, finished: float | None) -> Run:
-        """Return this run as it ended, at `finished` (s since the epoch; None if unknown); nobody watches it now."""
+        """Return this run as ended, without an owner. `finished` is in s since the epoch, None if unknown."""
         return replace(self, status=status, exit_code=code, reason=reason, finished=finished, owner=None)
 
     def as_json(self) -> dict[str, Any]:

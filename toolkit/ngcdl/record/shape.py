@@ -1,4 +1,4 @@
-"""What JSON holds for a dataclass: the values of its fields, or a TypeError if one has the wrong type."""
+"""Reads a dataclass's fields from JSON, and raises TypeError if a value has the wrong type."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _types = cache(get_type_hints)
 
 
 def make(kind: type[T], data: Mapping[str, Any]) -> T:
-    """Make a `kind` from what `data` holds for it. Raise TypeError as `known_of` does."""
+    """Make a `kind` of the fields in `data`. Raise TypeError as `known_of` does."""
     return kind(**known_of(kind, data))
 
 
 def known_of(kind: type[T], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `data` holds for a `kind`. Raise TypeError if a value has the wrong type, or is NaN or infinite."""
+    """Return the fields of `kind` that `data` has, except null ones. Raise TypeError if a value has the wrong type, or
+    is NaN or infinite."""
     wanted = _types(kind)  # type: ignore[arg-type]  # mypy considers a dataclass unhashable
     known = {name: value for name, value in data.items() if name in wanted and value is not None}
     for name, value in known.items():

@@ -1,14 +1,14 @@
-"""Packs runs and comparisons in one file, to take to another machine: a plain tar, with a checksum for each file.
+"""Packs runs and comparisons in one file, to take them to another machine: a plain tar, with a checksum for each file.
 
     <id>/run.json  events.jsonl  samples.jsonl  log.txt  trace.json     as they are in the run's folder
     <id>/checkpoints/step-<n>.npz
     comparisons/<id>.json                                                            as comparisons.py stores it
     SHA256SUMS                                                                       last; `sha256sum -c` reads it
 
-No absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. Reading trusts
-nothing: it accepts only these names and only regular files, and checks every checksum and every record. Nothing is
-imported unless all of it is valid. If the disk fills up or Ctrl-C arrives while it is moved into place, a part may be
-there; importing the file again adds the rest.
+The tar has no absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. An
+import trusts nothing: it accepts only these names and only regular files, and checks every checksum and every record.
+Nothing is imported unless the whole file is valid. If the disk fills up or Ctrl-C arrives while runs are moved into
+place, some of them may be there already; importing the file again adds the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from ngcdl.storing.comparisons import StoredComparison, has, save
 from ngcdl.storing.store import Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # the last three: from a cluster
+_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # only runs on a cluster have the last three
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _STEP = r"step-[0-9]{1,18}\.npz"
 _NAME = re.compile(
@@ -63,7 +63,7 @@ _SUMS_BYTES = 1 << 22
 
 
 def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[StoredComparison] = ()) -> None:
-    """Write `runs`, which have ended, and `comparisons` to `file`. Raise NotWritten, and then leave nothing behind."""
+    """Write `runs`, which must have ended, and `comparisons` to `file`. Raise NotWritten, leaving no file behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
     try:
@@ -104,7 +104,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_file(path: Path) -> bool:
-    """Is it a regular file? The run can write in its folder: a link there may lead anywhere."""
+    """Return whether `path` is a regular file. A run can write in its folder, where a link may lead anywhere."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -139,9 +139,9 @@ class _Summed(io.RawIOBase):
 
 
 def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
-    """Import the runs and comparisons in `file`, and return their ids. Those already here are left as they are,
-    and reported. Raise BadOption or ArchiveBroken, and then keep nothing; StateNotWritable may leave a part, see
-    above."""
+    """Import the runs and comparisons in `file`, and return their ids. Runs and comparisons that are already here are
+    left as they are, which `say` reports. Raise BadOption or ArchiveBroken, having imported nothing, or
+    StateNotWritable, when some may have been imported: see above."""
     store.ensure_writable()
     try:
         with tempfile.TemporaryDirectory(prefix=".import-", dir=store.root) as draft:
@@ -150,7 +150,7 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
             for folder in folders:
                 _accept(file, Store(Path(draft)), folder.name)
             comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
-            # First what has to be written: once that fits on the disk, placing the runs only renames their folders.
+            # Comparisons come first, as writing them takes space on the disk; placing the runs only renames folders.
             new = [kept for kept in comparisons if _is_new(kept.id, has(kept.id, store), say)]
             for kept in new:
                 save(kept, store)
@@ -162,7 +162,7 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
         is_ours = error.filename is not None and str(error.filename).startswith(str(store.root))
-        if is_ours or error.errno in (errno.ENOSPC, errno.EDQUOT):  # a write does not name its file
+        if is_ours or error.errno in (errno.ENOSPC, errno.EDQUOT):  # a failed write names no file
             raise StateNotWritable(store.root, error.strerror or str(error)) from error
         if error.errno == errno.ENOENT:
             raise BadOption(f"{file}: there is no such file.") from error
@@ -222,8 +222,8 @@ def _sums(file: Path, text: bytes) -> dict[str, str]:
 
 
 def _accept(file: Path, drafts: Store, run_id: str) -> None:
-    """Check a record, remove its owner (processes and containers of another machine are not ours to stop), and mark the
-    run as imported."""
+    """Check a run's record, remove owner and container from it (they are another machine's, not ours to stop), and mark
+    the run as imported. Raise ArchiveBroken."""
     try:
         run = drafts.load(run_id)
     except NgcdlError as error:
@@ -242,7 +242,8 @@ def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
 
 
 def _read(file: Path, path: Path) -> StoredComparison:
-    """Read and check a comparison. Its runs may be here already, or missing: its results will say which."""
+    """Read and check a comparison. Raise ArchiveBroken. Its runs need not be in the file: if some are missing, the
+    comparison's results say so."""
     try:
         kept = StoredComparison.from_json(json.loads(path.read_bytes()))
         json.dumps(kept.as_json(), allow_nan=False)  # as `save` will

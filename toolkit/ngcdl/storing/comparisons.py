@@ -1,9 +1,9 @@
-"""Stored comparisons: save, find, load. A comparison is the ids of its runs, in a file beside their folders.
+"""Stored comparisons: save, find, load. A comparison is stored as the ids of its runs, in a file beside their folders.
 
 $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
     format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
     arms [{name, device}], trials [{arm, round, run}] in chronological order,
-    scaling (strong | weak: for machines and cards; null or missing otherwise)
+    scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ngcdl.storing.store import Store, age, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
-KIND = "compare"  # in their ids, where a run has what it trains
+KIND = "compare"  # the word in a comparison's id where a run's id has the training
 STOPPED = "it was stopped: not all of its runs were finished"
 LOCK_SECONDS = 30.0
 
@@ -96,15 +96,15 @@ def _made(store: Store) -> Path:
 
 @contextlib.contextmanager
 def alone(store: Store) -> Iterator[None]:
-    """Keep every other ngcdl out of such a block, so that a comparison can be loaded, changed and saved.
+    """Hold the lock on all comparisons for a block that loads, changes and saves one.
 
-    Enter it regardless on a file system without locks, or if another ngcdl stays in its block for LOCK_SECONDS.
+    The block is entered without the lock if the file system has none, or if another ngcdl holds it for LOCK_SECONDS.
     Raise StateNotWritable."""
     import filelock
 
     lock = filelock.FileLock(_made(store) / ".lock")
     try:
-        with contextlib.suppress(OSError, NotImplementedError):  # the lock's timeout is an OSError, too
+        with contextlib.suppress(OSError, NotImplementedError):  # filelock's Timeout is an OSError, too
             lock.acquire(timeout=LOCK_SECONDS)
         yield
     finally:
@@ -112,7 +112,7 @@ def alone(store: Store) -> Iterator[None]:
 
 
 def stop(kept: StoredComparison, store: Store) -> StoredComparison:
-    """Close a comparison, so that the ngcdl that runs it starts no more runs, and return it with all that began.
+    """Close a comparison, so that the ngcdl that runs it starts no more runs. Return it with all the runs it started.
 
     Raise StateNotWritable, NoSuchComparison or RecordBroken."""
     with alone(store):
@@ -124,8 +124,8 @@ def stop(kept: StoredComparison, store: Store) -> StoredComparison:
 
 
 def is_named(name: str, store: Store) -> bool:
-    """Is `name` a comparison's id, or enough of one, rather than a run's? A run of an image such as compare-x has the
-    word in its id, too."""
+    """Return whether `name` is a comparison's id, or a part of one, rather than a run's. The runs are looked up, too:
+    the id of a run of an image such as compare-x also has the word."""
     return KIND in name and named(name, store.ids()) is None
 
 
@@ -139,12 +139,12 @@ def find(name: str, store: Store) -> str:
 
 
 def _ids(store: Store) -> list[str]:
-    """Return the ids of all, the oldest first."""
+    """Return the ids of all comparisons, the oldest first."""
     return sorted((file.stem for file in store.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
 
 
 def stored(store: Store) -> Iterator[StoredComparison]:
-    """Yield all that can be read, the oldest first."""
+    """Yield all comparisons that can be read, the oldest first."""
     for one in _ids(store):
         with contextlib.suppress(RecordBroken):
             yield _read(path(one, store))

@@ -1,4 +1,4 @@
-"""What was measured during a run: by ngcdl, or by the trainer on each node of a cluster and then combined."""
+"""The samples of a run: measured by ngcdl, or by the trainer on each node of a cluster, and then combined."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from ngcdl.folder import SAMPLES, SAMPLES_OF_NODES, last_lines, lines
 
 # Each node samples once a second, at a time of its own.
 SECOND = 1.0
-# After this time without a sample, and if none follows, a node has ended rather than paused.
+# If a node's last sample is more than this long ago, the node has ended.
 GONE_SECONDS = 2.0
-# Nodes begin together: one whose first sample is this much later replaced another one, after a restart.
+# Nodes begin together: a node whose first sample is more than this much later replaced another one, after a restart.
 LATE_SECONDS = 60.0
 
 
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file. Those of several nodes in
-    the same second become one, with the GPUs of all: `_OF_NODES` combines its fields, and the first node provides the
-    others. Without a sample of each node it omits those fields, except that a node that has ended is not waited for."""
+    """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file.
+
+    Samples of several nodes in the same second become one, with the GPUs of all nodes: fields in _OF_NODES are
+    combined, and the first node provides the others. If a running node has no sample in that second, the fields in
+    _OF_NODES are left out."""
     found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
     return _together(found) if len(found) > 1 else found[0]
 
@@ -59,7 +61,8 @@ def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str
 def _timed(
     samples: Iterable[dict[str, Any]], node: int, first: dict[int, float], ended: dict[int, float]
 ) -> Iterator[tuple[float, int, dict[str, Any]]]:
-    """Yield the samples with a time; put that of the first into `first`, after the last one its time into `ended`."""
+    """Yield time, node and sample for each sample with a time. Put the first time into `first`, and once all samples
+    are read, the last time into `ended`."""
     last = -inf
     for sample in samples:
         if isinstance(sample.get("t"), int | float):
@@ -73,8 +76,8 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)  # importing statistics would add 5 ms to each command's start
 
 
-# How to combine several nodes. A percentage of a node is averaged, since it refers to one machine's processors. For
-# memory, the fullest node and the smallest limit count: a run ends there first.
+# How to combine the values of several nodes. A percentage of a node's processors is averaged. For memory, the fullest
+# node and the smallest limit count: a run ends there first.
 _OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
     "host_cpu_percent": _mean,
     "cpu_percents": lambda nodes: [*chain.from_iterable(nodes)],
@@ -89,8 +92,8 @@ _OF_NODES: Mapping[str, Callable[[list[Any]], Any]] = {
 
 
 def _one(found: Mapping[int, dict[str, Any]], is_whole: bool) -> dict[str, Any]:
-    """Combine the samples. A field that one node does not know is None; a field that one omits, as a node without a
-    sample does (not `is_whole`), is omitted."""
+    """Combine the nodes' samples. If a node does not know a field of _OF_NODES, the field is None. If a node's sample
+    lacks the field, or a running node has no sample (not `is_whole`), the field is left out."""
     nodes = [sample for _, sample in sorted(found.items())]
     one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
     for name in _OF_NODES if len(nodes) > 1 or not is_whole else ():
@@ -106,5 +109,5 @@ def _one(found: Mapping[int, dict[str, Any]], is_whole: bool) -> dict[str, Any]:
 
 
 def _fits(value: object) -> bool:
-    """Is it a number that can be added up? NaN, which some write, is not."""
+    """Return whether `value` is a number that can be added up, unlike NaN, which some programs write."""
     return type(value) in (float, int) and -1e300 < value < 1e300  # type: ignore[operator]  # it is a number

@@ -1,7 +1,7 @@
 """All runs of a user: create, save, load, list, remove. For the content of a run's folder see folder.py.
 
-One broken record never hides the others. What is to be removed, a run's folder or a part of it, is first renamed into
-.removed/, where no ngcdl looks for runs: whatever interrupts the deletion, no half of it is left among them.
+One broken record never hides the others. Before a run's folder, or a part of it, is deleted, it is renamed into
+.removed/, where no ngcdl looks for runs: an interrupted deletion leaves no half of a folder among the runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REMOVED = ".removed"
 
 
 class NameTaken(Exception):
-    """Another run has that id. Not for users: the caller tries another."""
+    """Another run has that id. Users never see this error: the caller tries another id."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Store:
     root: Path
 
     def new_id(self, what: str) -> str:
-        """Return an id that is most likely unique: two made within the same 1/4096 s collide once in 4,096 times."""
+        """Return an id that is most likely unique: two ids of the same 1/4096 s collide once in 4,096 times."""
         now = time.time()
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         return f"{stamp}-{what}-{int(now % 1 * 4096):03x}{os.urandom(2).hex()[:3]}"
@@ -104,8 +104,9 @@ class Store:
         return sorted(found, key=age, reverse=True)
 
     def is_ended(self, run_id: str) -> bool:
-        """Does its record say that it has ended? Nothing else is read. Return False also if it can't be read, and for a
-        run that still has its owner: what became of it, or of its container, is not known yet."""
+        """Return whether the run's record says that the run has ended; only the record is read. False also if the
+        record can't be read, and if it still names an owner: what became of the run, or of its container, is not known
+        yet."""
         import orjson
 
         try:
@@ -118,7 +119,8 @@ class Store:
         return data.get("owner") is None
 
     def has(self, run_id: str) -> bool:
-        """Is there a run with that id? A folder that may not be entered counts: `load` reports it when asked."""
+        """Return whether there is a run with that id. A folder that this user may not enter counts as a run: `load`
+        then reports why it can't be read."""
         try:
             (self.folder(run_id) / RECORD).stat()
         except PermissionError:
@@ -136,8 +138,8 @@ class Store:
         return found[0]
 
     def set_aside(self, run_id: str, path: Path) -> Path:
-        """Take a run's folder, or a part of it, out of the store, atomically, and return its new path, to delete. Raise
-        OSError."""
+        """Move a run's folder, or a part of it, out of the store, atomically, and return the new path, which the caller
+        deletes. Raise OSError."""
         aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
         aside.parent.mkdir(exist_ok=True, mode=0o700)
         path.rename(aside)
@@ -149,9 +151,9 @@ class Store:
         return sorted((self.root / REMOVED).glob("*"))
 
     def taken(self, top: Path) -> tuple[int, OSError | None]:
-        """Return how many bytes of the disk `top` takes, and what keeps this user from deleting it, if anything does.
+        """Return how many bytes `top` takes on the disk, and the error that keeps this user from deleting it, or None.
 
-        No link is followed. What vanishes meanwhile takes nothing."""
+        No link is followed. A file that vanishes meanwhile counts 0 bytes."""
         device, total, trouble = self.root.stat().st_dev, 0, None
         seen, ahead = set[int](), [str(top)]
         while ahead:
@@ -180,7 +182,7 @@ class Store:
 def delete(path: Path) -> None:
     """Delete a file, a link or a folder with all that is in it; no link is followed. Raise OSError.
 
-    Another ngcdl may be deleting the same."""
+    Another ngcdl may be deleting it at the same time."""
     while os.path.lexists(path):
         try:
             if path.is_symlink() or not path.is_dir():
@@ -197,14 +199,14 @@ def age(run_id: str) -> tuple[str, str]:
 
 
 def named(name: str, ids: Sequence[str]) -> str | None:
-    """Return the only one of `ids` that `name` fits, None if it fits none, or several."""
+    """Return the id that `name` fits; None if it fits none of `ids`, or several."""
     found = fitting(name, ids)
     return found[0] if len(found) == 1 else None
 
 
 def fitting(name: str, ids: Sequence[str]) -> list[str]:
     """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the beginning or
-    end of some."""
+    end of several ids."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
         return [one for number, one in enumerate(ids) if str(number) == back]

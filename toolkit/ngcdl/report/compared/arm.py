@@ -35,7 +35,7 @@ class Figures:
 
     @property
     def rate(self) -> float:
-        """The median of its rounds, 0 without any."""
+        """The median over the rounds, 0 if there are none."""
         return median(self.rates.values()) if self.rates else 0.0
 
     @property
@@ -45,7 +45,7 @@ class Figures:
 
 
 def faster(one: Figures, other: Figures) -> Spread | None:
-    """Return how many times as fast as `other` `one` is."""
+    """Return how many times as fast `one` is as `other`."""
     return by_round(truediv, one.rates, other.rates)
 
 
@@ -55,7 +55,7 @@ def longer(one: Figures, other: Figures) -> Spread | None:
 
 
 def counted(value: str, word: str) -> str:
-    """1 thread, 2 threads."""
+    """Return a number with its unit: 1 thread, 2 threads."""
     return f"{value} {word}{'' if value == '1' else 's'}"
 
 

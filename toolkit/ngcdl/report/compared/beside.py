@@ -13,12 +13,12 @@ from ngcdl.report.measured.spread import Spread, by_round, duration, percent, ti
 # Speed of the pipeline alone relative to the network alone: below the first bound the pipeline sets the pace, above
 # the second the network does.
 INPUT_BOUND, COMPUTE_BOUND = 0.9, 1.5
-# The share of the slower one's speed that both reach together; from here on they overlap.
+# If both together reach at least this share of the slower one's speed, they overlap.
 OVERLAPPED = 0.9
-# If a step takes less than this times as long, a teacher costs its student next to nothing.
+# If a step with a teacher takes less than this times as long as one without, the teacher costs next to nothing.
 FREE_TEACHER = 1.05
-# The most a round can reach of an upper bound: a twentieth more is chance; beyond that the figures contradict each
-# other, as in disturbed rounds, and nothing is concluded from them.
+# A round may exceed an upper bound by a twentieth by chance. Beyond that the figures contradict each other, as in
+# disturbed rounds, and nothing is concluded from them.
 MOST_OF_A_BOUND = 1.05
 
 
@@ -45,7 +45,7 @@ def feed(arms: Sequence[Figures]) -> Iterator[str]:
 
 
 def is_possible(share: Spread) -> bool:
-    """Return whether this can be the share reached of an upper bound, in every round."""
+    """Return whether `share`, reached of an upper bound, is within what chance explains, in every round."""
     return share.max <= MOST_OF_A_BOUND
 
 

@@ -1,10 +1,9 @@
 """Runs compared round by round: what each arm reached, and how many times as fast it is as the first.
 
-Pure: measured runs in, a Comparison out. What is compared is the speed, in examples/s; of commands of the user's own
-that don't report theirs it is the whole run's duration, start-up included. A ratio has a spread or is not given at all:
-it is the median of the ratios within each round, with their minimum and maximum, so that what slows the whole machine
-for a while cancels out. Runs that can't be compared are refused by the name of the field, and their rounds yield no
-ratio.
+Pure: measured runs in, a Comparison out. Speeds in examples/s are compared; if commands of the user's own don't report
+their speed, the durations of whole runs are, start-up included. A ratio has a spread or is not given at all: it is the
+median of the ratios within each round, with their minimum and maximum, so that what slows the whole machine for a while
+cancels out. A run that can't be compared is refused, naming the field, and its round yields no ratio.
 """
 
 from __future__ import annotations
@@ -30,19 +29,20 @@ from ngcdl.spec import kind_of
 from ngcdl.trainings import find
 
 ONE_PAIR = "one pair, no spread"
-# If an arm's own rounds, which all did the same work, are further apart than this, something disturbed it.
+# If the best and the worst round of an arm, which did the same work, differ by more than this factor, something
+# disturbed the arm.
 UNSTEADY = 1.25
-# Up to this long, what a whole run takes may be start-up for a good part: a framework alone needs up to 10 s.
+# In a whole run shorter than this, start-up may be a good part of the duration: a framework alone needs up to 10 s.
 SHORT_SECONDS = 60.0
-# Below this, it is little else.
+# In a whole run shorter than this, there is little but start-up.
 TINY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One value of the varied option. `rounds` has its run of each round, None where there is none yet.
+    """One value of the varied option. `rounds` has the arm's run of each round, None where there is none yet.
 
-    `device` is what it was meant to compute on, None if that was left open."""
+    `device` is what the arm was meant to compute on, None if that was left open."""
 
     name: str
     rounds: tuple[MeasuredRun | None, ...]
@@ -51,10 +51,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Reached:
-    """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all its runs.
+    """What one arm's accepted runs reached. `on` is the hardware; `runs` are the ids of all the arm's runs, `counted`
+    is the number of accepted ones.
 
-    `device` is what it computed on. For commands of the user's own, which rarely report that, there are `given`, cpu or
-    gpu, and the `use` of the cards."""
+    `device` is what the runs computed on. Commands of the user's own rarely report that: for them `given` is cpu or
+    gpu, and `use` says how much the cards were used."""
 
     name: str
     runs: tuple[str, ...]
@@ -74,12 +75,12 @@ class Reached:
 
     @property
     def is_short(self) -> bool:
-        """Were they whole runs of which start-up may be a good part?"""
+        """Whether durations are compared, so short that start-up may be a good part of them."""
         return self._takes_less(SHORT_SECONDS)
 
     @property
     def is_tiny(self) -> bool:
-        """Were they whole runs of little else?"""
+        """Whether durations are compared, so short that they are little but start-up."""
         return self._takes_less(TINY_SECONDS)
 
     def _takes_less(self, seconds: float) -> bool:
@@ -88,7 +89,7 @@ class Reached:
 
     @property
     def apart_percent(self) -> float | None:
-        """By how many percent its best round exceeds its worst, if that is more than chance; else None."""
+        """By how many percent the best round exceeds the worst, if the factor is above UNSTEADY; else None."""
         speed = self.examples_per_second or self.run_seconds
         if not speed or not speed.min or speed.max / speed.min <= UNSTEADY:
             return None
@@ -97,7 +98,8 @@ class Reached:
 
 @dataclass(frozen=True)
 class Pair:
-    """One round's run of `arm` and of `against`, the first arm. If `ratio` is None, `refused` names the fields."""
+    """One round's runs of `arm` and of `against`, the first arm. `ratio` is None if a run is missing or refused;
+    `refused` names the fields for which."""
 
     round: int
     arm: str
@@ -124,7 +126,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Note:
-    """Something to know about the runs, a line for each arm that it is about, and what to do about it."""
+    """Something to know about the runs: a line for each arm concerned, and advice on what to do."""
 
     lines: tuple[str, ...]
     advice: str = ""
@@ -148,8 +150,8 @@ class Comparison:
     is_training: bool  # the speeds are a training's or an inference's: published figures may be shown beside them
     synthetic: str | None  # why the data is not real, None if it is
     scaling: str | None = None  # when varying nodes or GPUs: scaling.STRONG or WEAK
-    is_command: bool = False  # of the user's own
-    by_duration: bool = False  # of whole runs: not all of the commands' runs reported a speed
+    is_command: bool = False  # the runs are of commands of the user's own
+    by_duration: bool = False  # whole runs' durations are compared: not all commands reported a speed
 
     @property
     def ratio(self) -> Ratio | None:
@@ -181,7 +183,7 @@ class Comparison:
         }
 
     def why_no_ratio(self, arm: str | None = None) -> str | None:
-        """Say why `arm`, or else the last, has no ratio; None with fewer than two arms."""
+        """Say why `arm`, by default the last arm, has no ratio; None with fewer than two arms."""
         if len(self.arms) < 2:
             return None
         its_own = [pair for pair in self.pairs if pair.arm == (arm or self.arms[-1].name)]
@@ -194,8 +196,8 @@ class Comparison:
 def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scaling: str | None = None) -> Comparison:
     """Compare the arms. `vary` names what differs between them on purpose: a key of unlike.BECAUSE_OF.
 
-    `remarks` are sentences about these runs from elsewhere, the first of the notes. `scaling`, when varying
-    nodes or GPUs, is scaling.STRONG or WEAK."""
+    `remarks` are sentences about these runs from elsewhere: they become the first notes. `scaling`, when varying nodes
+    or GPUs, is scaling.STRONG or WEAK."""
     entries = [
         Entry(arm.name, number, measured, arm.device)
         for arm in arms
@@ -226,7 +228,7 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
             *_findings(arms, fields),
             *(Note((doubt,)) for doubt in _doubts(reached, runs)),
         ),
-        published=published(workload) if vary == "device" and is_training else None,  # it answers nothing else
+        published=published(workload) if vary == "device" and is_training else None,  # only CPU against GPU
         is_training=is_training,
         synthetic=next((run.dataset_note or "as requested" for run in runs if run.is_synthetic), None),
         scaling=scaling,
@@ -269,7 +271,7 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) 
 
 
 def _figures(arm: Arm, refused: Mapping[str, Sequence[str]]) -> Figures:
-    """Return what its accepted runs reached, by round."""
+    """Return what the arm's accepted runs reached, by round."""
     good = {at: one for at, one in enumerate(arm.rounds, 1) if one and one.run.id not in refused}
     found = {at: one.run.summary for at, one in good.items()}
 
@@ -314,14 +316,14 @@ def _speed(run: Run) -> float | None:
 
 
 def _took(run: Run) -> float | None:
-    """Runs per second."""
+    """Return the run's speed as runs per second, the inverse of its duration."""
     return 1 / run.seconds if run.seconds else None
 
 
 def _ratio(arm: str, against: str, pairs: Sequence[Pair]) -> Ratio | None:
     ratios = [pair.ratio for pair in pairs if pair.arm == arm and pair.ratio is not None]
     times = Spread.of(ratios)
-    return Ratio(arm, against, times) if times and times.rounds > 1 else None  # without a spread it is no result
+    return Ratio(arm, against, times) if times and times.rounds > 1 else None  # a ratio needs a spread
 
 
 def _findings(arms: Sequence[Arm], refused: Mapping[str, Sequence[str]]) -> Iterator[Note]:
@@ -345,7 +347,7 @@ def _doubts(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
             )
             yield f"{arm.name}: its rounds are {percent:.0f} % apart, {why}"
     told = {finding.rule for run in runs for finding in run.findings or ()}
-    if "oversubscribed" not in told:  # runs too short for samples have no findings, and this one needs none
+    if "oversubscribed" not in told:  # runs too short to be sampled have no findings, but this needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))
     if any(run.device == "gpu" and run.summary.gpus and run.summary.shared_gpu is None for run in runs):
         yield "it is not known whether others computed on the GPU meanwhile"

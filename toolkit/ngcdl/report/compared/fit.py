@@ -9,14 +9,14 @@ from statistics import median
 from ngcdl.report.measured.spread import Spread
 
 FEWEST_BATCHES = 3
-# The line is reported if it misses no batch by more than the spread of its rounds, or by this share of its time: rounds
-# that agree by luck are no finer measure.
+# The line is reported if it misses no batch's time by more than the spread of that batch's rounds. If the spread is
+# less than this share of the time, the share counts instead: rounds may agree so closely by luck.
 TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
 class Line:
-    """A step's time is `step` + `example` x batch, in seconds; `share` (0..1) is `step`'s part at the smallest."""
+    """A step takes `step` + `example` x size, in seconds. `share` (0..1) is the part of `step` at the smallest size."""
 
     step: Spread
     example: Spread
@@ -26,7 +26,7 @@ class Line:
 def fitted(sizes: Sequence[float], rounds: Sequence[Sequence[float]]) -> Line | None:
     """Fit a line to the seconds per step of each of `sizes`, the smallest first, in each round.
 
-    None if the figures do not support one: too few of them, a cost that is not positive, or too poor a fit.
+    None if the figures do not support a line: there are too few, a cost is not positive, or the fit is too poor.
     """
     if len(sizes) < FEWEST_BATCHES or len(rounds) < 2:
         return None

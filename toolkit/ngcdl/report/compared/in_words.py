@@ -26,7 +26,7 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     yield from it.diagnosis
     if it.published:
         yield from _theirs(it.published)
-    elif it.is_training and not theirs.table7(it.workload or ""):  # which would fill a page
+    elif it.is_training and not theirs.table7(it.workload or ""):  # that table would fill a page
         yield from _also(theirs.beside(it.workload or "", it.vary))
     yield verdict(it)
 
@@ -52,7 +52,7 @@ def verdict(it: Comparison) -> str:
         return " ".join([*_doubt(it), *told, *_left_out(it)])
     if it.ratios:
         return " ".join([*_doubt(it), *(_sentence(it, ratio) for ratio in it.ratios), *told, *_without(it)])
-    of_command = it.is_command and it.vary == "device"  # whether its GPU is used is known all the same
+    of_command = it.is_command and it.vary == "device"  # its use of the GPU is known even without a ratio
     uses = [f"{arm.use}." for arm in it.arms if of_command and arm.counted and arm.use]
     return " ".join([_no_ratio(it), *uses, *told])
 
@@ -65,7 +65,7 @@ def _no_ratio(it: Comparison) -> str:
 
 
 def _speed(it: Comparison, arm: Reached) -> str | None:
-    """599.9 (590.1..605.0) examples/s, or 35.2 (34.9..35.5) s; None if it was not measured."""
+    """Return 599.9 (590.1..605.0) examples/s, or 35.2 (34.9..35.5) s; None if neither was measured."""
     if it.by_duration:
         return f"{figure(arm.run_seconds)} s" if arm.run_seconds else None
     return f"{figure(arm.examples_per_second)} examples/s" if arm.examples_per_second else None
@@ -90,10 +90,10 @@ def _left_out(it: Comparison) -> Iterator[str]:
 
 
 def _why(it: Comparison, arm: str | None = None) -> str:
-    """Explain why `arm`, or else the last, has no ratio."""
+    """Explain why `arm`, by default the last arm, has no ratio."""
     wanted = arm or (it.arms[-1].name if it.arms else "")
     reasons = "; ".join(_refusals(it, [it.arms[0].name, wanted] if it.arms else []))
-    if it.why_no_ratio(arm) == ONE_PAIR:  # if others were refused, there were more rounds
+    if it.why_no_ratio(arm) == ONE_PAIR:  # if runs were refused, more rounds were requested: --repeat is no advice
         return f"{ONE_PAIR}: {reasons or 'use --repeat 2 or more'}"
     return reasons or "no round is complete"
 
@@ -122,7 +122,7 @@ def _happened(refusal: Refusal) -> str:
 
 
 def _doubt(it: Comparison) -> Iterator[str]:
-    """Warn about disturbed rounds, and tiny runs: their ratio must not be quoted without that."""
+    """Warn about disturbed rounds and very short runs, whose ratio must not be quoted without the warning."""
     if any(arm.is_tiny for arm in it.arms):
         yield "Whole runs of a few seconds differ by start-up and chance: take longer ones."
         return
@@ -153,7 +153,7 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         return f"{arm.use}; {gain}{slower}."
     if it.vary == "device":
         percent = measured(arm.gpu_percent, 0, " % busy")
-        if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML rarely sees what is over at once
+        if arm.gpu_percent is not None and arm.gpu_percent < IDLE_PERCENT:  # NVML rarely sees bursts of work
             used = f"The GPU is used (by the framework's account; {percent} by NVML's)"
         else:
             used = f"The GPU is used{f' ({percent})' if arm.gpu_percent is not None else ''}"
@@ -163,13 +163,13 @@ def _sentence(it: Comparison, ratio: Ratio) -> str:
         against = _phrase(it, ratio.against)
         return f"With {subject} the whole run, start-up included, is {times(ratio.times)} as fast as with {against}."
     do = "do" if subject.endswith(("threads", "GPUs", "nodes")) else "does"
-    if it.vary not in ("image", "framework"):  # a name keeps its letters
+    if it.vary not in ("image", "framework"):  # a name keeps its first letter
         subject = subject[0].upper() + subject[1:]
     return f"{subject} {do} {times(ratio.times)} the work of {_phrase(it, ratio.against)}."
 
 
 def _phrase(it: Comparison, arm: str) -> str:
-    """2 threads, a batch of 64, 1 GPU, compile on; a name stays as it is."""
+    """Return what to call an arm in a sentence: 2 threads, a batch of 64, 1 GPU, compile on, or its plain name."""
     value = arm.partition("=")[2] or arm
     if it.vary == "threads":
         return counted(value, "thread")
@@ -193,7 +193,7 @@ def _rows(it: Comparison) -> list[tuple[str, ...]]:
     columns.append(("GPU", [number(arm.gpu_percent, 0, "%") for arm in arms]))
     if any(arm.examples_per_joule for arm in arms) and not it.by_duration:
         columns.append(("EXAMPLES/J", [measured(arm.examples_per_joule, 2) for arm in arms]))
-    # what a command computed on is mostly not known, but what it was given is
+    # what a command computed on is rarely known, but what it was given is
     columns.append(("GIVEN" if it.is_command else "ON", [_on(arm) for arm in arms]))
     return list(zip(*((head, *cells) for head, cells in columns), strict=True))
 
@@ -221,7 +221,7 @@ def _also(it: theirs.Table | None) -> Iterator[str]:
 
 
 def _theirs(it: Published) -> Iterator[str]:
-    """Quote the published figures, which have no spread and say so."""
+    """Quote the published figures, and say that they have no spread."""
     yield (
         f"published: {it.cpu_examples_per_second:,.1f} examples/s on {it.cpu}, {it.gpu_examples_per_second:,.1f} on "
         f"{it.gpu}: {it.ratio:.2f} times; one figure each, no spread ({it.how})"

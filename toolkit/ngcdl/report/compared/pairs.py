@@ -9,7 +9,7 @@ from ngcdl.report.compared.theirs import SOURCES, read
 
 @dataclass(frozen=True)
 class Published:
-    """Their figures, on their machines, without spread. `how` says whether they were printed or derived."""
+    """Published figures, one for each device, without spread. `how` says whether they were printed or derived."""
 
     cpu: str
     cpu_examples_per_second: float

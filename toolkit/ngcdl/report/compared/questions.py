@@ -21,7 +21,7 @@ from ngcdl.trainings import Bundled
 
 @dataclass(frozen=True)
 class Answer:
-    """`is_whole`: it says everything the ratios would say, and better."""
+    """`is_whole`: the text says all that sentences about the ratios would say, and replaces them."""
 
     text: str
     is_whole: bool = True
@@ -128,11 +128,11 @@ def _precision(arms: Sequence[Figures]) -> Iterator[str]:
             yield f"{arm.value} makes no measurable difference: {speed}."
 
 
-# -- a film ---------------------------------------------------------------------------------------------------------
+# -- all examples, such as a film -----------------------------------------------------------------------------------
 
 
 def _whole(vary: str, unit: str, arms: Sequence[Figures]) -> str:
-    """State how long all examples take, as the question is not about a rate, and a batch's latency if measured."""
+    """State how long all examples take (the question is about that, not a rate), and a batch's latency if measured."""
     words, waits = [], []
     for arm in arms:
         rate = arm.rate

@@ -19,7 +19,7 @@ UNITS: Mapping[str, str] = {"gpus": "GPU", "nodes": "node"}
 
 
 def scaled(arms: Sequence[Figures], vary: str, scaling: str | None) -> Iterator[str]:
-    """Say what varying `vary`, one of UNITS, buys. Comparisons without a recorded `scaling` kept one global batch."""
+    """Say what varying `vary`, one of UNITS, buys. `scaling` None: an older comparison, which kept one global batch."""
     arms = sorted((arm for arm in arms if arm.number), key=lambda arm: arm.number)
     told = [text for arm in arms[1:] if (text := _than(arm, arms[0], UNITS[vary]))]
     if told:
@@ -52,7 +52,8 @@ def _than(arm: Figures, first: Figures, unit: str) -> str | None:
 
 
 def _kept_cost(arms: Sequence[Figures], unit: str) -> Iterator[str]:
-    """Report the part of a step that does not shrink as more share it, if a line through three or more arms fits."""
+    """Report the part of a step that does not shrink as more units share it, if a line through three or more arms
+    fits."""
     arms = sorted(arms, key=lambda arm: -arm.number)
     rounds = sorted(set.intersection(*(set(arm.seconds) for arm in arms)))
     line = fitted([1 / arm.number for arm in arms], [[arm.seconds[at] for arm in arms] for at in rounds])

@@ -21,7 +21,7 @@ SOURCES = {
     "D": 'the article "Quick (and free) experiment for CPU vs GPU for Deep Learning": Keras, batch 32, 10 epochs',
     "E": 'the slides "Graphical Processing Units For Deep Learning" by S. Agrawal (2020): Keras, 20,000 images',
 }
-# Where their text differs from what they printed, and what is known to be wrong with a row.
+# By workload: where a source's text differs from the figures it prints, and what is known to be wrong with a row.
 NOTES = {
     "cifar10": 'Its text says "about 8 times as fast"; the figures it prints give 7.8. It puts the CPU\'s load at '
     '"about 1/4"; the figures it prints give 0.32 of the user time.',
@@ -29,7 +29,7 @@ NOTES = {
     "once, after the training on the CPU.",
     "inference": "Both without batching; the Titan X's factor is a vendor's, quoted in the same place.",
 }
-# The workloads with rows that answer another question than CPU against GPU: what is varied.
+# Workloads whose rows also answer another question than CPU against GPU -> what is varied in it.
 _ASKED = {"batch-sweep": ("batch",), "inference": ("batch",)}
 _BENCH = (
     "Seconds for a step at this network's mini-batch. Desktop CPU: Core i7-3820, 4 cores; server CPU: Xeon E5-2630 v3, "
@@ -54,7 +54,7 @@ class Table:
 
 
 def published(workload: str) -> Table | None:
-    """Return what others measured for `workload`; None if they did not."""
+    """Return what others measured for `workload`; None if nothing was published."""
     rows = read("theirs.csv", workload)
     if not rows:
         return table7(workload)

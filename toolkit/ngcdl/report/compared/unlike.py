@@ -1,6 +1,7 @@
-"""Why measured runs can't be compared, by the name of the field.
+"""Why measured runs can't be compared, each reason with the name of a field.
 
-Two kinds: what must be the same in all of them, except what was varied on purpose; and what must not have happened.
+There are two kinds: a field differs that must be the same in all runs (unless it was varied on purpose), or something
+happened to a run that spoils its figures.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
 }
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Parts of the spec that other fields cover better: a tag may move, a digest can't; the command follows from the
-# workload; the request is one thing, the cards that the run got another.
+# workload; the cards that the run got matter, not those that were requested.
 _DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
-# Parts of the placement on a cluster that count: the rest says who pays, and where things come from.
+# Parts of the placement on a cluster that may affect the speed: the others say who pays, and where files come from.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
 # What is varied -> what may differ between the arms if it was not requested: a card computes in TF32 and the CPU in
@@ -40,12 +41,12 @@ _LEFT: Mapping[str, tuple[str, ...]] = {
     "device": ("precision", "channels_last"),
     **dict.fromkeys(("precision", "image", "framework"), ("channels_last",)),
 }
-# Of a command of the user's own, the device is the cards that it is given.
+# For a command of the user's own, varying the device or the GPUs changes the cards that the run is given.
 _OF_COMMAND: Mapping[str, frozenset[str]] = dict.fromkeys(("device", "gpus"), frozenset({"gpus", "gpu_way"}))
-# The option that makes these the same, if they were left to the framework and the card.
+# Fields that framework and card choose by default -> the option that makes them the same in all runs.
 _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-last"}
 _NAMES = {"name": "workload"}
-# An older trainer did not report these, and one that trains nothing has none.
+# Fields that may be None in some of the runs: an older trainer did not report them, or the run trains nothing.
 _MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 TOO_FEW_STEPS = "too few steps: none are left after the start-up"
@@ -56,8 +57,8 @@ _SLOWDOWNS = tuple(reason.name for reason in throttling.REASONS if reason.is_dam
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run with what its trainer reported: `start` is its last start event, {} without one, `error` the kind of the
-    error that ended it."""
+    """One run with what its trainer reported: `start` is the last start event, {} if there is none; `error` is the kind
+    of the error that ended the run, None if there was none."""
 
     run: Run
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class Entry:
-    """A run in its place: that of `arm` in `round`. `device`: what it was meant to compute on, None if left open."""
+    """The run of `arm` in `round`. `device` is what the run was meant to compute on, None if that was left open."""
 
     arm: str
     round: int
@@ -111,7 +112,7 @@ class Refusal:
 def refusals(
     entries: Sequence[Entry], vary: str, *, is_weak: bool = False, by_duration: bool = False
 ) -> tuple[Refusal, ...]:
-    """Return every reason to refuse a run. What happened to a run comes first: its other fields are then not checked.
+    """Return every reason to refuse a run. If something happened to a run, its other fields are not checked.
 
     `is_weak`: each replica has the same batch (weak scaling), so the global batch may differ. `by_duration`: the runs'
     durations are compared, not their speeds."""
@@ -129,7 +130,7 @@ def refusals(
 
 def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
     run, found = entry.run, []
-    is_silent = run.device is None and is_command(run)  # most do not report what they compute on
+    is_silent = run.device is None and is_command(run)  # most commands do not report their device
 
     def refuse(name: str, value: Any, why: str) -> None:
         found.append(Refusal("happened", name, {entry.label: value}, why, (run.id,)))
@@ -164,7 +165,7 @@ def _why_silent(entry: Entry) -> str:
 
 
 def _fell_back(entry: Entry) -> bool:
-    """Return whether it had a card but computed on the CPU without being told to."""
+    """Return whether the run had a card, but computed on the CPU without being told to."""
     run = entry.run
     told = run.workload.get("device")
     return run.device == "cpu" and told != "cpu" and (entry.device == "gpu" or bool(run.gpus))
@@ -177,7 +178,7 @@ def throttled(run: Run) -> Mapping[str, float]:
 
 
 def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
-    """Merge refusals for the same reason, and those of unfinished runs only for the same status."""
+    """Merge refusals for the same field and reason; of unfinished runs only those with the same status."""
     found: dict[tuple[str | None, ...], Refusal] = {}
     for one in refused:
         same = (one.field, one.why, *(str(value) for value in one.values.values() if one.kind == "unfinished"))
@@ -230,7 +231,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
     machine = run.machine
     return {
         **{_NAMES.get(key, key): value for key, value in _whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
-        # none were requested: as many as there are, or as --autotune chose
+        # if no number was requested: as many as there are, or as --autotune chose
         **({"threads": asked.get("threads") or tuned.chosen(start).get("threads") or "all"} if asked else {}),
         "oneDNN": tuned.onednn(start),
         **naming.computed(run, start),
@@ -247,7 +248,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
         "gpus": sorted(run.gpus) if run.gpus is not None else None,
         "machine": [machine.hostname, machine.cpu, machine.cores],
         "driver": machine.driver,
-        "ngcdl": run.ngcdl if asked else None,  # it brings the trainer; a command it only watches
+        "ngcdl": run.ngcdl if asked else None,  # ngcdl brings the trainer, but only watches a command
     }
 
 
@@ -258,5 +259,5 @@ def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
 
 
 def _whole(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the requested training; options that its record is too old to have get the defaults of that time."""
+    """Return the requested training; an option that did not exist when the record was written gets its default."""
     return {**_PLAIN, **asked} if asked else {}

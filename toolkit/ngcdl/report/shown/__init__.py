@@ -1,1 +1,1 @@
-"""How are runs and comparisons shown? Pages, charts and tables."""
+"""Shows runs and comparisons as pages, charts and tables."""

@@ -1,7 +1,7 @@
-"""A page as an image: drawn by this machine's Chromium, headless, controlled over a pipe.
+"""Draws a page as an image, with this machine's Chromium, headless and controlled over a pipe.
 
-Speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/): NUL-terminated JSON messages on the
-browser's file descriptors 3 and 4. No port is opened, and nothing else is needed.
+It speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/): NUL-terminated JSON messages on
+the browser's file descriptors 3 and 4. No port is opened, and no other program is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SECONDS = 60.0
 _WIDTH = 1100
 _SCALE = 2.0
 _MOST_PIXELS = 16_000  # the height limit of Chromium's screenshots
-_LEAST_SCALE = 1.0  # smaller is illegible: a page that is still too long is cut, which the caller reports
+_LEAST_SCALE = 1.0  # a smaller scale is illegible: a page that is still too long is cut, which the caller reports
 
 
 def found() -> str:
@@ -53,10 +53,11 @@ class Picture:
 
 
 def picture(page: str) -> Picture:
-    """Draw `page`, an HTML document without scripts: a long one scaled down, one too long cut. Raise NoBrowser."""
+    """Draw `page`, an HTML document without scripts: scaled down if it is long, cut if it is too long for that. Raise
+    NoBrowser."""
     with tempfile.TemporaryDirectory(prefix="ngcdl-") as folder, Browser.started(found(), Path(folder)) as browser:
         browser.sized(_WIDTH)
-        # Not by a file: a browser in a snap has a /tmp of its own, and would draw its "not found" page.
+        # The page is not passed as a file: a browser in a snap has its own /tmp, and would draw a "not found" page.
         frame = browser.ask("Page.getFrameTree")["frameTree"]["frame"]["id"]
         browser.load("Page.setDocumentContent", {"frameId": frame, "html": page})
         return browser.picture()
@@ -98,7 +99,7 @@ class Browser:
     def load(self, method: str, parameters: Mapping[str, Any]) -> None:
         """Load a page with `method` and wait for its load event. Raise NoBrowser."""
         self.told.clear()
-        if error := self.ask(method, parameters).get("errorText"):  # what is drawn then is an error page
+        if error := self.ask(method, parameters).get("errorText"):  # else it would draw its error page
             raise NoBrowser(f"it can't load the page: {error}")
         while not any(event["method"] == "Page.loadEventFired" for event in self.told):
             self.told.append(self._next(time.monotonic() + _SECONDS))
@@ -134,7 +135,7 @@ class Browser:
         while left:
             if not select.select([], [self._to], [], max(0.0, end - time.monotonic()))[1]:
                 raise NoBrowser(f"it did not answer within {_SECONDS:g} s")
-            left = left[os.write(self._to, left[: select.PIPE_BUF]) :]  # this much never blocks
+            left = left[os.write(self._to, left[: select.PIPE_BUF]) :]  # a writable pipe takes this much at once
 
     def _next(self, end: float) -> dict[str, Any]:
         while b"\0" not in self._left:
@@ -155,10 +156,10 @@ def _spawn(program: str, folder: Path, more: tuple[str, ...]) -> tuple[int, int,
     words += ["--no-first-run", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--disable-extensions"]
     words += ["--disable-background-networking", "--disable-component-update", "--no-default-browser-check"]
     if os.geteuid() == 0:
-        words.append("--no-sandbox")  # Chromium refuses to start as root with one; the page has no script to contain
+        words.append("--no-sandbox")  # Chromium does not start as root with a sandbox; the page has no scripts
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    # Moved above 3 and 4, so that duplicating one into place never overwrites the other.
+    # Both ends are moved above 3 and 4 first, so that duplicating one into place never overwrites the other.
     high = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 10) for one in (theirs_in, theirs_out)]
     nowhere = os.open(os.devnull, os.O_RDWR)
     try:

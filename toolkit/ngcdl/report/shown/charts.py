@@ -1,7 +1,7 @@
 """A chart as an HTML element: SVG for the drawing, HTML for the labels, so that it fits a phone as well as a page.
 
-Drawn by hand: a line, an area and a grid take forty lines here, in the page's own colours, light and dark, sharp at
-every size. A plotting library costs 60 MB and a second of start-up for the same, and its labels shrink with the image.
+The SVG is written by hand: a line, an area and a grid take forty lines here, in the page's own colours, light and dark,
+sharp at every size. A plotting library would cost 60 MB and a second of start-up, and its labels shrink with the image.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ngcdl.report.shown.curves import Curve, thinned
 from ngcdl.report.shown.markup import Markup, joined, tag
 from ngcdl.report.shown.scale import Axis, percent_axis
 
-COLOURS, DASHES = 8, 4  # in the page's palette; a ninth line starts over with another dash pattern
+COLOURS, DASHES = 8, 4  # in the page's palette; a ninth line has the first colour again, with another dash pattern
 _WIDE, _HIGH = 1000.0, 1000.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `colour` 0..; `dash` 0..: which of several lines in that colour; `dots`: mark its points; `soft`: draw
-    it muted, behind the others; `breaks`: show a pause as a gap."""
+    """One line. `colour` counts from 0; `dash`, from 0, tells lines of one colour apart; `dots`: its points are marked;
+    `soft`: it is drawn muted, behind the others; `breaks`: a pause is shown as a gap."""
 
     label: str
     curve: Curve
@@ -154,7 +154,7 @@ def _stroke(chart: Chart, line: Line, d: str) -> Markup:
 
 
 def _style(colour: int, alone: bool, dash: int = 0) -> str:
-    """Return colour and dash pattern: the dashes serve readers who can't tell the colours apart."""
+    """Return the classes for colour and dash pattern. Dashes help readers who can't tell the colours apart."""
     dash = (colour + colour // COLOURS + dash) % DASHES
     return f"c{colour % COLOURS}" + (f" d{dash}" if dash and not alone else "")
 

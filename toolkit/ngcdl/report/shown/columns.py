@@ -22,26 +22,26 @@ from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
 from ngcdl.spec import kind_of
 
-# Samples are a second apart: what two consecutive ones both report also held between them.
+# Samples are a second apart: a state that two consecutive samples report is taken to have held between them, too.
 _SAMPLES_APART = 2.5
-# Readings of a card that are not taken in every sample when sampling faster (telemetry/sample.py).
+# Readings of a card that are left out of some samples when sampling faster (telemetry/sample.py).
 _IN_WHOLE = frozenset({"memory_used_bytes", "sm_mhz", "throttle_reasons"})
 # Lines per batch: enough to make the work per batch negligible, few enough to fit the processor's cache.
 TOGETHER = 64
 _STEP = ("event", "t", "examples_per_second", "step", "loss")
 _OF_A_STEP = itemgetter(*_STEP)
-# The most non-step lines a Rest holds, each in full: none of the bundled trainings writes a hundredth of that.
+# A Rest holds at most this many lines other than steps, each in full: no bundled training writes a hundredth of that.
 MOST_SELDOM = 10_000
 
 
 class TooManyKinds(Exception):
-    """These events have too many lines of other kinds: a Rest of them would not be small."""
+    """These events have more lines other than steps than a Rest may hold."""
 
 
 @dataclass
 class Rest:
-    """The end of a run's events, read without their beginning: the steps, and the lines between them, each with the
-    number of rates and of losses before it."""
+    """The end of a run's events, read without their beginning: the steps, and every other line, each with the number of
+    rates and of losses before that line."""
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)
@@ -50,9 +50,10 @@ class Rest:
 
 @dataclass(frozen=True)
 class InTwo:
-    """A run's events in two parts, the second read elsewhere: `rest` waits for it; if it returns None, read `end` here.
+    """A run's events in two parts. Another process reads the second: `rest` waits for the result, and returns None if
+    there is none; then `end` must be read here.
 
-    `last` is the time of the last step, if known beforehand."""
+    `last` is the time of the last step, None if that is not known beforehand."""
 
     beginning: Iterable[Line]
     end: Iterable[Line]
@@ -69,7 +70,8 @@ def read_story(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Sto
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
-    """Do the same for events in two parts. Read the samples again if the last step was not the expected one."""
+    """Read a run's lines into a Story, from events in two parts. Read the samples again if the last step was not at the
+    expected time."""
     training = Training()
     seldom = partial(_told_seldom, training)
     _read(training, run.started, events.beginning, seldom)
@@ -86,7 +88,7 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
 
 
 def _story(run: Run, training: Training, measured: SampledCurves) -> Story:
-    """Let the time of a run on a cluster begin with its first report: before that it waited for a node."""
+    """Make the Story. For a run on a cluster time begins with the first report: before that it waited for a node."""
     if kind_of(run.engine).is_cluster:
         cards = measured.cards.values()
         curves = [training.rates, measured.host, measured.least, measured.most]
@@ -130,7 +132,8 @@ def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
 
 
 def _span(times: Sequence[float]) -> tuple[float, float] | None:
-    """Return the least and greatest time, not the first and last: the clock may have been set back meanwhile."""
+    """Return the least and the greatest time, not the first and the last, as the clock may have been set back
+    meanwhile; None if they don't differ."""
     span = (min(times), max(times)) if times else (0.0, 0.0)
     return span if span[1] > span[0] else None
 
@@ -141,7 +144,7 @@ def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: C
     for event in events:
         try:
             step = _OF_A_STEP(event)
-        except KeyError:  # any line but a step's
+        except KeyError:  # a line that is not a step
             step = tuple(map(event.get, _STEP))
         if step[0] == "step":
             steps.append(step)
@@ -174,11 +177,11 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
     step = number(event.get("step"))
     if kind == "start":
         it.start = event
-        it.error = None  # it ended an earlier attempt, not this one
+        it.error = None  # that error ended an earlier attempt
         resumed = number(event.get("resumed_from_step"))
-        it.losses.cut_from(resumed or 0)  # reported again from there; the later report counts
+        it.losses.cut_from(resumed or 0)  # steps from there on are reported again; the later report counts
         for after in (it.epoch_losses, it.accuracies, it.training_accuracies):
-            after.cut_from((resumed or 0) + 1)  # these count the steps done
+            after.cut_from((resumed or 0) + 1)  # their x is the number of steps done
         if resumed is None:
             it.raced.clear()
     elif kind == "stages":
@@ -200,7 +203,7 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
         _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
-        lines = [line for line in lines if "host_cpu_percent" in line]  # elsewhere the host was not due: no gap
+        lines = [line for line in lines if "host_cpu_percent" in line]  # the others leave the host out
         xs = [line["t"] - started for line in lines]
         it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
         cores.add(it, xs, [row if isinstance(row := line.get("cpu_percents"), list) else [] for line in lines])
@@ -209,7 +212,7 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
 
 
 class _Cores:
-    """Means of each logical processor, over the samples from `low` to `high`, most of which have them all."""
+    """The mean of each logical processor, over the samples from `low` to `high`. Most samples have all processors."""
 
     def __init__(self, low: float, high: float) -> None:
         self._low, self._high = low, high
@@ -235,7 +238,7 @@ class _Cores:
 
 
 def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
-    """Add the cards' readings. From its first sample on each card has a point per sample, unknown without a reading."""
+    """Add the cards' readings. From its first sample on a card has a point per sample, NaN if a reading is missing."""
     found: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
     for place, readings in enumerate(told):
         for reading in readings if isinstance(readings, list) else ():
@@ -255,7 +258,7 @@ def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[obj
 
 
 def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
-    # With close sampling these are not due in every sample: their absence is no gap.
+    # When sampling faster, the readings in _IN_WHOLE are not due in every sample: their absence is no gap.
     wholes = [both for both in zip(xs, readings, strict=True) if not (both[1] and _IN_WHOLE.isdisjoint(both[1]))]
     whole_xs, whole_readings = [x for x, _ in wholes], [reading for _, reading in wholes]
     for name, curve in card.curves.items():

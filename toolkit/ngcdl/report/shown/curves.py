@@ -16,7 +16,7 @@ from statistics import median
 from struct import pack
 
 NAN = math.nan
-COLUMNS = 500  # of a chart: two per pixel on a phone, one per two pixels on a page
+COLUMNS = 500  # in a chart's width: two per pixel on a phone, one per two pixels on a page
 # A pause this many times as long as the usual interval is a gap: nothing was measured.
 _PAUSE = 4.0
 
@@ -25,9 +25,10 @@ Point = tuple[float, float]
 
 @dataclass
 class Curve:
-    """Points in the order they came; a NaN in `ys` is unknown. Read the cached properties only when it is complete.
+    """Points in the order of arrival; a NaN in `ys` is unknown. The cached properties may be read only once the curve
+    is complete.
 
-    `begun`: at these positions another line begins, back at its first x."""
+    `begun` are the positions where another line begins, back at its first x."""
 
     xs: array[float] = field(default_factory=lambda: array("d"))
     ys: array[float] = field(default_factory=lambda: array("d"))
@@ -73,7 +74,7 @@ class Curve:
 
 
 def _unknown(ys: array[float]) -> Iterator[int]:
-    """Yield the positions of NaN. The sum of a thousand numbers rules one out in a tenth of the time."""
+    """Yield the positions of NaN. Summing a thousand numbers takes a tenth of the time of checking each for NaN."""
     for begin in range(0, len(ys), 1000):
         some = ys[begin : begin + 1000]
         if math.isnan(sum(some)):

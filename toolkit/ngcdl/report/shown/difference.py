@@ -1,7 +1,7 @@
-"""What differs between two records: what was requested and what it ran on, by name, and the figures with their change.
+"""The differences between two records: what was requested, what the runs ran on, and the figures with their change.
 
-Each record is a single run, so no change has a spread. If the runs can't be compared, what they reached and used gets
-no change. What always differs (id, times, container, process ids, the run's folders) is left out. Pure.
+Each record is a single run, so no change has a spread. If the runs can't be compared, their speeds and results get no
+change. Fields that always differ (id, times, container, process ids, the run's folders) are left out. Pure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "
 
 @dataclass(frozen=True)
 class Figure:
-    """`change` is relative to `a`: 0.1 is a tenth more; None without a base to relate it to."""
+    """`change` is relative to `a`: 0.1 is a tenth more; None if a value is unknown, `a` is 0, or none may be given."""
 
     a: float | None
     b: float | None
@@ -37,8 +37,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Difference:
-    """`data`: what each trained on, if either is SYNTHETIC or both are. `refused`: why speeds and results can't be
-    compared."""
+    """`data`: what each run trained on, None unless at least one has SYNTHETIC data. `refused`: why speeds and results
+    can't be compared."""
 
     a: str
     b: str
@@ -54,9 +54,9 @@ class Difference:
 
 
 def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
-    """Compare two records. Leave out figures that neither has; keep equal ones, with change 0.
+    """Compare two records. Figures that neither has are left out; equal ones are kept, with change 0.
 
-    `refused`: likeness.py's reasons against comparing their speeds and results."""
+    `refused` are the reasons of likeness.py why the runs' speeds and results can't be compared."""
     cards = _cards(one.summary.gpus, other.summary.gpus)
     here, there = _flat(one, cards), _flat(other, cards)
     both = {name: (_at(here, name), _at(there, name)) for name in [*here, *there]}
@@ -67,7 +67,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         and not name.endswith(".index")  # not a figure: which card it is
         and any(number(one) is not None for one in two)
     }
-    # a command has no known speed, and its energy stands as it is
+    # commands without steps have no known speed, and their energy gets its change in any case
     has_training = one.summary.steps is not None or other.summary.steps is not None
     apart = {name for name in shown if name in _SPEEDS or (has_training and _is_result(name))} if refused else set()
     return Difference(
@@ -92,9 +92,9 @@ def _figure(here: Any, there: Any, *, is_related: bool) -> Figure:
 
 
 def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
-    """Name the cards in their order, by index: 3, or 3/1 for 3 of the one run beside 1 of the other.
+    """Name each pair of cards, in order, by their indexes: 3 if both have it, 3/1 if the other run's card has 1.
 
-    By their place, if an index is unknown or not unique, as of several nodes."""
+    If an index is unknown or not unique, as with several nodes, the cards' positions stand for all indexes."""
     indexes = [[gpu.index for gpu in cards] for cards in (one, other)]
     if any(None in each or len({*each}) < len(each) for each in indexes):
         indexes = [[*range(len(each))] for each in indexes]
@@ -108,7 +108,7 @@ def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
 
 
 def _at(flat: Mapping[str, Any], name: str) -> Any:
-    """Return the value of `name`. A reason that never held the clocks down has a share of 0 where shares are known."""
+    """Return the value of `name`. If shares are known, a reason that never held the clocks down has a share of 0."""
     shares = name.rpartition(".")[0]
     return flat.get(name, 0.0 if shares.endswith(_SHARES) and flat.get(shares) is not None else None)
 

@@ -12,8 +12,8 @@ from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.shown.story import Story
 
-# What `ngcdl compare` keeps the same but two runs from different days rarely share. By itself it does not change what a
-# step is, so it is only listed beside the figures (_LOOKED_AT).
+# Fields that `ngcdl compare` keeps the same, but that two runs of different days rarely share. Alone they don't change
+# what a step is, so a difference in them refuses nothing, and is only listed beside the figures (_LOOKED_AT).
 _NAMED_ONLY = frozenset({
     "steps", "epochs", "seconds", "evaluate", "resume", "gpu_way", "gpus", "mounts", "environment", "ports", "user",
     "workdir", "shm_bytes", "ulimits", "memory_bytes", "machine", "driver", "engine", "ngcdl",
@@ -41,7 +41,7 @@ def _asked(name: str) -> Callable[[Story], Any]:
 
 
 def _cards(run: Run) -> str | None:
-    """Name the cards of a command, which rarely reports what it computes on; a training's are `hardware`."""
+    """Name the cards of a command, which rarely reports its device; None for a training: "hardware" names its cards."""
     if run.gpus is None or not is_command(run):
         return None
     return ", ".join(run.gpus) or "none"
@@ -80,7 +80,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
 
 
 def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the name of all that differs between runs, with the value of each; n/a is unknown."""
+    """Return what differs between the runs: names, each with a value for every run; n/a is unknown."""
     found = []
     for name, value in _LOOKED_AT:
         values = tuple(NOT_AVAILABLE if (one := value(story)) is None else str(one) for story in stories)
@@ -92,12 +92,12 @@ def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def refused(one: Story, other: Story) -> list[str]:
-    """Return why these two can't be compared; [] if they can."""
+    """Return why two runs can't be compared; [] if they can."""
     return kept_apart({it.letter: MeasuredRun(it.run, it.training.start, it.training.error) for it in (one, other)})
 
 
 def kept_apart(two: Mapping[str, MeasuredRun]) -> list[str]:
-    """Return the same for two runs by name."""
+    """Return why two runs, by name, can't be compared; [] if they can."""
     entries = [Entry(name, 1, measured) for name, measured in two.items()]
     vary = "device" if len({entry.run.device for entry in entries}) > 1 else ""
     return [_said(refusal) for refusal in refusals(entries, vary) if refusal.field not in _NAMED_ONLY]

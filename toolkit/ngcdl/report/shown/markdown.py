@@ -11,7 +11,7 @@ from ngcdl.report.shown import likeness, tables
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import verdict
 
-# What Markdown, or HTML in it, could interpret; @ and # would mention people and issues.
+# Characters that Markdown, or HTML in it, could interpret; @ and # would mention people and issues.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~!&$]|[@#](?=\w)")
 _BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import re
 
-# Neither XML nor HTML can contain these, and some would control a terminal that shows the file.
+# Characters that neither XML nor HTML can contain; some would control a terminal that shows the file.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 _VOID = frozenset({"meta"})
-_SHAPES = frozenset({"path", "rect"})  # of SVG, where an unclosed element would contain all that follows
+_SHAPES = frozenset({"path", "rect"})  # SVG elements, closed at once: an open one would contain all that follows
 
 
 class Markup(str):

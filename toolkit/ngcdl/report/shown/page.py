@@ -19,7 +19,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    """Return the whole document, for `comparison` if the stories are its runs.
+    """Return the whole document. `comparison` is given if the stories are the runs of one.
 
     Every text from a record is escaped, as it may come from a container."""
     title = f"{naming.what(stories[0].run)} · {len(stories)} runs" if len(stories) > 1 else naming.what(stories[0].run)
@@ -39,7 +39,7 @@ def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
 def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
     drawn = pictures(stories)
     missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
-    found = verdict(stories, comparison).removeprefix(f"{title}: ")  # a command is named once
+    found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),
@@ -68,7 +68,7 @@ def _recognised(story: Story) -> Markup | None:
     known = story.run.diagnosis
     if not known:
         return None
-    # a run that did not fail may still have something worth knowing
+    # a known failure may also be recognised in a run that did not fail
     title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
     return tag("section", tag("h2", title), tag("pre", diagnosis.as_text(known)))
 
@@ -84,7 +84,7 @@ def _findings(stories: Sequence[Story]) -> Markup | None:
 
 
 def _diagnosis(comparison: Comparison) -> Markup | None:
-    """Show what was found about a comparison: each finding once for all rounds, and first what is missing."""
+    """Show what was found about a comparison: first what is missing, then each finding once for all rounds."""
     items = []
     for note in comparison.notes:
         advice = "\n".join(line.strip() for line in note.advice.splitlines())
@@ -141,7 +141,7 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
 def _theirs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
     """Show what others published about these workloads, with our figures in separate columns.
 
-    Not beside a comparison of something they did not compare, nor beside a speed that is not a training's."""
+    Return None for a comparison of something that they did not compare, and where no speed is a training's."""
     if comparison and not theirs.beside(_bundled(stories[0]), comparison.vary):
         return None
     stories = [story for story in stories if not naming.without_result(story.run, story.training.start)]
@@ -184,7 +184,7 @@ def _here(story: Story, is_one_of_several: bool) -> str:
 
 
 def _conditions(stories: Sequence[Story]) -> list[Markup]:
-    """Show the conditions of measurement: for several runs what they share once, then what differs for each."""
+    """Show the conditions of measurement: what several runs share once, then for each run what differs."""
     rows = [dict(tables.conditions(story)) for story in stories]
     if len(stories) == 1:
         return [_listed(rows[0], stories[0].run.notes)]

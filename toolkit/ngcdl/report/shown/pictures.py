@@ -1,4 +1,4 @@
-"""Which charts a report has: speed, CPU, GPUs and learning; each of several runs is a separate line."""
+"""The charts of a report: speed, CPU, GPUs and learning, with a line for each run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Upright = Callable[[float, float], Axis]  # makes the y axis for curves with thi
 
 @dataclass(frozen=True)
 class Pictures:
-    """`shown` are figures; `missing` names what was not measured and so not drawn."""
+    """`shown` are the drawn charts; `missing` are the titles of those that were not drawn, for lack of measurements."""
 
     shown: tuple[Markup, ...]
     missing: tuple[str, ...]
@@ -51,14 +51,14 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
     if any(story.is_training and not _trains_nothing(story) for story in stories):
         yield "loss", _loss(stories)
         lines = _accuracies(stories)
-        # a single figure, as after a short training, is in the table
+        # a single point, as after a short training, needs no chart: the table has it
         if sum(len(line.curve.xs) for line in lines) != 1:
             title, note = "Accuracy (precision @ 1)", _synthetic(stories)
             yield "accuracy", _chart(title, _steps(lines), lines, lambda *_: axis(0.0, 1.0, "share"), note=note)
 
 
 def _trains_nothing(story: Story) -> bool:
-    """Return whether it finished without a loss: inference only, or batches that are made but not trained on."""
+    """Return whether the run finished without a loss: inference only, or batches that are made but not trained on."""
     return story.run.status == "finished" and not story.training.losses.known
 
 

@@ -1,4 +1,4 @@
-"""How an axis is divided and its ticks are written: round steps, one unit per axis."""
+"""The axes of charts: how each is divided into round steps, and how its ticks are labelled, in one unit per axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (300, 60, "minut
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high` in base units, with `ticks` in between; labels are divided by `divisor` to show `unit`."""
+    """An axis from `low` to `high` in base units, with `ticks` in between; labels show tick / `divisor`, in `unit`."""
 
     low: float
     high: float
@@ -30,7 +30,8 @@ class Axis:
 
 
 def axis(low: float, high: float, unit: str, *, divisor: float = 1.0, steps: int = 4, tight: bool = False) -> Axis:
-    """Divide low..high into about `steps` round parts; `tight` keeps the ends where they are, as for time."""
+    """Divide low..high into about `steps` round parts; `tight`: the axis ends at low and high, as for time, not at
+    ticks."""
     if not high - low > 1e-9 * max(abs(low), abs(high), 1e-3 * divisor):  # a single value, up to rounding
         high = max(high, low + (abs(low) * 0.1 or divisor))
     gap = _round((high - low) / divisor / steps) * divisor

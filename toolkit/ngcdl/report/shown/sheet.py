@@ -1,4 +1,4 @@
-"""What a run logged, as CSV: a row for each event or reading, complete and in file order.
+"""What a run logged, as CSV: a row for each event or reading, all of them, in file order.
 
     run, kind     step | eval | epoch (of the training), sample (of the machine), gpu (one card of the sample before)
     t, seconds    s since the epoch, and since the run's start
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def sheet(run: Run, events: Iterable[Line], samples: Iterable[Line], head: bool = True) -> Iterator[str]:
-    """Yield the lines, each with its newline; the column names first if `head`."""
+    """Yield the lines, each with its newline; with `head` the column names come first."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     if head:

@@ -1,4 +1,4 @@
-"""What is drawn of one or several runs: curves, and the few words that go with them."""
+"""All that a report draws of a run: its curves, and the few texts beside them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
 @dataclass
 class Training:
-    """What the trainer reported. `start` is its last start event; rates are over seconds since the run's start, or on a
-    cluster since its first report: it is started when it is submitted, and may wait for hours."""
+    """What the trainer reported. `start` is the last start event. `rates` are over seconds since the run's start; on a
+    cluster since the run's first report, as a run starts when it is submitted, and may wait for hours."""
 
     rates: Curve = field(default_factory=Curve)
     losses: Curve = field(default_factory=Curve)  # over steps
@@ -48,7 +48,7 @@ class CardCurves:
 
 @dataclass
 class SampledCurves:
-    """What was sampled. `cores` are means of each logical processor while it trained, 0..100."""
+    """What was sampled. `cores` has the mean of each logical processor during training, 0..100."""
 
     host: Curve = field(default_factory=Curve)
     least: Curve = field(default_factory=Curve)  # the least busy core, and the busiest
@@ -59,8 +59,8 @@ class SampledCurves:
 
 @dataclass(frozen=True)
 class Story:
-    """A run with everything to draw. `letter` names it among others: A, B, ... `arm` is its arm in a comparison; the
-    runs of an arm share one `colour`; None: one per run."""
+    """A run with everything to draw. `letter` names the run among others: A, B, ... `arm` is its arm in a comparison.
+    The runs of an arm share one `colour`; None: each run has a colour of its own."""
 
     run: Run
     training: Training
@@ -71,7 +71,7 @@ class Story:
 
     @property
     def is_training(self) -> bool:
-        """Whether it was one of the bundled trainings rather than the user's own command."""
+        """Whether the run is a bundled training, or a command that reported a start event as trainers do."""
         return bool(self.training.start or self.run.workload)
 
 
@@ -79,6 +79,6 @@ MOST_LETTERS = 26 + 26 * 26
 
 
 def letters(count: int) -> list[str]:
-    """A, B, ..., Z, AA, AB, ..., ZZ: at most MOST_LETTERS."""
+    """Return the first `count` of A, B, ..., Z, AA, AB, ..., ZZ: at most MOST_LETTERS."""
     single = list(ascii_uppercase)
     return (single + [first + second for first in single for second in single])[:count]

@@ -20,7 +20,8 @@ Row = tuple[str, tuple[str, ...]]
 
 
 def figures(stories: Sequence[Story]) -> list[Row]:
-    """Return a row for each figure, a cell for each run. Omit what no run has, except what readers always expect."""
+    """Return a row for each figure, with a cell for each run. A figure that no run has is left out, unless readers
+    always expect it."""
     has_training = any(story.is_training for story in stories)
     has_several = any(len(story.run.summary.gpus) > 1 for story in stories)
     kept = []
@@ -71,7 +72,7 @@ def _held(story: Story) -> str:
     return ", ".join(said) or "never"
 
 
-Wanted = Literal["always", "of a training", "where known"]  # when it is shown even if no run has it
+Wanted = Literal["always", "of a training", "where known"]  # when a row is shown even if no run has the figure
 Figure = tuple[str, Callable[[Story], str], Wanted]
 
 
@@ -195,7 +196,7 @@ def _cards(named: Sequence[str | None] | None) -> str | None:
 
 
 def _used(run: Run) -> Sequence[str | None] | None:
-    """Return the UUIDs of the run's cards. On a cluster they are known only from readings on its nodes."""
+    """Return the UUIDs of the run's cards, which on a cluster are known only from readings on the nodes."""
     if run.gpus is None and kind_of(run.engine).is_cluster and run.device == "gpu":
         return [gpu.uuid for gpu in run.summary.gpus] or None
     return run.gpus

@@ -1,4 +1,4 @@
-"""The headline sentence: what these runs showed, and not a word more."""
+"""The headline sentence of a report: what its runs showed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ngcdl.spec import kind_of
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    """Summarize one run, several side by side, or a comparison: only that has rounds, and so a ratio."""
+    """Summarize one run, several side by side, or a comparison; only a comparison has rounds, and so a ratio."""
     if comparison:
         synthetic = " This was on SYNTHETIC data, nothing real." if comparison.synthetic else ""
         return f"{in_words.verdict(comparison)}{synthetic}"
@@ -58,8 +58,8 @@ def _reached(story: Story) -> str:
 
 
 def _trained_seconds(story: Story) -> float | None:
-    """Return how long the run took; on a cluster, where it had to wait, how long its steps took. None: unknown, or not
-    all of its steps are its own, as those before a checkpoint."""
+    """Return how long the run took, in s; on a cluster, where the run may have waited, how long its steps took. None if
+    that is unknown, or if the run was resumed: its number of steps then includes those of earlier runs."""
     if story.run.workload.get("resume"):
         return None
     if not kind_of(story.run.engine).is_cluster:
@@ -86,18 +86,18 @@ def _of_several(stories: Sequence[Story]) -> str:
 
 
 def _whys(refusals: Mapping[str, Sequence[str]]) -> str:
-    """Say why; with several other runs, each reason once, with the runs it refuses."""
+    """Say why runs can't be compared; with several other runs, each reason once, with the runs that it refuses."""
     if len(refusals) == 1:
         return ", ".join(next(iter(refusals.values())))
     kept_out: dict[str, list[str]] = {}
     for letter, reasons in refusals.items():
         for reason in reasons:
-            # in "A and B: ..." and "A and C: ..." the reason is A's
+            # "A and B: ..." and "A and C: ..." both become "A: ...", so that the reason is told once
             said = reason.removeprefix(f"{letter}: ").replace(f" and {letter}: ", ": ", 1)
             kept_out.setdefault(said.partition(" (")[0], []).append(letter)
     return "; ".join(f"{reason} ({', '.join(letters)})" for reason, letters in kept_out.items())
 
 
 def rate(value: float | None) -> str:
-    """1453.0 -> 1,453; 30.12 -> 30.1."""
+    """Write a rate: 1453.0 -> 1,453; 30.12 -> 30.1."""
     return measured(value, 0 if value is not None and abs(value) >= 1000 else 1)
