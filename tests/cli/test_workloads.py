@@ -9,12 +9,11 @@ from pathlib import Path
 from house import House
 
 from ngcdl import trainings
-from ngcdl.cli.workloads import WHAT
 
 KEYS = {
     "name", "summary", "source", "data", "data_folder", "unit", "steps", "batch", "input", "parameters", "forward_macs",
     "flops_per_example", "frameworks", "vary", "trains", "classes", "has_replicas", "has_epochs", "least_batch",
-    "has_times", "teacher", "refuses", "because", "whole",
+    "has_times", "teacher", "refuses", "because", "what", "place", "whole",
 }  # fmt: skip
 
 
@@ -23,8 +22,9 @@ def test_the_bundled_trainings_are_listed_in_the_order_of_use_with_what_each_is_
     assert done.returncode == 0
     head, *rows = done.stdout.splitlines()
     assert head.split()[:3] == ["NAME", "DATA", "WHAT"]
-    assert [row.split()[0] for row in rows] == list(WHAT)
-    assert sorted(WHAT) == sorted(trainings.names())
+    listed = [row.split()[0] for row in rows]
+    assert sorted(listed) == sorted(trainings.names())
+    assert [trainings.bundled(name).place for name in listed] == list(range(1, len(listed) + 1))
     assert rows[0].split(None, 2) == ["cifar10", "CIFAR-10", "TensorFlow's tutorial: 1,000 steps of 128"]
     known = {row.split()[0]: row.split()[1] for row in rows}
     assert (known["catdog"], known["resident"], known["smoke"]) == ("synthetic", "synthetic", "none")
@@ -38,7 +38,7 @@ def test_what_a_training_is_for_has_its_row_in_the_documentation() -> None:
     rows = re.findall(
         r"^\| (`.*?) \| .*\|$", documented.partition("| `--train` |")[2].partition("\n\n")[0], re.MULTILINE
     )
-    assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(WHAT)
+    assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(trainings.names())
 
 
 def test_the_costs_of_the_bundled_trainings_are_a_table(house: House) -> None:

@@ -315,8 +315,8 @@ def test_only_what_is_not_sure_is_looked_at_again(torch, one):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
 def test_the_head_has_gradients_if_it_is_compiled_in_16_bits(torch):
-    """The compiler computes the layers before it again, in float32: by amax() their gradients were NaN. Of several equal
-    maxima, which only 16 bits have, each may pass the gradient on."""
+    """The compiler computes the layers before it again, in float32: by amax() their gradients were NaN. Several maxima
+    may be equal in 16 bits, and then any of them passes the gradient on."""
     net = module("net")
     kept = {"head/weights": 0.1 * torch.randn(256, 10), "head/biases": torch.zeros(10)}
     normed = {f"last/{which}": torch.ones(256) for which in ("mean", "variance", "scale", "offset")}

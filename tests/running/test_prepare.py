@@ -402,4 +402,4 @@ def test_nothing_is_installed_for_a_card_that_may_not_compute(
     picked = Choice(Installer(FakeJob()), None, NO_GPU, NONE, "cpu", (), "", probe)
     asked = Asked("local", None, GpuRequest(), Workload("cifar10"))
     assert prepare.planned_target(picked, asked) == installed
-    assert prepare._target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, installed)
+    assert prepare._target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, None, installed)

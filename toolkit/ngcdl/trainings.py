@@ -49,6 +49,8 @@ class Bundled:
     teacher: str | None = None  # the workload whose network teaches it
     refuses: tuple[str, ...] = ()  # options that it refuses, as typed: --clip, --feed plain
     because: str | None = None  # why it refuses these, as the rest of a sentence that begins with its name
+    what: str | None = None  # what it is, or which question it answers, in fewer words than the summary
+    place: int | None = None  # in the list of all, from 1; None: at the end
     whole: str | None = None  # what all of its examples are together, if the question is how long all of them take
 
     @property

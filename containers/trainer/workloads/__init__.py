@@ -3,6 +3,8 @@
 A workload's name is its file's, with "-" for "_". What others read without running it is a plain literal at the top:
 
     SUMMARY, SOURCE     what it is; whose numbers these are
+    WHAT, PLACE         what it is, or which question it answers, in some 48 characters, and its place in the list of
+                        `ngcdl workloads`; left out: SUMMARY, at the end
     DATA, UNIT          "cifar10" (real, or its stand-in), or what its synthetic data stands for; what an example is
     DATA_FOLDER         what --data takes instead of synthetic data: "pictures" (pictures.py); "cifar10" if DATA is
                         that; without it --data is refused

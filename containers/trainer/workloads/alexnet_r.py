@@ -9,6 +9,8 @@ from ..layers import avg_pool, constant, conv, dense, max_pool, normal, relu
 from ..recipe import momentum, recipe
 
 SUMMARY = "Small AlexNet on CIFAR-10: 3 convolutions, 1 dense layer, raw pixels"
+WHAT = "Table 7 of Shi et al. 2016: AlexNet, small"
+PLACE = 13
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "cifar10"
 UNIT = "images"

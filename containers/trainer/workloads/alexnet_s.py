@@ -12,6 +12,8 @@ from ..layers import constant, conv, dense, he, max_pool, relu
 from ..recipe import recipe, sgd
 
 SUMMARY = "AlexNet on noise: 5 convolutions, 3 dense layers, 224x224 images, 1000 classes"
+WHAT = "Table 7 of Shi et al. 2016: AlexNet"
+PLACE = 14
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "ImageNet"
 UNIT = "images"

@@ -12,6 +12,8 @@ from ..layers import batch_norm, constant, conv, dense, dropout, glorot, max_poo
 from ..recipe import adam, recipe
 
 SUMMARY = "Keras on cats and dogs: 13 convolutions, 3 dense layers, 256x256 pictures"
+WHAT = "Keras on cats and dogs; --data DIR: your own"
+PLACE = 11
 SOURCE = "S. Agrawal, GPUs for deep learning, and his notebook Cats_versus_Dogs"
 DATA = "cats and dogs"
 DATA_FOLDER = "pictures"

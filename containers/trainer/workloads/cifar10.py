@@ -12,6 +12,8 @@ from ..layers import constant, conv, dense, lrn, max_pool, relu, truncated
 from ..recipe import recipe, sgd
 
 SUMMARY = "TensorFlow's CIFAR-10 tutorial: 2 convolutions, 3 dense layers, 32x32 images cut to 24x24"
+WHAT = "TensorFlow's tutorial: 1,000 steps of 128"
+PLACE = 1
 SOURCE = "tensorflow/models, tutorials/image/cifar10, as of early 2018"
 DATA = "cifar10"
 UNIT = "images"

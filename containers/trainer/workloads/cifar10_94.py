@@ -25,6 +25,8 @@ from ..loop import start
 from ..recipe import recipe, sgd
 
 SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? By Muon"
+WHAT = "How fast to 94 % on one GPU?"
+PLACE = 3
 SOURCE = "DAWNBench's race on one GPU, as cifar10-airbench times it"
 DATA = "cifar10"
 UNIT = "images"

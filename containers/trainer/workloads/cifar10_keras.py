@@ -7,6 +7,8 @@ from ..layers import constant, conv, dense, dropout, glorot, max_pool, relu
 from ..recipe import adam, recipe
 
 SUMMARY = "Keras on CIFAR-10: 3 convolutions, 2 dense layers, dropout, Adam"
+WHAT = "Keras' example: 3 convolutions, dropout, Adam"
+PLACE = 2
 SOURCE = "Quick (and free) experiment for CPU vs GPU for Deep Learning"
 DATA = "cifar10"
 UNIT = "images"

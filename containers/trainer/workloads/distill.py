@@ -10,6 +10,8 @@ from ..recipe import momentum, recipe
 from . import resnet_56
 
 SUMMARY = "Distillation: resnet-56 taught by the network of cifar10-keras, on CPU or GPU"
+WHAT = "Distillation: where should the teacher run?"
+PLACE = 8
 SOURCE = "a question on a forum: In knowledge distillation, how to run the student and the teacher models in parallel?"
 DATA = "cifar10"
 UNIT = "images"

@@ -7,6 +7,8 @@ from ..layers import constant, dense, sigmoid, truncated
 from ..recipe import momentum, recipe
 
 SUMMARY = "Dense layers on digits: 784 -> 2048 -> 4096 -> 1024 -> 10"
+WHAT = "Table 7 of Shi et al. 2016: dense layers, small"
+PLACE = 15
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "MNIST"
 UNIT = "images"

@@ -7,6 +7,8 @@ from ..layers import dense, sigmoid, uniform
 from ..recipe import recipe, sgd
 
 SUMMARY = "Dense layers on noise: 26752 -> 2048 -> 2048 -> 2048 -> 26752"
+WHAT = "Table 7 of Shi et al. 2016: dense layers"
+PLACE = 16
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "any data"
 UNIT = "examples"

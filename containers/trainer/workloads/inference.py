@@ -16,6 +16,8 @@ from ..layers import batch_norm, concat, conv, global_avg_pool, he, max_pool, pa
 from ..recipe import untrained
 
 SUMMARY = "Inception V3 without its top on a made-up film: 2,048 features a frame, computed forward only"
+WHAT = "Inception V3, forward only: frames/s, latency"
+PLACE = 12
 SOURCE = "a question on a forum about 222 frames of a film, Inception V3's layer pool_3"
 DATA = "a film"
 UNIT = "frames"

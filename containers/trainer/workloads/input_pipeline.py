@@ -4,6 +4,8 @@ from __future__ import absolute_import, division, print_function
 from . import cifar10
 
 SUMMARY = "The CIFAR-10 tutorial's batches made alone, its network trained alone, and both together"
+WHAT = "Can the input pipeline keep up?"
+PLACE = 4
 SOURCE = "tensorflow/models, tutorials/image/cifar10; a question on a forum about what keeps a GPU waiting"
 DATA = "cifar10"
 UNIT = "images"

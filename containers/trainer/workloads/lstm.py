@@ -10,6 +10,8 @@ from ..layers import dense, embedding, lstm, uniform
 from ..recipe import recipe, sgd
 
 SUMMARY = "Two LSTM layers of 256 on made-up text: 10,000 words, sequences of 32 tokens"
+WHAT = "Table 7 of Shi et al. 2016: LSTM"
+PLACE = 17
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "the Penn Treebank"
 UNIT = "sequences"

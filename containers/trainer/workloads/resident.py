@@ -8,6 +8,8 @@ from __future__ import absolute_import, division, print_function
 from . import batch_sweep
 
 SUMMARY = "The small network on protein chains in batches of 8, its data on the host or on the device"
+WHAT = "Is it worth keeping the data on the GPU?"
+PLACE = 5
 SOURCE = "a question on a forum about sending 316 MB to the GPU once, and not with every training"
 DATA = "windows of protein chains"
 UNIT = "windows"

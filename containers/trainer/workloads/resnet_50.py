@@ -13,6 +13,8 @@ from ..layers import batch_norm, constant, conv, dense, global_avg_pool, he, max
 from ..recipe import momentum, recipe
 
 SUMMARY = "ResNet-50 on noise: 16 bottleneck blocks, 224x224 images, 1000 classes"
+WHAT = "The ImageNet network of He et al., for speed only"
+PLACE = 10
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "ImageNet"
 UNIT = "images"

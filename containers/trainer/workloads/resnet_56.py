@@ -13,6 +13,8 @@ from ..layers import pad_channels, relu, residual
 from ..recipe import momentum, recipe
 
 SUMMARY = "ResNet-56 on CIFAR-10: 3 stages of 9 basic blocks, shortcuts without parameters"
+WHAT = "The CIFAR-10 network of He et al."
+PLACE = 9
 SOURCE = "Table 7 of Shi et al. 2016 (dlbench), as F. Fleuret shows it, AMMI 6.6, 2018"
 DATA = "cifar10"
 UNIT = "images"

@@ -8,6 +8,8 @@ from __future__ import absolute_import, division, print_function
 from . import cifar10
 
 SUMMARY = "The CIFAR-10 tutorial on one GPU and on two, each with its part of the same batch"
+WHAT = "One card or two?"
+PLACE = 7
 SOURCE = "tensorflow/models, tutorials/image/cifar10, cifar10_multi_gpu_train.py"
 DATA = "cifar10"
 UNIT = "images"

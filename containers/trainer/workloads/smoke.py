@@ -15,6 +15,8 @@ from ..loop import start
 from ..recipe import recipe, sgd
 
 SUMMARY = "Smoke test: a product of 2x3 and 3x2, its place and its time; 40 % of the card's memory"
+WHAT = "Does the requested device compute at all?"
+PLACE = 18
 SOURCE = "GPU accelerated deep learning, 2018: the test that TensorFlow computes on the GPU, 1 to 6 as 2x3 times 3x2"
 DATA = "a data set"
 UNIT = "products"

@@ -154,9 +154,10 @@ def _bad_usage(option: str, typed: _Line) -> BadOption:
     if found is None or getattr(found, "is_flag", False):
         return BadOption(f"{option}: it takes no value.", typed.help)
     if option == "--train":
-        from ngcdl.cli.workloads import names
+        from ngcdl.cli.workloads import in_order
 
-        return BadOption(f"--train: which training? {', '.join(names())}.", "    ngcdl workloads")
+        names = ", ".join(one.name for one in in_order())
+        return BadOption(f"--train: which training? {names}.", "    ngcdl workloads")
     return BadOption(f"{option}: its value is missing: {found.metavar or found.type.name.upper()}.", typed.help)
 
 

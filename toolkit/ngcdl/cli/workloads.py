@@ -10,33 +10,12 @@ from ngcdl import console, trainings
 
 HEAD = ("NAME", "DATA", "WHAT IT IS, OR WHICH QUESTION IT ANSWERS")
 COSTS = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH")
-# The table in docs/training.md in fewer words, in the order of use.
-WHAT = {
-    "cifar10": "TensorFlow's tutorial: 1,000 steps of 128",
-    "cifar10-keras": "Keras' example: 3 convolutions, dropout, Adam",
-    "cifar10-94": "How fast to 94 % on one GPU?",
-    "input-pipeline": "Can the input pipeline keep up?",
-    "resident": "Is it worth keeping the data on the GPU?",
-    "batch-sweep": "Batches of 8 or 64: is an epoch 3 times as slow?",
-    "scaling": "One card or two?",
-    "distill": "Distillation: where should the teacher run?",
-    "resnet-56": "The CIFAR-10 network of He et al.",
-    "resnet-50": "The ImageNet network of He et al., for speed only",
-    "catdog": "Keras on cats and dogs; --data DIR: your own",
-    "inference": "Inception V3, forward only: frames/s, latency",
-    "alexnet-r": "Table 7 of Shi et al. 2016: AlexNet, small",
-    "alexnet-s": "Table 7 of Shi et al. 2016: AlexNet",
-    "fcn-r": "Table 7 of Shi et al. 2016: dense layers, small",
-    "fcn-s": "Table 7 of Shi et al. 2016: dense layers",
-    "lstm": "Table 7 of Shi et al. 2016: LSTM",
-    "smoke": "Does the requested device compute at all?",
-}
 _NAMES = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}
 
 
-def names() -> list[str]:
+def in_order() -> list[trainings.Bundled]:
     """Return what --train accepts, in the order of use."""
-    return sorted(trainings.names(), key=lambda name: list(WHAT).index(name) if name in WHAT else len(WHAT))
+    return sorted(map(trainings.bundled, trainings.names()), key=lambda one: (one.place is None, one.place, one.name))
 
 
 def workloads(as_json: bool, with_costs: bool) -> None:
@@ -44,7 +23,7 @@ def workloads(as_json: bool, with_costs: bool) -> None:
     if as_json:
         console.result_json([asdict(trainings.bundled(name)) for name in trainings.names()])
         return
-    found = [trainings.bundled(name) for name in names()]
+    found = in_order()
     frameworks = sorted({name for one in found for name in one.frameworks})
     if with_costs:
         rows = [COSTS, *map(_cost, found)]
@@ -57,7 +36,7 @@ def workloads(as_json: bool, with_costs: bool) -> None:
 
 def _what(one: trainings.Bundled, frameworks: Collection[str]) -> str:
     only = "" if set(one.frameworks) == set(frameworks) else f" ({_named(sorted(one.frameworks))} only)"
-    return WHAT.get(one.name, one.summary) + only
+    return (one.what or one.summary) + only
 
 
 def _data(one: trainings.Bundled) -> str:
