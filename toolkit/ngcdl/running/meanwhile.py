@@ -210,13 +210,17 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
 
 
 @contextlib.contextmanager
-def card_errors(ready: Ready, kernel: KernelLog | None) -> Iterator[Callable[[Run], tuple[CardError, ...]]]:
+def card_errors(ready: Ready, run: Run, kernel: KernelLog | None) -> Iterator[Callable[[], tuple[CardError, ...]]]:
     """Make the function that returns which errors of the run's cards the kernel has logged since then; () if its cards
     are not this host's, or if that is unknown."""
+    uuids = run.gpus if ready.engine.is_here else None
+    if not uuids:
+        yield tuple
+        return
     from ngcdl.telemetry.kernel_log import KernelLog
 
     with kernel or KernelLog() as log:
-        yield lambda run: log.errors_of(run.gpus) if run.gpus and ready.engine.is_here else ()
+        yield lambda: log.errors_of(uuids)
 
 
 @dataclass(frozen=True)
