@@ -41,6 +41,9 @@ def test_the_operations_are_those_of_an_example_times_the_rate() -> None:
     assert summed.flops_per_second == pytest.approx(77.57e12, rel=1e-3)
     assert summed.peak_share == pytest.approx(77.57 / 155.9, rel=1e-3)
     assert operations(77.57e12, 0.4975) == "77.57 TFLOP/s, 50 % of the card's peak"
+    assert operations(819.18e9, 0.00153) == "819.18 GFLOP/s, 0.15 % of the card's peak", (
+        "as on an H100 that waits; not 0"
+    )
 
 
 @pytest.mark.parametrize(("card", "source", "recalled", "said"), [

@@ -207,7 +207,8 @@ def operations(flops: float, share: float | None, source: str | None = None, rec
     if share is None:
         return text
     mark = "from memory: no source" if recalled else source
-    return f"{text}, {100 * share:.0f} % of the card's peak{f' [{mark}]' if mark else ''}"
+    percent = measured(100 * share, 0)  # a small network on a large card reaches 0.15 %, which is not 0
+    return f"{text}, {percent} % of the card's peak{f' [{mark}]' if mark else ''}"
 
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
