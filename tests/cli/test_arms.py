@@ -1,4 +1,4 @@
-"""What is typed for a comparison as its arms, and how many steps each has."""
+"""Which arms a typed comparison gets, and how many steps each arm has."""
 
 from __future__ import annotations
 

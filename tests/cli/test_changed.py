@@ -1,4 +1,4 @@
-"""An error's advice is the line that was typed, changed: it can be pasted."""
+"""An error's advice is the whole line that was typed, with the change, so that it can be pasted."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_its_report_names_it_once_above_what_was_measured(house: House) -> None:
 
 
 def test_cards_are_chosen_and_shown_to_it_alone(house: House, cards: dict[str, str]) -> None:
-    """With `all`, and by default, its environment stays as it is."""
+    """With `all`, and by default, the command's environment stays as it is."""
     ask = (sys.executable, "-c", "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))")
     both = house.run("run", "--", *ask, env=cards)
     assert both.stdout == "None\n"
@@ -248,7 +248,7 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
 
 
 def test_a_cpu_arm_that_computes_on_a_card_is_not_compared(house: House, cards: dict[str, str]) -> None:
-    """A script may set the variable that hides the cards itself; the stand-in driver shows its process on card 1."""
+    """A script can override the variable that hides the cards. Here the driver shows the child process on card 1."""
     (house.home / "train.py").write_text("""
 import os, subprocess, time
 state = os.environ["NGCDL_NVML_STATE"]

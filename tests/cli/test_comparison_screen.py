@@ -1,4 +1,4 @@
-"""What a person watches during a comparison: the run under way and its last line, on a terminal only."""
+"""What is shown during a comparison: the run under way and the last line that it wrote, only on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tab completes: as a shell asks ngcdl for it."""
+"""What Tab completes: ngcdl is asked as a shell asks it."""
 
 from __future__ import annotations
 

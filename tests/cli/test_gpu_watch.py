@@ -13,7 +13,7 @@ from ngcdl.telemetry.card import Driver, GpuReading
 
 
 class FakeNvml:
-    """A driver with one card; the third reading raises Ctrl-C."""
+    """A driver with one card; the third reading raises KeyboardInterrupt."""
 
     left = 3
 

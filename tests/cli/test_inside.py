@@ -1,4 +1,4 @@
-"""What programs in containers cache: planned, handed to a watcher, and kept from what strangers made."""
+"""The cache for programs in containers: it is planned, passed on to a watcher, and kept from runs of strangers."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ def long(house: House) -> House:
     return house
 
 
-# So long, or a report might be done before a busy machine has sent the signal. The second process waits, too: nobody
-# reads what it has to say.
+# The report must not be done before a busy machine has sent the signal. The second process waits as well: nobody reads
+# its output.
 READS_LONG = "import time; reading.told_in_two = lambda *_: time.sleep(600); "
 
 
 def ngcdl(processors: int, *words: str, more: str = "") -> list[str]:
-    """ngcdl as on a machine with this many processors: this one may have only one."""
+    """Return argv of an ngcdl that sees this many processors: the machine of the test may have only one."""
     script = f"from ngcdl import reading, __main__; {more}reading.processors = lambda: {processors}; __main__.main()"
     return [sys.executable, "-P", "-c", script, *words]
 

@@ -1,4 +1,4 @@
-"""The engine's own image, by the name that Docker lists it under: run and check take it, and no registry is asked."""
+"""An image that was built on this engine, by its name in Docker's list: run and check accept it and ask no registry."""
 
 from __future__ import annotations
 

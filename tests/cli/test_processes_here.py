@@ -93,7 +93,7 @@ def test_ctrl_c_is_passed_on_to_a_command(house: House) -> None:
 
 
 def test_ctrl_c_that_ends_the_reader_too_leaves_the_command_its_output_until_it_has_saved(house: House) -> None:
-    """As for `ngcdl run -- python train.py | cat`."""
+    """As for `ngcdl run -- python train.py | cat`, where Ctrl-C also ends cat."""
     reader, writer = os.pipe()
     with house.popen("run", "--", sys.executable, "-c", HEEDS_CTRL_C, stdout=writer) as watcher:
         os.close(writer)

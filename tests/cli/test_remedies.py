@@ -35,7 +35,7 @@ def run_of(engine: str, is_training: bool) -> Run:
 
 
 def line_of(remedy: str, engine: str, is_training: bool) -> list[str]:
-    """Return what is typed after `ngcdl run`: in place of "..." stands what such a run has."""
+    """Return the words after `ngcdl run`, with "..." replaced by what is typed for such a run."""
     typed = remedy.partition("ngcdl run ")[2].replace("IMAGE", "pytorch:25.03-py3").replace("NAME=", "memlock=")
     words = shlex.split(re.sub(r" N\Z", " 32", typed))
     if words[0] != "...":

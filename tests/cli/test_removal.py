@@ -50,7 +50,7 @@ def rounded(text: str) -> str:
 
 
 def answered(house: House, *argv: str, answer: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str]:
-    """Run it on a terminal, answer after `meanwhile`, and return its exit code and what the terminal shows."""
+    """Run ngcdl on a terminal, answer after `meanwhile`, and return the exit code and what the terminal shows."""
     ours, theirs = pty.openpty()
     with house.popen(*argv, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)

@@ -1,4 +1,4 @@
-"""`ngcdl resolve` with the registry unreachable: nothing that a script could take for an answer."""
+"""`ngcdl resolve` with the registry unreachable: it prints nothing that a script could take for an answer."""
 
 from __future__ import annotations
 

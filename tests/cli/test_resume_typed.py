@@ -50,7 +50,7 @@ def test_a_resume_of_another_training_is_refused_with_the_line_to_type(
 
 
 def test_a_resume_of_a_training_that_outlived_its_engine_is_refused_while_it_runs(house: House, tmp_path: Path) -> None:
-    """With live-restore its container keeps running without dockerd: a second one would be useless."""
+    """With live-restore the container keeps running without dockerd: a second training would do the same work."""
     house.bring_trainer()
     older = made(house, BEGAN, has_checkpoint=True)
     run = Run(older, "lost", 1.0, 2.0, engine="docker", container="c0ffee", owner=Owner(2**22 + 1, 5))

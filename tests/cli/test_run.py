@@ -135,7 +135,7 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
 
 
 def _is_stopping(pid: int) -> bool:
-    """Has the thread that waits for the stop started? (beside main and the sampler)"""
+    """Return whether the thread that waits for the stop has started, as the third beside main and the sampler."""
     return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
 
 

@@ -159,7 +159,7 @@ def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:
 
 
 def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) -> None:
-    """As `sudo -E ngcdl run` leaves it."""
+    """`sudo -E ngcdl run` leaves such a folder."""
     kept.store.create(Run("locked", "finished", 1.0))
     kept.store.folder("locked").chmod(0)
     listed = kept.run("runs", before=LIKE_OTHERS)

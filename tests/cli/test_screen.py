@@ -1,4 +1,4 @@
-"""What a person sees: plain lines in a pipe, bars on a terminal, the run's bytes unchanged but for escape tricks."""
+"""What a person sees: plain lines in a pipe, bars on a terminal, and the run's bytes, there without control strings."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_no_string_for_a_terminal_begins_in_what_is_passed_on(chunks: list[list[
 
 @given(st.text(), st.integers(1, 4))
 def test_text_reaches_a_terminal_whole_however_it_was_cut(text: str, size: int) -> None:
-    """Except a few controls that are not text."""
+    """The control characters that a terminal does not get are removed from `text` first."""
     text = re.sub(r"[\x00\x05\x0e\x0f\x1b\x90\x98\x9c-\x9f]", "", text)
     data, terminal = text.encode("utf-8", "surrogatepass"), Terminal()
     with pytest.MonkeyPatch.context() as patch:

@@ -42,7 +42,7 @@ def test_a_terminal_is_not_here_for_what_runs_in_its_background(terminal: int, m
 
 @dataclass
 class TornJob(FakeJob):
-    """Its input pipe breaks once it is `torn`."""
+    """A job whose input pipe breaks once `torn` is set."""
 
     torn: threading.Event = field(default_factory=threading.Event)
 
@@ -85,7 +85,7 @@ def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
 
 @dataclass
 class AskingJob(TornJob):
-    """Its engine requests take a lock, like urllib3's."""
+    """A job whose requests to the engine take a lock, as urllib3's do."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -1,4 +1,4 @@
-"""A framework's name without a tag: the newest that is known to run, in a line on stderr, by every command."""
+"""A framework's name without a tag means its newest image that is known to run; every command says so on stderr."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
         code = app(args=argv[:at], prog_name=console.program(), standalone_mode=False, obj=tuple(argv[at + 1 :]))
         return code if isinstance(code, int) else 0
     except SystemExit as error:
-        # click turns a reader that has gone into a plain 1.
+        # click turns the BrokenPipeError of a reader that has gone into SystemExit(1).
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise
@@ -55,8 +55,8 @@ def _usage(error: Exception, argv: list[str]) -> int:
 
 
 def _as_meant(error: NgcdlError, argv: list[str]) -> None:
-    """If an image was misspelt, add the line that was typed, with the name that was meant."""
-    wrong = error if isinstance(error, BadReference) else error.__cause__  # check has its own exit code
+    """If an image was misspelt, add the typed line to the hint, with the name that was meant."""
+    wrong = error if isinstance(error, BadReference) else error.__cause__  # `check` raises it anew, with 125
     at = argv.index("--") if "--" in argv else len(argv)
     if isinstance(wrong, BadReference) and wrong.meant and wrong.typed in argv[:at]:
         from ngcdl.cli.typed import again

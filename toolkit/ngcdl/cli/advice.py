@@ -1,4 +1,4 @@
-"""The line that was typed for a command, changed so that it works: what errors from below can't know."""
+"""Adds to errors the line that was typed, changed so that it works: lower floors don't know what was typed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ngcdl.planning.asked import (
 )
 from ngcdl.spec import kind_of
 
-# Words that only a shell knows, with the plainest shell that does: no program does what they do.
+# Shell builtins whose work no program can do, each with the simplest shell that has it.
 _OF_SHELLS = {
     **dict.fromkeys(("cd", "export", "alias", "unset", "set", ".", "eval", "exec", "ulimit", "umask"), "sh"),
     **dict.fromkeys(("source", "pushd", "shopt"), "bash"),
@@ -29,8 +29,8 @@ _OF_SHELLS = {
 
 @contextlib.contextmanager
 def advised(typed: Typed, asked: Asked) -> Iterator[None]:
-    """Raise BadOption if a command on this host has an option of a container's. Add the line to type to the errors of
-    one that has no such program here, or no Docker."""
+    """Raise BadOption if a command on this host has an option for containers. If the command's program is not found, or
+    there is no Docker, add the line to type to that error."""
     is_here = asked.own is not None and not asked.image
     if is_here:
         _check(typed, asked)
@@ -48,7 +48,7 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
 
 
 def _check(typed: Typed, asked: Asked) -> None:
-    """Raise BadOption if it has an option that only a container has, or sets what --gpus sets."""
+    """Raise BadOption if the command has an option for containers, or sets a variable that --gpus sets."""
     words = words_of(typed)
     if stray := container_options(asked):
         said = why_no_container_options(stray)
@@ -67,14 +67,14 @@ def _check(typed: Typed, asked: Asked) -> None:
 
 
 def _gpus(visible: str, command: str) -> list[str]:
-    """Return the option that means what CUDA_VISIBLE_DEVICES does."""
+    """Return the --gpus option that has the same effect as CUDA_VISIBLE_DEVICES=`visible`."""
     if visible.strip() in ("", "-1"):
-        return [] if command == "compare" else ["--gpus", "none"]  # one of its arms has none anyway
+        return [] if command == "compare" else ["--gpus", "none"]  # its CPU arm has no GPU anyway
     return ["--gpus", f"{visible}," if visible.isdecimal() else visible]
 
 
 def _without(words: Sequence[str], names: tuple[str, str], value: str) -> list[str]:
-    """Return `words` without an option that has `value`, however it was spelt."""
+    """Return `words` without the option `names` that has `value`, in whatever form it was typed."""
     short, long = names
     at = words.index("--")
     for index, word in enumerate(words[:at]):
@@ -94,7 +94,7 @@ def _on_this_host(typed: Typed) -> str:
 
 
 def _instead(command: Sequence[str]) -> str:
-    """Return what to type instead of a command whose program is not here; "" if that is unknown."""
+    """Return what to type instead of a command whose program was not found; "" if that is unknown."""
     word, *rest = command
     words = words_of(Typed(command=tuple(command)))
     head = words[: words.index("--") + 1]

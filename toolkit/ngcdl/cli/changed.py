@@ -1,4 +1,4 @@
-"""The line that was typed, with the change that an error advises: `ngcdl run ... --gpus none`, written out."""
+"""Writes out advice such as `ngcdl run ... --gpus none`: as the whole line that was typed, with that change."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from itertools import pairwise
 
 from ngcdl.cli.typed import again
 
-# Those that compare has and run has not.
+# Options of `compare` that `run` lacks.
 _OF_COMPARE = ("--vary", "--scaling", "--repeat")
-# Given twice they add up, so the advice alone does not say which one it replaces.
+# Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
 _ADD_UP = ("-v", "-e", "-p", "--ulimit")
 _ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
 
 
 def written_out(hint: str, argv: Sequence[str]) -> str:
-    """Return `hint` with each line that abbreviates what was typed by `...` written out, if `argv` is that line."""
+    """Return `hint` with each line that abbreviates `argv` by `...` written out."""
     return "\n".join(_line(line, argv) for line in hint.split("\n"))
 
 
 def replaced(
     argv: Sequence[str], name: str, by: Callable[[str], Sequence[str]], *, has_value: bool
 ) -> list[str] | None:
-    """Return `argv` with the words that `by` makes of the value of the option `name` in the place of both; None if that
-    option is no word of its own. If not `has_value`, its value is "" unless it was typed after =."""
+    """Return `argv` with the option `name` and its value replaced by the words that `by(value)` returns; None if no
+    word of `argv` is that option. If not `has_value`, the value is "" unless it was typed after =."""
     end = argv.index("--") if "--" in argv else len(argv)
     for at, word in enumerate(argv[:end]):
         own, _, value = word.partition("=")
@@ -59,7 +59,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
 
 
 def _choosing_no_cards(words: Sequence[str]) -> list[str]:
-    """Return `words` without what may contradict another --gpus."""
+    """Return `words` without --device and CUDA_VISIBLE_DEVICES, which may contradict a new --gpus."""
     kept: list[str] = []
     for word in _without(words, "--device", has_value=True):
         if re.match(r"(-e=?|--env=)?CUDA_VISIBLE_DEVICES=", word):

@@ -31,10 +31,11 @@ from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
 REFUSED = 1
-# What one run computes without --steps: two minutes of a desktop's CPU at 250 GFLOP/s.
+# Operations of one run without --steps: two minutes of a desktop's CPU at 250 GFLOP/s.
 RUN_FLOPS = 30e12
 STEPS_LEAST, STEPS_MOST = 31, 200
-# A network too small for a clock to time 200 steps gets enough steps for this much, up to 2,000.
+# If a network is so small that 200 steps are too short to time, a run has enough steps for this many operations, up to
+# 2,000 steps.
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
@@ -77,7 +78,8 @@ class Rounds:
 
 
 def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[StoredComparison, int | None]:
-    """Run a comparison; return what is kept of it, and the signal that ended it. Raise NgcdlError before its runs."""
+    """Run a comparison. Return the stored comparison, and the signal that ended it, or None if no signal did. Raise
+    NgcdlError before the first run."""
     config = settings.load()
     store = Store(config.runs)
     known = _known(typed)
@@ -91,7 +93,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, store))
     name, variants = arms(asked, vary, images, config.registry, scaling)
-    # The most replicas first: one refusal then names the batch that suffices for all.
+    # The arm with the most replicas is checked first, so that a refusal names a batch that suffices for all arms.
     for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
@@ -104,7 +106,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
             screen.say(f"{remark}; the rest is")
         if name == "image":
             ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
-        edited, unwatched = _code(asked)  # now that the image is here: what is edited during a pull is not yet run
+        edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
         kept = StoredComparison(
@@ -152,12 +154,13 @@ def _check_gpus(typed: Typed, others: Sequence[str], rounds: Rounds) -> None:
 
 
 def _of_compare(asked: Asked) -> Asked:
-    """Return it without the terminal that a comparison's runs don't have."""
+    """Return `asked` as it is for a comparison's runs: without a terminal or stdin."""
     return replace(asked, command="compare", own=replace(asked.own, tty=False, stdin=False) if asked.own else None)
 
 
 def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
-    """Return what names a source file of the command that was edited since, and a remark on what is not watched."""
+    """Return a function that names a source file of the command that was edited after this call, or None; and a remark
+    on code that is not watched."""
     if asked.own is None:
         return lambda: None, ()
     unwatched = "whether the code stays the same is not checked"
@@ -169,7 +172,7 @@ def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
 
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:
-    """Raise BadOption if something was typed that no comparison has."""
+    """Raise BadOption if a typed option or value is not possible in a comparison."""
     if rounds.repeat < 1:
         raise BadOption("--repeat must be a whole number, 1 or more.")
     if typed.batch == "largest":
@@ -193,8 +196,8 @@ def _device(gpus: GpuRequest) -> str:
 
 
 def steps_of(known: trainings.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
-    """Return the number of steps that make RUN_FLOPS, within bounds: for a big network few enough for a CPU, and enough
-    for a median; for a tiny one so many that they take a moment. Of several batches the largest counts."""
+    """Return the number of steps that make RUN_FLOPS with the largest batch of all arms, within bounds: for a big
+    network few enough for a CPU, but enough for a median; for a tiny one, enough to be timed."""
     typed = str(batch or "")  # anything but a number is refused later
     largest = max([int(typed) if typed.isdecimal() else known.batch, *batches_of(vary)])
     flops = max(known.flops_per_example * largest, 1)
@@ -254,7 +257,7 @@ def _print(kept: StoredComparison, store: Store, as_json: bool) -> int:
 
 
 def exit_code(found: Comparison) -> int:
-    """Return 1 if an arm that was to be compared was refused altogether, else 0."""
+    """Return 1 if no run of some arm counts, or runs were refused and some arm has no ratio to the baseline; else 0."""
     empty = [arm for arm in found.arms if not arm.counted]
     has_all = all(any(ratio.arm == arm.name for ratio in found.ratios) for arm in found.arms[1:])
     return REFUSED if empty or (found.refused and not has_all) else 0

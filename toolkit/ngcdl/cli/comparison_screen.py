@@ -1,4 +1,4 @@
-"""What a person watches during a comparison: on a terminal which run is under way, and the last line it wrote."""
+"""Shows a comparison while it goes on: on a terminal, which run is under way, and the last line that the run wrote."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ngcdl.cli.screen import STEP_SECONDS, Screen
 from ngcdl.engines.values import Chunk
 
 _LONGEST = 4096  # bytes to keep of a line that has not ended
-_ENDS = re.compile(rb"[\r\n]+")  # a progress bar goes back to the beginning of its line
+_ENDS = re.compile(rb"[\r\n]+")  # a progress bar uses \r to rewrite its line
 
 
 class ComparisonScreen(Screen):
-    """A Screen without the runs' output, which is in their log.txt and would bury the results here. What a cluster lets
-    them wait for is still shown: nothing else comes on stderr from there."""
+    """A Screen without the runs' output, which is in their log.txt and would bury the results here. What a
+    cluster job sends on stderr is still shown: it is never the run's own, but says what the run waits for."""
 
     def __init__(self, is_cluster: bool) -> None:
         super().__init__(output_to_stderr=True)

@@ -1,7 +1,7 @@
-"""What the shell completes: runs, images and trainings, as this machine knows them; no record and no network is read.
+"""Shell completion of runs, images and trainings that this machine knows; reads no record, and asks no registry.
 
-Whatever goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. Every
-import is inside, as start-up imports this module.
+If anything goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. All
+imports are inside the functions, as start-up imports this module.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ def runs(incomplete: str) -> list[str]:
 
 
 def images(incomplete: str) -> list[str]:
-    """Return the catalogue's frameworks; after one's name, its tags."""
+    """Return the catalogue's frameworks, and, after a framework's name, also its tags."""
     return _quietly(_images, incomplete)
 
 
 def tags(ctx: Any, incomplete: str) -> list[str]:
-    """Return the tags of the framework before a colon: bash breaks words there, and asks for what follows."""
+    """Return the tags of the framework before a colon: bash splits words at colons, and completes what follows."""
     if list(ctx.params.get("stray") or ()) != [":"]:
         return []
     head = f"{ctx.params.get('image')}:"

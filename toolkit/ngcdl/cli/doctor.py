@@ -19,7 +19,7 @@ from ngcdl.errors import BadOption
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
 _COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
-# Nothing here starts a container: only this shows that what looks right works.
+# `doctor` starts no container, so only this command shows that GPUs work inside one.
 _PROOF = "    ngcdl run --train smoke --gpus 1"
 _NARROWEST, _WIDEST = 40, 120  # longer lines are hard to read
 

@@ -1,4 +1,4 @@
-"""`ngcdl export`: prints the script or manifest for a cluster to repeat a recorded run, wherever it ran."""
+"""`ngcdl export`: prints the script or manifest that repeats a recorded run on a cluster, wherever it ran before."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def _cluster(form: str, name: str) -> str:
 
 
 def _in_an_image(run: Run, engine: str) -> str:
-    """Return the line that prints the same for the command of `run` in an image."""
+    """Return the line that prints the script or manifest for the command of `run` in an image."""
     gpus = _gpus(run)
     words = ["ngcdl", "run", "pytorch", "--engine", engine, "--gpus", str(gpus), "--dry-run", "--"]
     return shlex.join([*words, *map(str, (run.spec or {}).get("command") or ())])
 
 
 def _gpus(run: Run) -> GpuRequest:
-    """Return as many GPUs per node as the run had: which cards they were means nothing elsewhere."""
+    """Return as many GPUs per node as the run had. Which cards the run had means nothing on other machines."""
     asked = GpuRequest.parse(str((run.spec or {}).get("gpus") or "auto"))
     if run.gpus == () or asked.kind == "none":
         return GpuRequest("none")

@@ -47,7 +47,7 @@ def gpu(json: bool = False, watch: float | None = None) -> None:
 
 
 def watched_seconds(seconds: float) -> float:
-    """Return the interval that --watch asks for. Raise BadOption if nobody can wait that long."""
+    """Return the interval that --watch asks for, in s. Raise BadOption if it is not above 0, or too long to wait."""
     if not 0 < seconds <= _LONGEST_SECONDS:
         raise BadOption(f"--watch {seconds:g}: must be a number of seconds above 0, at most {_LONGEST_SECONDS:,}.")
     return max(seconds, _SHORTEST_SECONDS)
@@ -162,7 +162,7 @@ def _mib(value: int | None) -> float | None:
 
 
 def _container_names(ids: Collection[str]) -> dict[str, str]:
-    """Ask Docker for the names of containers. If it does not answer at once, they stay without a name."""
+    """Ask Docker for the names of containers, by id. If it does not answer within _ENGINE_SECONDS, return none."""
     found: dict[str, str] = {}
     if ids:
         thread = threading.Thread(target=_ask_docker, args=(found,), daemon=True)

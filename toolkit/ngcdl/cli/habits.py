@@ -37,7 +37,7 @@ _DOCKERS = {
     "--memory-swap": "--memory limits how much it gets",
 }
 _DOCKERS_FLAGS = ("--publish-all", "-P", "--init", "--privileged")  # those without a value
-# What other tools call an option, with the words that mean it here, as far as the name alone would lead astray.
+# Options of other tools, with the words that mean the same here, where similar spelling would suggest something else.
 _SAME = {
     **dict.fromkeys(("--cpu", "--cpu-only", "--no-gpu", "--no-gpus", "--no-cuda"), "--gpus none"),
     **dict.fromkeys(("--cuda", "--use-gpu", "--all-gpus"), "--gpus all"),
@@ -109,8 +109,8 @@ _PYTHONS = ("python", "python3", "torchrun")
 
 
 def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
-    """Return the lines that do here what was typed, `word` and the `rest`, where only `commands` are known; "" if that
-    is unknown."""
+    """Return the lines that do here what `word`, which is none of the `commands`, and the `rest` were meant to do; ""
+    if that is unknown."""
     from ngcdl.spec import redacted_words
 
     typed = shlex.join(redacted_words(tuple(rest)))
@@ -142,7 +142,7 @@ def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
 
 
 def _resuming(name: str) -> str | None:
-    """Return the line that goes on from the checkpoint of the run that `name` means; None if there is no such run."""
+    """Return the line that continues from the checkpoint of the run that `name` means; None if there is no such run."""
     from ngcdl.cli import lookup, resumed
 
     store = lookup.open_store()
@@ -167,8 +167,8 @@ def _of_run(word: str, rest: Sequence[str]) -> str:
 
 
 def login(option: str, words: Sequence[str]) -> BadOption | None:
-    """Return what to do instead of an option that takes a key or a user's name; None for another. Never repeat the
-    key."""
+    """Return what to do instead of an option that takes a key or a user's name; None for any other option. The key is
+    never repeated."""
     prompt = "    ngcdl login"
     by_pipe = f"{prompt} --password-stdin"
     typed = next((word[:2] for word in words if re.match(r"-p.", word)), None)
@@ -185,20 +185,20 @@ def login(option: str, words: Sequence[str]) -> BadOption | None:
 
 
 def newest(option: str, argv: Sequence[str]) -> str | None:
-    """Return the line that does what --tail does elsewhere; None for another option."""
+    """Return the line that does what --tail does elsewhere; None for any other option."""
     count = _OF_THE_NEWEST.search(" ".join(argv))
     if count is None or option not in ("-n", "--tail", "--lines"):
         return None
     if argv[0] == "runs":
         shown = int(count[1])
-        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # the newest are above
+        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # the newest come first
     names = [word for word in argv[1:] if not word.startswith("-") and word != count[1]]
     return f"    ngcdl logs {shlex.join(names) or 'last'} | tail -n {count[1]}"
 
 
 def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
-    """Return what takes the place of an option of `docker run`, and the line that was typed without it; None if docker
-    has none of that name, or if ngcdl has it, too."""
+    """Return what replaces an option of `docker run` that ngcdl lacks, with the line that was typed, corrected; None
+    for any other option."""
     if option not in _DOCKERS:
         return None
     words = replaced(argv, option, _BY.get(option, lambda _: []), has_value=option not in _DOCKERS_FLAGS)

@@ -34,7 +34,7 @@ _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
 _TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run"}
-# Replacements for rules' names that say too little beside their numbers.
+# What the table shows instead of a rule's name, where that name alone would be unclear.
 _RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
 
 
@@ -80,8 +80,8 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
     """Print the newest reference that runs, by digest. Raise NoneRuns, or RegistryError: only the registry knows
     digests.
 
-    The output is used unseen: if the registry can't be asked, nothing is printed, and the error's hint has the newest
-    tag known here."""
+    Scripts use the output unseen: if the registry can't be asked, nothing is printed, and the error's hint has the
+    newest tag known here."""
     from ngcdl.judging import judge
     from ngcdl.pulling.fetch import FINAL
 
@@ -100,7 +100,7 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
     if judged is None:
         raise NoneRuns(typed.name, is_here=host is None and not cards)
     for reason in judged.verdict.reasons:
-        if reason.rule == "elsewhere":  # a reference is used unseen, so never print one unjudged
+        if reason.rule == "elsewhere":  # scripts use the reference unseen, so it must have been judged
             raise EngineElsewhere("what runs there can't be judged from here.", _TELL.format(name=typed.framework))
         if reason.level == "caution":
             console.say(reason.text)
@@ -135,7 +135,8 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
 
 
 def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | None]:
-    """Return this host and, if its disk is known, its engine, or the host that was typed. Raise BadOption."""
+    """Return the host to judge for: the host that was typed, without an engine, or this host with its engine. The
+    engine is None if it can't be asked or the free disk space is unknown. Raise BadOption."""
     if typed is not None or cards:
         from ngcdl.preflight import host
 
@@ -145,20 +146,21 @@ def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | 
     try:
         engine = engines.connect("docker")
         there = hostfacts.gather(engine)
-        return there, None if there.free_bytes is None else engine  # which images it has matters only for its disk
-    except EngineError as error:  # an image can be judged without one; doctor says what is wrong with it
+        return there, None if there.free_bytes is None else engine  # only asked which images need no disk space
+    except EngineError as error:  # an image can be judged without an engine; doctor says what is wrong with the engine
         return hostfacts.without_engine(error), None
 
 
 def _own(name: str, registry: str) -> tuple[ImageRef, Engine | None]:
-    """Parse a name, and return it with the engine whose own image it is, None if it is none's. Raise BadReference."""
+    """Return the image that `name` means, and the engine that was asked whether it has an image of its own by that
+    name, None if none was asked. Raise BadReference."""
     typed = meant.typed(name, registry)
     if not meant.may_be_own(typed, registry):
         return typed, None
     try:
         engine = engines.connect("docker")
         return meant.settled(typed, registry, engine.has), engine
-    except EngineError as error:  # an image of the registry can be judged without one
+    except EngineError as error:  # an image of the registry can be judged without an engine
         return meant.without_engine(typed, registry, error), None
 
 
@@ -167,7 +169,7 @@ def _where(typed: str | None, cards: Sequence[str]) -> str:
 
 
 def _closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where: str = "here") -> ImageRef:
-    """Return `image` with its tag; if none was typed, say which it is."""
+    """Return `image` with its tag. If no tag was typed, choose the newest that fits `host`, and say which."""
     if not meant.is_open(image):
         return image
     image, words = meant.chosen([image], host, where)
@@ -176,7 +178,7 @@ def _closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where:
 
 
 def _repository(name: str, registry: str) -> ImageRef:
-    """Read pytorch, nvidia/cuda, or a reference with a tag of the variant that is meant."""
+    """Parse pytorch, nvidia/cuda, or a reference whose tag shows which variant is wanted. Raise BadOption."""
     ref = ImageRef.parse(name, registry, needs_tag=False)
     if ref.digest:
         raise BadOption(f"{name}: a digest always names the same image.", f"    ngcdl check {name}")
@@ -219,18 +221,18 @@ def _tags(
 
 
 def _whose(tags: Tags) -> list[str]:
-    """Say whose tags these are, if the registry should have been asked and was not heard."""
+    """If the registry could not be asked, say where the tags come from instead, and how old they are."""
     if tags.trouble is None:
         return []
     if tags.origin == "catalogue" or tags.age_seconds is None:
         return [f"{tags.trouble.message} These tags are from ngcdl's own catalogue.{_sign_in(tags.trouble, 4)}"]
     hours = tags.age_seconds / 3600
-    age = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"  # younger than an hour, it is not asked
+    age = f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"  # tags younger than 1 h are not fetched again
     return [f"{tags.trouble.message} These tags are what it listed {age} ago.{_sign_in(tags.trouble, 4)}"]
 
 
 def _sign_in(trouble: NgcdlError | None, indent: int) -> str:
-    """Return the line that ends a refusal for want of a key, to be put below the text about it."""
+    """If a key is missing or was rejected, return a line break and the command that signs in; else ""."""
     if not isinstance(trouble, LoginNeeded | KeyRejected):
         return ""
     return f"\n{' ' * indent}{trouble.commands[0]}"

@@ -19,7 +19,7 @@ HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
 # The columns that a narrow terminal always gets, and those that it gets in this order while there is room.
 _ALWAYS, _WANTED = ("RUN", "STATUS", "WHAT"), ("WHEN", "EXAMPLES/S", "TOOK", "BUSY")
 _CUT = "..."
-_LEAST = 12  # characters of what was run
+_LEAST = 12  # the fewest characters of WHAT
 _ID = re.compile(r"\d{8}-\d{6}-.+-([0-9a-f]{6})")  # storing/store.py
 _DAY = 86400
 
@@ -27,8 +27,8 @@ _DAY = 86400
 def table(
     found: Sequence[Run], silent: Mapping[str, float], ids: Sequence[str], width: int | None, now: float
 ) -> list[str]:
-    """Return a line for each run. `silent` has the seconds of each run that has reported nothing for long, `ids` those
-    of all runs. Without a `width` nothing is cut, and times are absolute: somebody may read them later."""
+    """Return a line for each run. `silent`: for how many s a run has reported nothing, by id, if that is long. `ids`:
+    of all runs. If `width` is None, nothing is cut, and times are absolute, as the output may be read later."""
     rows = [
         (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), "".join(_what(run)))
         for run in found
@@ -43,8 +43,8 @@ def table(
 
 
 def _narrow(rows: Sequence[Sequence[str]], needed: int, width: int) -> list[str]:
-    """Return the lines of the columns that there is room for. What was run gets what is left: at least `needed`
-    characters beside a speed, which stands nowhere without the data that it was reached on."""
+    """Return the lines of the columns that there is room for. WHAT gets the rest of the width. EXAMPLES/S is shown only
+    if WHAT then has `needed` characters, so that no speed appears without the data set that it was reached on."""
     rows = [(*row[:3], re.sub(", no step for .*", ", silent", row[3]), *row[4:]) for row in rows]
     wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)}
     left, shown, least = width - wide["RUN"] - wide["STATUS"], set(_ALWAYS), _LEAST
@@ -64,7 +64,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _ends(found: Sequence[Run], ids: Sequence[str]) -> dict[str, str]:
-    """Return the end of each run's id; the whole id if the end names other runs of `ids`, too."""
+    """Return the end of each run's id, by id; the whole id if the end also names another run of `ids`."""
     count, known = Counter(run_id[-6:] for run_id in ids), {}
     for run in found:
         end = _ID.fullmatch(run.id)
@@ -74,12 +74,12 @@ def _ends(found: Sequence[Run], ids: Sequence[str]) -> dict[str, str]:
 
 
 def _when(run: Run, now: float, *, is_absolute: bool) -> str:
-    """Say when it began: 2 h ago; or the date, of what is older than a month or was begun under another clock."""
+    """Say when the run began: 2 h ago; or the date, if that was over 30 days ago or lies in the future."""
     seconds = now - run.started
     if is_absolute or not 0 <= seconds < 30 * _DAY:
         try:
             return time.strftime("%Y-%m-%d %H:%M" if is_absolute else "%Y-%m-%d", time.localtime(run.started))
-        except (ValueError, OverflowError, OSError):  # nobody's clock
+        except (ValueError, OverflowError, OSError):  # not a possible time
             return NOT_AVAILABLE
     for unit, size, most in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 2 * _DAY)):
         if seconds < most:
@@ -88,7 +88,7 @@ def _when(run: Run, now: float, *, is_absolute: bool) -> str:
 
 
 def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...]:
-    """Return how long it took or takes, how it ended, how fast it was, and what was busy."""
+    """Return the cells TOOK, STATUS, EXAMPLES/S and BUSY."""
     seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
     status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
     said = "" if silent_seconds is None else silence.in_words(silent_seconds)
@@ -103,7 +103,8 @@ def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...
 
 
 def _busy(run: Run) -> str:
-    """Name the device that it computed on, and how busy that was; for a command the GPU if one was read."""
+    """Name the device that the run computed on, and how busy it was. If the device is unknown, as for a command, name
+    the GPU if its use was read, else the CPU."""
     figures = run.summary
     of = {"gpu": figures.gpu_percent_mean, "cpu": figures.cpu_percent_mean}
     device = (
@@ -115,12 +116,13 @@ def _busy(run: Run) -> str:
 
 
 def _marked(run: Run, figure: str) -> str:
-    """Mark a figure that is not the whole run's, for the note below the table."""
+    """Mark a figure that covers only a part of the run; a note below the table explains the mark."""
     return f"{figure}*" if lookup.RECENT in run.notes and figure != NOT_AVAILABLE else figure
 
 
 def _what(run: Run) -> tuple[str, str]:
-    """Return what was run, with its data if that is not CIFAR-10, and where, which may be cut."""
+    """Return what was run, in two parts: the training, with its data if that is not CIFAR-10; and the rest, which may
+    be cut."""
     image = _short(run.image.reference) if run.image.reference else ""
     name = run.workload.get("name")
     label = "synthetic" if run.is_synthetic else run.dataset if run.dataset != "cifar10" else None

@@ -23,14 +23,15 @@ from ngcdl.running.reconcile import standing
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
-# The last lines that are read each time: the steps of some minutes; a sample of a large machine has some KiB.
+# How much is read from the end of each file for a reading: the steps of some minutes; a sample of a large machine has
+# some KiB.
 _EVENTS_BYTES, _SAMPLES_BYTES = 32 << 10, 64 << 10
-_MOST_CARDS = 8  # of which each has a line
+_MOST_CARDS = 8  # cards that have a line of their own
 
 
 def watch(store: Store, run_id: str, seconds: float, as_json: bool) -> None:
-    """Redraw on a terminal; elsewhere append a line for each reading, with its time, or as JSON. End with the run, or
-    at Ctrl-C. Raise BadOption, RecordBroken or EngineError."""
+    """Redraw on a terminal; elsewhere append a line for each reading, with its time, or as JSON. Return when the run
+    has ended, or at Ctrl-C. Raise BadOption, RecordBroken or EngineError."""
     seconds = watched_seconds(seconds)
     with suppress(KeyboardInterrupt):
         if as_json or not console.on_terminal(sys.stdout):
@@ -51,12 +52,12 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
             width = max(len(name) for name, _ in rows)
             shown = "\n".join(console.plain(f"{name:<{width}}  {said}") for name, said in rows)
             live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
-        live.transient = True  # what follows has it all; at Ctrl-C it stays
+        live.transient = True  # the summary that follows replaces it; at Ctrl-C it stays
     show_summary(store, run)
 
 
 def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, Now, float]]:
-    """Yield the run with what it does, and the time, every so many seconds; last as it ended."""
+    """Yield the run, what it does now, and the time (s since the epoch), every `seconds` until it has ended."""
     away: dict[str, NgcdlError] = {}
     folder = store.folder(run_id)
     for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
@@ -67,7 +68,7 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
 
 
 def rows_of(run: Run, read: Now, t: float, silence: str = "") -> list[tuple[str, str]]:
-    """Return name and text of what is known of a run at `t`; what its program does not report has no row."""
+    """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row."""
     rows = [("run", f"{run.id}  ({_standing(run, t)})")]
     if run.reason and run.status == "running":  # it waits in a cluster's queue
         rows.append(("waits", run.reason))

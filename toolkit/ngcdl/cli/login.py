@@ -20,14 +20,14 @@ _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
 
 @dataclass(frozen=True)
 class Copy:
-    """Where else a key goes: into the pull secret `kubernetes` of `namespace`, or to enroot."""
+    """Where a key is copied to: into the pull secret `kubernetes` of `namespace`, or to enroot."""
 
     kubernetes: str | None = None
     namespace: str | None = None
     enroot: bool = False
 
     def line(self, registry: str | None) -> str:
-        """Return the command line that asks for it."""
+        """Return the command line that makes this copy."""
         named = (("--kubernetes", self.kubernetes), ("--namespace", self.namespace))
         words = [word for name, value in named if value is not None for word in (name, value)]
         words = [*([registry] if registry else []), *words, *(["--enroot"] if self.enroot else [])]
@@ -69,8 +69,8 @@ def login(registry: str | None = None, key_stdin: bool = False) -> Credential:
 def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None:
     """Copy the stored key, or sign in with the one on standard input and copy that.
 
-    Raise BadOption if no key is stored, a name makes no sense, or two options exclude each other."""
-    host = _host(registry)  # first: it may be a key, which no message may repeat
+    Raise BadOption if no key is stored, a name is invalid, or two options exclude each other."""
+    host = _host(registry)  # first: `registry` may be a key typed by mistake, which no message may repeat
     if to.namespace is not None and to.kubernetes is None:
         meant = Copy("NAME", to.namespace).line(registry)
         raise BadOption("--namespace: only --kubernetes reads that.", meant)
@@ -91,7 +91,7 @@ def copy(to: Copy, registry: str | None = None, key_stdin: bool = False) -> None
 
 
 def _to_kubernetes(host: str, key: Credential, name: str, namespace: str | None) -> None:
-    """Make or renew the pull secret `name`. The key goes through kubectl's stdin, never through a file."""
+    """Create the pull secret `name`, or replace its key. The key goes through kubectl's stdin, never through a file."""
     from ngcdl.engines import kubernetes
 
     where = kubernetes.connect().keep_pull_secret(name, namespace, host, key.username, key.secret.reveal())
@@ -101,7 +101,7 @@ def _to_kubernetes(host: str, key: Credential, name: str, namespace: str | None)
 
 
 def _to_enroot(host: str, key: Credential) -> None:
-    """Put the key where enroot reads it: with enroot the nodes of a Slurm cluster pull."""
+    """Put the key where enroot reads it. The nodes of a Slurm cluster pull images with enroot."""
     from ngcdl.registry import enroot
 
     file = enroot.keep(host, key)
@@ -109,8 +109,8 @@ def _to_enroot(host: str, key: Credential) -> None:
 
 
 def logout(registry: str | None = None) -> None:
-    """Remove the key for nvcr.io, or for `registry`, from this machine, with Docker's login and enroot's copy. A pull
-    secret in a cluster stays."""
+    """Remove the key for nvcr.io, or for `registry`, from this machine, including Docker's login and enroot's copy. A
+    pull secret in a cluster stays."""
     from ngcdl.registry import enroot
 
     host = _host(registry)
@@ -139,7 +139,7 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
     """Return a key as it was typed, and where it came from. Raise NoKey if there is nobody to ask."""
     if key_stdin:
         return _from_stdin(), "standard input"
-    for name in credentials.key_variables(host, environ):  # none for a foreign host: NGC's key is not for it
+    for name in credentials.key_variables(host, environ):  # none for another registry: NGC's key is not for it
         return environ[name], name
     if sys.stdin is None or not sys.stdin.isatty():
         raise NoKey
@@ -155,7 +155,7 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
 def _from_stdin() -> str:
     if sys.stdin is None:
         raise NoKey
-    raw = sys.stdin.buffer.read(2 * KEY_LIMIT_BYTES)  # more than a key, less than whatever was piped in by mistake
+    raw = sys.stdin.buffer.read(2 * KEY_LIMIT_BYTES)  # more than any key: a large file may be piped in by mistake
     try:
         return raw.decode()
     except UnicodeDecodeError:

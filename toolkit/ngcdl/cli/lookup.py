@@ -22,7 +22,7 @@ from ngcdl.storing.store import Store
 if TYPE_CHECKING:
     from ngcdl.storing.comparisons import StoredComparison
 
-RECENT_BYTES = 8 << 20  # of the samples of one card: hours
+RECENT_BYTES = 8 << 20  # hours of samples of one card
 RECENT = (
     "it is still running: its figures are those of its first steps and of the last 8 MiB of events.jsonl and "
     "samples.jsonl; its record will have those of the whole run"
@@ -41,8 +41,9 @@ def loaded(store: Store, name: str) -> Run:
 
 
 def with_figures(store: Store, run: Run) -> Run:
-    """Return `run` with its figures. A run recorded by the trainer alone, or still running, has them in its files. Of
-    a long one that is still running, only the recent ones are read, which a note says: a week of them takes 10 s."""
+    """Return `run` with its figures. If the record has none, because the run is still running or only the trainer
+    recorded it, they are computed from the run's files. Of a run that is still running and has long files, only the
+    last RECENT_BYTES are read, and a note says so: reading the files of a week takes 10 s."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
     from ngcdl.report.measured.filled import filled
@@ -56,8 +57,8 @@ def with_figures(store: Store, run: Run) -> Run:
 
 
 def _recent(events: Path) -> Iterator[dict[str, Any]]:
-    """Yield all events but most of a long run's steps: of these the first, which tell what it began with, and those in
-    the last RECENT_BYTES."""
+    """Yield all events except steps, and of the steps the first, which show how the run began, and those in the last
+    RECENT_BYTES: a long run may have a million steps."""
     end = size(events)
     recent = max(end - RECENT_BYTES, 0)
     first = min(_FIRST_BYTES, recent)
@@ -77,7 +78,7 @@ def say_how_to_go_on(store: Store, run: Run) -> None:
 
 
 def _can_go_on(folder: Path, run: Run) -> bool:
-    """Did it save a checkpoint that another run can see?"""
+    """Return whether `run` saved a checkpoint that another run can read."""
     if kind_of(run.engine).shares_files:
         return has_checkpoint(folder)
     return bool(resumed.words_for_claim(run)) and resumed.reports_checkpoint(folder)
@@ -93,7 +94,7 @@ def comparison(store: Store, name: str) -> StoredComparison:
 
 
 def close(store: Store, ids: Iterable[str]) -> None:
-    """Find out what became of these runs. Other commands report a record that is broken or gone."""
+    """Find out what became of these runs. Broken and missing records are skipped: other commands report them."""
     with asking() as away:
         for run_id in ids:
             with contextlib.suppress(NgcdlError):

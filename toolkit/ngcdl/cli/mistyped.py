@@ -1,4 +1,4 @@
-"""What typer could not parse, as an error in ngcdl's own words, with the line to type next."""
+"""Turns typer's usage errors into errors in ngcdl's own words, with the line to type next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ngcdl.cli.typed import again
 from ngcdl.errors import BadOption, NgcdlError, UsageError
 from ngcdl.spec import redacted, redacted_words
 
-# What may follow a command that was typed without an argument that it needs.
+# Example arguments for commands that were typed without the arguments that they need.
 _EXAMPLES = {
     **dict.fromkeys(("check", "pull", "resolve"), "pytorch"),
     "suite": "articles",
@@ -37,7 +37,7 @@ class _Line:
 
     @classmethod
     def of(cls, argv: Sequence[str]) -> Self:
-        """Find the command: typer does not say it with every error."""
+        """Find the command in `argv`: not all of typer's errors name the command."""
         from typer.main import get_command
 
         from ngcdl.cli.app import app
@@ -69,13 +69,13 @@ def told(error: Any, argv: Sequence[str]) -> NgcdlError:
             ours = _missing(error.param.metavar or error.param.name, typed)
         case "BadParameter":
             ours = _bad_value(error, typed)
-        case "NoArgsIsHelpError":  # nothing but a command for a run
+        case "NoArgsIsHelpError":  # only -- and a command of the user's were typed
             ours = BadOption("--: no command of ngcdl's comes before it.", again(["run", *argv]))
         case _:
             ours = _bad_words(error.message, typed)
     if error.exit_code == UsageError.exit_code:
         return ours
-    return NgcdlError(ours.message, ours.hint)  # check has its own
+    return NgcdlError(ours.message, ours.hint)  # `check` exits with 125
 
 
 # -- an option that is not there -------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _valued(option: str, value: str) -> list[str]:
 
 
 def _names(command: Any) -> Iterator[str]:
-    """Yield the options of a command, but for those that its --help does not show."""
+    """Yield the options of a command, except those that its --help does not show."""
     for one in command.params:
         if one.param_type_name == "option" and not one.hidden:
             yield from (*one.opts, *one.secondary_opts)
@@ -124,8 +124,8 @@ def _names(command: Any) -> Iterator[str]:
 
 
 def _command_apart(option: str, typed: _Line) -> str:
-    """Return the line that was typed, with -- before the command that `option` probably belongs to; "" if there is
-    none before it: the first word is an image's name, unless it is a program's."""
+    """Return the line that was typed, with -- before the command that `option` probably belongs to; "" if no command
+    precedes `option`. The first word is taken for an image, unless this host has a program of that name."""
     argv = typed.argv
     if "--" in argv:
         return ""
@@ -179,7 +179,7 @@ def _bad_value(error: Any, typed: _Line) -> BadOption:
 
 
 def _bad_words(said: str, typed: _Line) -> BadOption:
-    """Say that there is no such command, or that one takes fewer words."""
+    """Say that there is no such command, or that the command takes fewer words."""
     if "No such command" in said:
         word, *rest = typed.argv[1:] if typed.path == "runs" else typed.argv
         name = " ".join(filter(None, (typed.path, *redacted_words((word,)))))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 48  # characters of a cell
 _LABEL = 32  # characters of a figure's name on a terminal; a longer one goes without what is in parentheses
-_BEFORE = 8  # characters shown before a difference, at least
+_BEFORE = 8  # the fewest characters shown before a difference
 
 
 def diff(one: str, other: str, as_json: bool) -> None:
@@ -66,9 +66,9 @@ def laid_out(found: Difference, width: int | None) -> list[str]:
 
 
 def _cells(name: str, a: object, b: object) -> tuple[str, str]:
-    """Format two values so that their difference shows: long ones start at a word before it."""
+    """Format two values so that their difference shows: long values are cut, and start at a word before it."""
     here, there = _text(name, a), _text(name, b)
-    if here == there:  # nearly equal sizes
+    if here == there:  # sizes that are equal when rounded
         here, there = _text("", a), _text("", b)
     if max(len(here), len(there)) <= _LONGEST:
         return here, there
@@ -107,7 +107,7 @@ def _change(figure: Figure) -> str:
 
 
 def export(words: Sequence[str]) -> None:
-    """Write the runs and comparisons that all but the last of `words` name to the file that the last names."""
+    """Write runs and comparisons to a file: the last of `words` is its path, and the others name what to write."""
     if len(words) < 2:
         raise BadOption(
             f"{words[0] if words else ''}: needs runs, and a file to write.", "    ngcdl runs export last last.tar"
@@ -153,7 +153,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     config, store = settings.load(), lookup.open_store()
     before = lookup.loaded(store, name)
     if os.path.lexists(store.folder(before.id) / IMPORTED):
-        config = replace(config, inside=None)  # a stranger's command neither reads nor changes what others cached
+        config = replace(config, inside=None)  # a stranger's command must not read or change other runs' cache
     screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:
         again = repeat.request_again(before, config, store, screen, dry=dry_run, trust=trust)
@@ -171,7 +171,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
 
 
 def _on_this_terminal(asked: Asked, detach: bool) -> Asked:
-    """Return `asked` without the terminal that its command had, if there is none to give it now."""
+    """If there is no terminal now, return `asked` without the terminal that its command had."""
     from ngcdl.cli import terminal
 
     if not asked.own or not asked.own.tty or (terminal.is_here() and not detach):

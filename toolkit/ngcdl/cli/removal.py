@@ -1,4 +1,4 @@
-"""`ngcdl runs rm`: which runs may go, or all of them but their records, and how much that frees."""
+"""`ngcdl runs rm`: removes runs that have ended, or all but their records, and says how much that frees."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Asked:
         return "    " + shlex.join(["ngcdl", "runs", "rm", *which, *["--keep-record"] * self.keep_record, option])
 
     def before(self) -> float | None:
-        """Return when (s since the epoch) the runs ended at the latest; None if they are named. Raise BadOption."""
+        """Return the time (s since the epoch) before which the runs must have ended; None if runs are named. Raise
+        BadOption."""
         age = re.fullmatch(r"(\d{1,6})([hdw])", self.older_than or "")
         if bool(self.names) == bool(self.older_than) or (self.older_than and not age):
             told = f"--older-than {self.older_than}: not a number of hours, days or weeks."
@@ -57,7 +58,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Going:
-    """What may go of a run: its folder, or what in it is not of its record."""
+    """What may be deleted of a run: its folder, or everything in the folder that is not part of the record."""
 
     run: Run
     paths: tuple[Path, ...]
@@ -65,9 +66,9 @@ class _Going:
 
 
 def remove(asked: Asked) -> int:
-    """Remove runs and say what that freed. Return 125 if something of what was asked for is left, else 0.
+    """Remove runs and say what that freed. Return 125 if anything that was to be removed is left, else 0.
 
-    Raise BadOption or NoSuchRun, and then nothing was removed."""
+    Raise BadOption or NoSuchRun before anything is removed."""
     before = asked.before()
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
@@ -95,7 +96,7 @@ def remove(asked: Asked) -> int:
 
 
 def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None) -> tuple[list[_Going], int]:
-    """Return what may go of these runs, and how many may not; report each of those."""
+    """Return what may be deleted of these runs, and how many runs may not be deleted; report each of them."""
     going: list[_Going] = []
     refused = 0
     with lookup.asking() as away:
@@ -110,7 +111,7 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
                         why = f"the comparison {compared[run_id]} has not ended"
                         raise NotRemoved(run_id, why, f"    ngcdl stop {compared[run_id]}")
                     going += _going(store, run, asked.keep_record)
-            except RecordBroken as error:  # nobody can tell when it ended
+            except RecordBroken as error:  # when it ended is unknown: --older-than does not mean it
                 refused += before is None
                 console.show_error(NotRemoved(run_id, error.message, _by_hand(store.folder(run_id))))
             except NgcdlError as error:
@@ -120,24 +121,25 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
 
 
 def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
-    """Return all runs that may not have ended, by id, in their true state."""
+    """Return all runs that may not have ended, by id, each in the state that `reconcile` finds."""
     found = {}
     for run_id in store.ids():
-        with contextlib.suppress(NgcdlError):  # `load` reports it when asked
+        with contextlib.suppress(NgcdlError):  # _chosen reports it if it was asked for
             if not store.is_ended(run_id):
                 found[run_id] = reconcile(store, store.load(run_id), away)
     return found
 
 
 def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
-    """Return the runs of comparisons of which another run has not ended, each with the comparison's id."""
+    """Return the runs of all comparisons that have a run that has not ended, each with the comparison's id."""
     left = {run.id for run in unended.values() if run.is_open}
     going = [one for one in comparisons.stored(store) if left & {trial.run for trial in one.trials}]
     return {trial.run: one.id for one in going for trial in one.trials}
 
 
 def _check(store: Store, run: Run, away: dict[str, NgcdlError], unended: dict[str, Run]) -> None:
-    """Raise NotRemoved if the run, or one that continues from it, may still need its folder."""
+    """Raise NotRemoved if the run, or another that continues from it, may still need its folder, or if the folder is a
+    link."""
     folder = store.folder(run.id)
     if run.engine not in away and still_runs(store, run):
         raise NotRemoved(run.id, "it has not ended", f"    ngcdl stop {run.id}")
@@ -160,7 +162,7 @@ def _quoted(path: Path) -> str:
 
 
 def _going(store: Store, run: Run, keep_record: bool) -> Iterator[_Going]:
-    """Yield what may go of the run, if anything. Raise NotRemoved if this user can't delete all of it."""
+    """Yield what may be deleted of the run, if anything. Raise NotRemoved if this user can't delete all of that."""
     folder, total = store.folder(run.id), 0
     try:
         paths = tuple(path for path in folder.iterdir() if not _is_of_record(path)) if keep_record else (folder,)
@@ -180,9 +182,9 @@ def _is_of_record(path: Path) -> bool:
 
 
 def _stuck(run_id: str, top: Path, error: OSError, is_begun: bool = False) -> NotRemoved:
-    """Say what keeps `top` from being deleted, and what to type."""
+    """Return the error that says what keeps `top` from being deleted, and what to type."""
     path = Path(str(error.filename or top))
-    path = path if path.is_absolute() else top  # shutil.rmtree names a file by its last part
+    path = path if path.is_absolute() else top  # shutil.rmtree may give only the last part of a path
     why = f"{path}: {error.strerror or error}"
     if error.errno not in (errno.EACCES, errno.EPERM):
         return NotRemoved(run_id, why, f"What is there:\n    ls -lA {_quoted(path)}", is_begun=is_begun)
@@ -196,7 +198,7 @@ def _stuck(run_id: str, top: Path, error: OSError, is_begun: bool = False) -> No
 
 
 def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str]:
-    """Yield a line for each run, and for each stored comparison that loses some of them."""
+    """Yield a line for each run, and for each stored comparison that loses runs."""
     if not going:
         return
     rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
@@ -214,7 +216,7 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
 
 
 def _claim(run: Run) -> str | None:
-    """Return the claim that has a pod's checkpoints, None if they are in the run's folder, or nowhere."""
+    """Return the claim that has the checkpoints of a pod; None if checkpoints are in the run's folder, or nowhere."""
     claim = None if kind_of(run.engine).shares_files else run.placement.get("data_pvc")
     return str(claim) if claim else None
 
@@ -239,7 +241,8 @@ def _agreed(question: str) -> bool:
 
 
 def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
-    """Remove it, and what an interrupted removal has left. Return how many of them are not all gone."""
+    """Remove `going`, and what interrupted removals have left behind. Return how many of these were not removed
+    completely."""
     done, freed, failed = 0, 0, 0
     for path in store.left_over():
         size, is_gone = _deleted(store, path.name.rpartition(".")[0], (path,))

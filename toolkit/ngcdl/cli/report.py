@@ -26,7 +26,7 @@ _STDOUT = "-"
 
 @dataclass(frozen=True)
 class Asked:
-    """The files to write; - is stdout. Without any, a page is written into the first run's folder."""
+    """The files to write; - is stdout. If none is named, a page is written into the first run's folder."""
 
     html: str | None = None
     png: str | None = None
@@ -145,7 +145,8 @@ def _sheets(store: Store, runs: Sequence[Run]) -> Iterator[str]:
 def _write(asked: Asked, target: str, parts: Iterable[str | bytes], is_typed: bool = True) -> None:
     """Write a file whole or not at all, readable by its owner only, and print its path. Raise NotWritten.
 
-    A typed path may be a link or a pipe on purpose; in a run's folder the run may have left one.
+    If the path was typed, a link or pipe there is meant and is written to. A link or pipe in a run's folder may have
+    been left by the run, and is replaced.
     """
     if target == _STDOUT:
         stream = console.result_stream()

@@ -1,4 +1,4 @@
-"""Can a training continue from the run that --resume names? If not, it is refused before anything is fetched."""
+"""Checks whether a training can continue from the run that --resume names, before anything is fetched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, store
     trained = _trained(folder, run)
     if trained is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
-    # If the trainer's report did not arrive from a pod, there may be one.
+    # If a pod's trainer sent no events, it may have saved a checkpoint.
     if not (has_checkpoint(folder) if is_here else not size(folder / EVENTS) or reports_checkpoint(folder)):
         raise BadOption(f"--resume {before}: it has no checkpoint to continue from.", f"    ngcdl show {before}")
     _check_same(asked, before, trained)
@@ -34,7 +34,7 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, store
 
 
 def line(folder: Path, run: Run) -> str | None:
-    """Return the command that continues from the last checkpoint of `run` with all that was asked for then; if that was
+    """Return the command that continues from the last checkpoint of `run` with all options of that run; if they were
     not recorded, with what the trainer reported. None if no training began."""
     if run.workload:
         from ngcdl.report.measured import naming
@@ -46,7 +46,8 @@ def line(folder: Path, run: Run) -> str | None:
 
 
 def _recorded(before: str, engine: str, store: Store) -> Run | None:
-    """Return the record of `before`; None if it can't be read and its checkpoints, beside it, may be whole."""
+    """Return the record of `before`. If it can't be read, return None if the checkpoints are files in the same folder,
+    which may be intact, else raise RecordBroken. Raise BadOption as `check` does."""
     try:
         run = reconcile(store, store.load(before))
     except RecordBroken:
@@ -70,7 +71,7 @@ def _recorded(before: str, engine: str, store: Store) -> Run | None:
 
 
 def _trained(folder: Path, run: Run | None) -> Mapping[str, Any] | None:
-    """Return what is known of the training that began there: workload, batch and seed; None if none began."""
+    """Return what is known of the training in `folder`: workload, batch and seed; None if no training began."""
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
     if start or run is None or not run.workload or kind_of(run.engine).shares_files:
         return start
@@ -83,7 +84,7 @@ def _trained(folder: Path, run: Run | None) -> Mapping[str, Any] | None:
 
 
 def _check_same(asked: Workload, before: str, trained: Mapping[str, Any]) -> None:
-    """Raise BadOption if something else was trained than what is asked now."""
+    """Raise BadOption if the workload, batch or seed that is asked for differs from what was trained."""
     compared = ("workload", "seed") if asked.largest_batch else ("workload", "batch", "seed")
     known = {name: trained.get(name) for name in compared}
     wanted = {"workload": asked.name, "batch": asked.batch, "seed": asked.seed}
@@ -105,7 +106,7 @@ def _same(trained: Mapping[str, Any], before: str) -> list[str]:
 
 
 def reports_checkpoint(folder: Path) -> bool:
-    """Does the trainer report a checkpoint?"""
+    """Return whether the trainer reported a checkpoint."""
     reported = lines(folder / EVENTS, among=re.compile(rb"checkpoint"))
     return any(event.get("event") == "checkpoint" for event in reported)
 

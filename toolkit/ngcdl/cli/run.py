@@ -75,7 +75,7 @@ def carry_out(
 
 
 def _left(ready: prepare.Ready, store: Store, screen: Screen) -> str:
-    """Return the id of the run that goes on without us: on its cluster, else with its own watcher."""
+    """Start the run detached, on its cluster or with a watcher process, and return its id."""
     if ready.engine.is_cluster:
         return launch.follow(ready, store, screen, leave=True).id
     from ngcdl.cli.watch import hand_over
@@ -85,7 +85,7 @@ def _left(ready: prepare.Ready, store: Store, screen: Screen) -> str:
 
 @contextlib.contextmanager
 def no_open_record(store: Store) -> Iterator[None]:
-    """Close a record that was already made if a signal arrives before launch has taken over the signals."""
+    """If a signal arrives before launch handles signals, close the record that was already created."""
     try:
         yield
     except (KeyboardInterrupt, Interrupted) as error:
@@ -109,16 +109,17 @@ def _next_step(done: Run, store: Store) -> None:
 
 
 def _question(done: Run, asked: Asked) -> None:
-    """Say which comparison answers the question that a training poses, after one arm of it."""
+    """After a finished training whose workload names what to vary, say which comparison answers its question."""
     if not asked.workload or asked.placement or done.status != "finished":
         return
     if trainings.bundled(asked.workload.name).vary:
-        image = f"{done.image.reference} " if asked.image else ""  # its name may have left the release open
+        image = f"{done.image.reference} " if asked.image else ""  # with the tag, which may not have been typed
         console.say(f"its question: ngcdl compare {image}--train {asked.workload.name}")
 
 
 def exit_code(done: Run) -> int:
-    """Return the run's own code; 125 if it has none, or if 0 would hide that it failed (out of memory inside)."""
+    """Return the run's own exit code; 125 if there is none, or if 0 would hide that the run failed (out of memory
+    inside)."""
     if done.exit_code is None or (done.status == "failed" and done.exit_code == 0):
         return NgcdlError.exit_code
     return done.exit_code
@@ -177,7 +178,7 @@ def _size(has_gpu: bool) -> str:
 
 
 def reconcile_last(store: Store) -> None:
-    """Close what a killed ngcdl left open, so that no dead run holds a card or a name."""
+    """Close the records that a killed ngcdl left open, so that no dead run holds a GPU or a name."""
     left = [run_id for run_id in store.ids()[:20] if not store.is_ended(run_id)]
     if left:
         from ngcdl.cli import lookup

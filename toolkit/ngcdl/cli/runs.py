@@ -22,7 +22,7 @@ from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
 NEWEST = 20
-_LOOKED_AT = 100  # runs, the newest, among which one may still be running
+_LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
 UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
 
 
@@ -56,7 +56,7 @@ def runs(as_json: bool, everything: bool = False) -> None:
 
 
 def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
-    """Show one run. With `watch_seconds` show what it does that often, until it ends. Raise NoSuchRun or
+    """Show one run; with `watch_seconds`, show what it does now, at that interval, until it ends. Raise NoSuchRun or
     RecordBroken."""
     store = lookup.open_store()
     if watch_seconds is not None:
@@ -90,8 +90,9 @@ def id_of(name: str, store: Store) -> str:
 
 
 def logs(name: str, follow: bool) -> None:
-    """Print log.txt as it was written; with `follow`, until the run has ended. If nobody watches the run any more, its
-    container is followed; without one, only its end is waited for. Raise NoLog, EngineError or RunElsewhere."""
+    """Print log.txt as it was written; with `follow`, go on until the run has ended. If no ngcdl watches the run any
+    more, `follow` prints what its container writes, or, if it has no container, only waits for its end. Raise NoLog,
+    EngineError or RunElsewhere."""
     store = lookup.open_store()
     run_id = id_of(name, store)
     path = store.folder(run_id) / LOG
@@ -115,7 +116,7 @@ def logs(name: str, follow: bool) -> None:
                     return
                 if is_unheard and not away and not is_followed:
                     _follow_container(run, file, write)
-                    is_followed = True  # to its end: only closing its record may fail now
+                    is_followed = True  # until it ended: only closing the record can still fail
                 news = [f"{error.message} What became of the run is not known yet." for error in away.values()]
                 if is_unwatched and not has_containers:
                     news = [f"{UNREAD}; waiting for its end. To stop it:  ngcdl stop {run_id}"]
@@ -131,7 +132,8 @@ def logs(name: str, follow: bool) -> None:
 
 
 def _follow_container(run: Run, file: IO[bytes], write: Callable[[bytes], None]) -> None:
-    """Print what its container writes. It counts as read from `file` then: `reconcile` will add the same to the log."""
+    """Print what the run's container writes, and move the position in `file` past it: `reconcile` will add the same
+    bytes to the log."""
     at = file.tell()
     for data in unread_output(run, file):
         write(data)
@@ -162,7 +164,7 @@ def stop(name: str) -> None:
 
 
 def which_to_stop() -> BadOption:
-    """Return the error of a stop that names no run, with the line for each that is running."""
+    """Return the error for `ngcdl stop` without a name, with the line that stops each running run."""
     store, running = lookup.open_store(), []
     left = [run_id for run_id in store.ids()[:_LOOKED_AT] if not store.is_ended(run_id)]
     with lookup.asking() as away:

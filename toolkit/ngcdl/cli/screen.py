@@ -1,4 +1,4 @@
-"""What a person watches during a run: bars on a terminal, plain lines elsewhere, and the run's own output."""
+"""Shows a run while it goes on: progress as bars on a terminal, as plain lines elsewhere, and the run's own output."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 5.0
 STEP_SECONDS = 0.1  # least interval between two step lines on a terminal; log.txt has all of them
-# Titles, clipboard and device strings that a program could send to a terminal; colours and movement stay. A terminal
-# obeys control bytes between ESC and what follows it, and ends a string at any ESC. For many terminals, U+0090 (C2 90
-# in UTF-8) and its like mean ESC and a letter (ECMA-48, 5.3). A C2 alone is no character.
+# These patterns find control strings (title, clipboard, device), which are not passed on to a terminal; colours and
+# cursor movements are. A terminal executes control bytes between ESC and the byte after it, and any ESC ends a control
+# string. To many terminals, C1 controls such as U+0090 (C2 90 in UTF-8) mean ESC and a letter (ECMA-48, 5.3). A byte
+# C2 alone is no character.
 _SILENT = b"\x00\x05\x0e\x0f"
 _STRAY = re.compile(rb"\xc2+(?=[\x1b\xc2])")
 _EIGHT_BIT = re.compile(rb"\xc2([\x90\x98\x9c-\x9f])")
 _APART = re.compile(rb"\x1b[\x00-\x1f\x7f]+")
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))")
 _UNFINISHED = re.compile(rb"(?=[\x1b\xc2])(?:\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?)?\xc2?\Z")
-_LONGEST = 4096  # bytes of such a string to wait for; then they count as text
+_LONGEST = 4096  # bytes of an unfinished control string to hold back; a longer one counts as text
 # What TensorFlow prints before a training at any log level. It stays in log.txt.
 _CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
@@ -36,8 +37,8 @@ _DONE = ("Pull complete", "Already exists")
 
 
 class Screen:
-    """A Show. `output_to_stderr`: stdout belongs to a JSON document. `is_training`: chatter on stderr is left out, and
-    on a terminal also step lines that come too fast to read."""
+    """A Show. `output_to_stderr`: the run's stdout is shown on stderr, because stdout is for a JSON document.
+    `is_training`: chatter on stderr is left out, and on a terminal also step lines that come too fast to read."""
 
     def __init__(
         self,
@@ -52,10 +53,10 @@ class Screen:
         self._clock = clock
         self._started_line = b""
         self._started_output = b""
-        self._unfinished: dict[bool, bytes] = {}  # by is-it-stderr: what may begin an unwanted string
+        self._unfinished: dict[bool, bytes] = {}  # by whether it is stderr: what may begin a control string
         self._passed_over = b""  # the last step's line, if it was not drawn
         self._last_step = -STEP_SECONDS
-        self._unread: list[TextIO] = []  # whoever read them has gone
+        self._unread: list[TextIO] = []  # the reader of these streams has gone
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int]] = {}
@@ -172,9 +173,9 @@ class Screen:
     # -- the run's own output ---------------------------------------------------------------------------------------
 
     def chunk(self, chunk: Chunk) -> None:
-        """Pass on what the run wrote. Raise BrokenPipeError from when on nobody reads it.
+        """Pass on what the run wrote. Raise BrokenPipeError if nobody reads that stream any more.
 
-        `is_lost` is True afterwards if not all of it could be shown for another reason, such as a full disk."""
+        If a stream can't be written to for another reason, such as a full disk, `is_lost` is True afterwards."""
         stream, told = sys.stderr, chunk.data
         if chunk.stream != "stderr":
             stream = self._stdout()
@@ -189,7 +190,8 @@ class Screen:
         return sys.stderr if self._output_to_stderr else sys.stdout
 
     def _without_haste(self, data: bytes) -> bytes:
-        """Leave out step lines that follow too fast, except the last one before anything else."""
+        """Leave out step lines that come within STEP_SECONDS of the last one shown, but keep the last step line before
+        any other line."""
         *lines, self._started_output = (self._started_output + data).split(b"\n")
         drawn = []
         for line in (one + b"\n" for one in lines):
@@ -207,7 +209,7 @@ class Screen:
         return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
 
     def _tamed(self, data: bytes, is_stderr: bool, is_last: bool) -> bytes:
-        """Remove strings that a terminal should not get; hold back what may begin one until the rest arrives."""
+        """Remove control strings. Hold back what may be the beginning of a control string until the rest arrives."""
         data = (self._unfinished.pop(is_stderr, b"") + data).translate(None, _SILENT)
         data = _EIGHT_BIT.sub(lambda one: bytes([0x1B, one[1][0] - 0x40]), _STRAY.sub(b"", data))
         data = _UNWANTED.sub(b"", _APART.sub(lambda one: one[0].replace(b"\x1b", b"") + b"\x1b", data))
@@ -232,7 +234,7 @@ class Screen:
             self._lose(stream, error)
 
     def _lose(self, stream: TextIO, error: OSError) -> None:
-        """Discard what follows on `stream`, which can't be written to; say so, but for a reader that has gone."""
+        """Discard all further output on `stream`, which can't be written to. Say so, unless its reader has gone."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)

@@ -35,8 +35,8 @@ def show_summary(store: Store, run: Run) -> None:
 
 
 def say_after_command(store: Store, run: Run) -> None:
-    """Say on stderr, as stdout is the command's own, what was measured of it: its table if it reported steps, else a
-    line or two if its samples carry them; on a terminal at least that there is a record."""
+    """Say on stderr what was measured of a command, whose output is on stdout: a table if the command reported steps,
+    else a line or two if the samples suffice for that, else, on a terminal, only that there is a record."""
     if run.summary.steps is not None:
         console.say(f"it reported steps:\n{_summary(store, run, sys.stderr)}")
         return
@@ -64,8 +64,8 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
 
 
 def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
-    """Return the last attempt's start event, and the events on stages and trainings from scratch that no later attempt
-    from scratch superseded."""
+    """Return the last start event, and the events on stages and trainings from scratch (_SELDOM) since the last
+    start that did not resume from a checkpoint."""
     start: Line = {}
     seldom: list[Line] = []
     for event in events:
@@ -189,7 +189,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
 
 
 def _gaps(store: Store, run: Run) -> list[tuple[str, str]]:
-    """Return how many samples lack a reading, and the reason that most of them give, but for what numbers are in it."""
+    """Return how many samples lack a reading, and the most frequent reason. Reasons that differ only in numbers are
+    counted as the same."""
     if not run.summary.gaps:
         return []
     read = (sample.get("gap") for file in sample_files(store.folder(run.id)) for sample in lines(file, among=_GAP))
@@ -205,7 +206,7 @@ def _without_numbers(text: str) -> str:
 
 
 def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:
-    """Return how fast the pipeline is up to each of its stages, for a run that did nothing else."""
+    """Return how fast the input pipeline is up to each of its stages, for a run that only prepared batches."""
     if start.get("feed") != "input":
         return []
     known = (naming.stages(event) for event in told if event.get("event") == "stages")
@@ -218,7 +219,7 @@ def _raced(told: Iterable[Line]) -> list[tuple[str, str]]:
 
 
 def _energy(figures: Summary) -> list[tuple[str, str]]:
-    """Return the energy the GPUs used while it trained, how it was measured, and what was left out."""
+    """Return the energy that the GPUs used during the training, how it was measured, and the time without a reading."""
     if figures.energy_joules is None:
         return []
     text = f"{formatted(figures, 'energy_joules')} by the GPUs in {measured(figures.energy_seconds, 0, ' s')}"

@@ -25,22 +25,22 @@ from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml
 
-# The most telling in the shortest time come first. `smoke` has nothing to compare: it is only run.
+# Those that show the most in the shortest time come first. `smoke` is not among them: it has nothing to compare.
 _ARTICLES = (
     *("cifar10", "batch-sweep", "resident", "input-pipeline", "cifar10-keras"),
     *("distill", "inference", "catdog", "scaling"),
 )
 _TABLE7 = ("alexnet-r", "resnet-56", "fcn-r", "fcn-s", "lstm", "alexnet-s", "resnet-50")
 SUITES = ("articles", "table7")
-# This many of the last runs show how fast this machine is.
+# How many of the newest runs are read to estimate how fast this machine is.
 _LOOKED_AT = 100
 _MOST_MINUTES = 10_000_000  # threading.Timer takes up to 9.2e9 s
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One comparison. `vary` None: CPU against GPU. `device`: the one it needs, None if any will do. `skip`: why this
-    machine can't run it."""
+    """One comparison. `vary` None: CPU against GPU. `device`: cpu if all arms must compute there, else None. `skip`:
+    why this machine can't run the comparison, None if it can."""
 
     workload: str
     vary: str | None = None
@@ -72,8 +72,8 @@ class Outcome:
 
 
 def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experiment]:
-    """List a suite for a machine, including what it can't run, with the reason. `no_gpu` says why no GPU can be used,
-    None if one can. Raise BadOption."""
+    """Return the experiments of the suite `name` for a machine. Those that the machine can't run have the reason.
+    `no_gpu` says why no GPU can be used, None if one can. Raise BadOption."""
     if name not in SUITES:
         raise BadOption(f"suite {name}: must be {' or '.join(SUITES)}.", "    ngcdl suite articles")
     known = trainings.names()
@@ -83,7 +83,7 @@ def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experime
     threads = [str(2**n) for n in range(8) if 2**n <= processors]
     sweep = f"threads={','.join(threads)}"
     one_core = "this machine has one processor" if len(threads) < 2 else None
-    # threads are a matter of the CPU
+    # the number of threads matters only on the CPU
     found = [Experiment(one, sweep, one_core, "cpu") for one in _TABLE7 if one in known]
     return found + [Experiment(one, None, no_gpu) for one in _TABLE7 if one in known]
 
@@ -107,7 +107,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
         if until is not None and not skip:
-            at_hand = pace(store)  # again: what ran meanwhile shows how long this takes
+            at_hand = pace(store)  # anew: the runs since then show how long this takes
             needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
             why = too_late(until - time.time(), needed if at_hand.is_measured else None)
             skip = why and f"the budget of {minutes:g} min {why}"
@@ -128,8 +128,8 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
 
 
 def too_late(left: float, needed: float | None) -> str | None:
-    """Say why it is too late to begin what takes `needed` seconds, None if it is not. What nobody measured (None) is
-    tried, and stopped when the time is up."""
+    """Say why `left` seconds are too few to begin an experiment that takes `needed` seconds, None if they are enough.
+    If `needed` is unknown (None), the experiment is tried, and stopped when the time is up."""
     if left <= 0:
         return "was used up"
     return "was probably no longer enough" if needed is not None and needed > left else None
@@ -138,14 +138,15 @@ def too_late(left: float, needed: float | None) -> str | None:
 def _no_gpu(typed: Typed) -> str | None:
     if typed.gpus.strip() == "none":
         return "no GPU was asked for"
-    if kind_of(typed.engine).is_cluster:  # its nodes have theirs, whatever this machine has
+    if kind_of(typed.engine).is_cluster:  # a cluster's nodes have GPUs, whatever this machine has
         return None
     probe = nvml.probe()
     return None if probe.usable else probe.why_none
 
 
 def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) -> list[Experiment]:
-    """Leave CPU against GPU out if no GPU was asked for; if there is none, say once that only the CPU is left."""
+    """Skip CPU against GPU if --gpus none was typed. If no GPU can be used for another reason, keep these experiments,
+    and say once that they only measure the CPU."""
     both = [one for one in listed if not one.vary and not one.skip]
     if no_gpu and both and typed.gpus.strip() != "none":
         names = ", ".join(one.workload for one in both)
@@ -158,7 +159,7 @@ def _possible(listed: Sequence[Experiment], typed: Typed, no_gpu: str | None) ->
 
 
 def pace(store: Store) -> expected.Pace:
-    """Return how fast this machine is, judging by the last runs here."""
+    """Return how fast this machine is, as its newest runs show."""
     costs = {name: float(trainings.bundled(name).flops_per_example) for name in trainings.names()}
     return expected.pace(_seen(store), costs)
 

@@ -23,17 +23,18 @@ UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C st
 
 
 def is_here() -> bool:
-    """Are both stdin and stdout a terminal, and not one that suspends what uses it in the background (`&`)?"""
+    """Return whether stdin and stdout are a terminal, and this process is in its foreground: a process in the
+    background (`&`) is suspended when it uses the terminal."""
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         return False
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:  # it is not the one that this process belongs to
+    except OSError:  # it is not the controlling terminal of this process
         return True
 
 
 class Pipe:
-    """A stdin that is not a terminal: it is forwarded until it ends, unless the program got it itself."""
+    """A stdin that is not a terminal: forwarded until it ends, unless the program inherited it."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
@@ -43,8 +44,8 @@ class Pipe:
 class RawTerminal:
     """A terminal as stdin and stdout. While the container has the keyboard, Ctrl-C is just a byte sent to it."""
 
-    # How often to check that the container still reads its input, and then how long to wait for the run to end before
-    # saying that it does not: see DockerJob.
+    # The interval at which to check that the container still reads its input. Once it does not, the time that the run
+    # has to end before the user is told: see DockerJob.
     settle_seconds = 2.5
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -69,7 +70,8 @@ class RawTerminal:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
                 console.say(UNHEARD)
 
-        # A signal handler may only do what can be nested: a request to the engine holds locks, and so does Event.set.
+        # A signal handler may interrupt the code that it calls, so that code must be reentrant. SimpleQueue.put is;
+        # a request to the engine and Event.set hold locks.
         old = signal.signal(signal.SIGWINCH, lambda *_: resized.put(True))
         try:
             tty.setraw(descriptor)
@@ -86,9 +88,9 @@ class RawTerminal:
 
 
 def _forward(job: Job, look_seconds: float | None = None) -> None:
-    """Forward the caller's stdin until it ends; one that was closed (`<&-`) has ended already.
+    """Forward the caller's stdin until it ends. A stdin that the caller closed (`<&-`) counts as ended.
 
-    First, and after every `look_seconds` without input, write b"": that raises OSError if nobody reads it."""
+    First, and after every `look_seconds` without input, write b"": that raises OSError if nobody reads the input."""
     try:
         with contextlib.suppress(OSError):
             job.write(b"")

@@ -135,12 +135,12 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
 
 
 def _lacks_image(typed: Typed) -> bool:
-    """Was an engine named that runs a command only in an image, but no image? With others it runs on this host."""
+    """Return whether no image was typed, but an engine that needs one. Other engines run the command on this host."""
     return not typed.image and typed.engine in KINDS and kind_of(typed.engine).has_containers
 
 
 def words_of(typed: Typed) -> list[str]:
-    """Return argv of a command; for a program that embeds ngcdl, the least that runs it."""
+    """Return the argv that has the command; if a program embeds ngcdl, the shortest argv that runs the command."""
     return sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
 
 
@@ -152,7 +152,7 @@ def in_an_image(typed: Typed) -> str:
 
 def _parted(typed: Typed, argv: Sequence[str]) -> str:
     """Return the line that was typed, with -- where the command begins: after the image, or before a program that was
-    taken for one. A script gets what starts it."""
+    taken for an image. A script gets its interpreter."""
     words = list(argv)
     if "--" in words:
         words.remove("--")
@@ -166,12 +166,12 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
     return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
 
 
-# What starts a script, by the end of its name: it need not be executable, nor is this folder on PATH.
+# The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _STARTERS = {".py": "python", ".sh": "bash"}
 
 
 def _start(word: str) -> list[str] | None:
-    """Return the command that starts a file of this host, typed in an image's place; None for any other word."""
+    """If `word`, typed where an image belongs, is a file of this host, return the command that runs it; else None."""
     path = Path(word)
     starter = _STARTERS.get(path.suffix)
     is_path = word.startswith(("./", "../", "/"))
@@ -187,7 +187,7 @@ def _no_image(word: str) -> str:
 
 
 def _as_command(typed: Typed, start: Sequence[str], argv: Sequence[str]) -> str:
-    """Return the line that was typed with a file in an image's place, as a command: in an image, and on this host."""
+    """Return the lines that run the file that was typed where an image belongs: in an image, and on this host."""
     words, name = list(argv), str(typed.image)
     end = words.index("--") if "--" in words else len(words)
     rest = [*words[:end], *words[end + 1 :]]
@@ -197,14 +197,14 @@ def _as_command(typed: Typed, start: Sequence[str], argv: Sequence[str]) -> str:
     first = rest.index(typed.stray[0], at + 1) if typed.stray else end
     options, command = rest[at + 1 : first], [*start, *rest[first:]]
     here = again([*rest[:at], *options, "--", *command])
-    if Path(name).is_absolute() or ".." in Path(name).parts:  # a container gets this folder alone
+    if Path(name).is_absolute() or ".." in Path(name).parts:  # a container gets only this folder
         return here
     return f"{again([*rest[:at], 'pytorch', *options, '--', *command])}\nOn this host, without an image:\n{here}"
 
 
 def again(words: Sequence[str]) -> str:
     """Return the line `ngcdl words`, to be typed. A secret variable appears by name only: -e then takes its value from
-    the caller's environment. Whatever else is known for a secret is hidden."""
+    the caller's environment. Other words that are recognized as secrets are replaced by ***."""
     at = words.index("--") if "--" in words else len(words)
     options = [re.sub(r"\A(-\w*?e|--env=)?(\w+)=(.*)\Z", _by_name, word, flags=re.DOTALL) for word in words[:at]]
     options = [redacted("", word) for word in options]
@@ -228,8 +228,8 @@ def image_of(name: str, config: settings.Settings, command: str = "run") -> Imag
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
-    """Return `own` with the current folder mounted. One that holds keys is mounted only if -v or -w names it;
-    otherwise it is left out, with a message."""
+    """Return `own` with the current folder mounted. A folder that holds keys is mounted only if -v or -w names it;
+    otherwise the folder is left out, with a message."""
     here = _here()
     if not _holds_keys(here, config):
         return plan.with_folder_mounted(own, here)
@@ -245,7 +245,7 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
 
 
 def _holds_keys(folder: Path, config: settings.Settings) -> bool:
-    """Could whoever may write to `folder` reach somebody's keys, start-up files, or the records of runs?"""
+    """Return whether write access to `folder` gives access to somebody's keys, start-up files or records of runs."""
     home = docker_config.home(os.environ)
     of_ours = home / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "ngcdl"
     kept = (home, config.runs, of_ours, docker_config.path(os.environ))
@@ -293,7 +293,7 @@ def _nothing_of_a_training(typed: Typed, image: ImageRef | None, store: Store) -
 
 
 def _taking(typed: Typed, image: ImageRef | None, store: Store) -> str | None:
-    """Return a bundled training that takes the options that were typed, in `image`."""
+    """Return the name of a bundled training that accepts the typed options in `image`; None if none does."""
     from ngcdl.planning import validation
 
     for name in ("cifar10", "cifar10-keras", *trainings.names()):
@@ -357,7 +357,7 @@ _LIMITS = (
 
 
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
-    """Return what was typed in addition to the plan. The user's own command keeps what its plan already mounts."""
+    """Return what the options add to the plan `own`. Raise BadOption if -v names a path at which `own` has a mount."""
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too

@@ -53,7 +53,7 @@ _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch"
 OTHERS = ("gpus", "nodes", "image", "framework", "device")
 FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
 EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
-# What can be varied without knowing what a command computes.
+# What can be varied for a command of the user's own, whose computation is unknown.
 _OF_COMMAND = ("device", "image", *UNITS)
 _OWN = "    ngcdl compare -- python train.py"
 _IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
@@ -65,7 +65,8 @@ def arms(
 ) -> tuple[str, list[Variant]]:
     """Return what is varied, and the arms, the baseline first. Raise BadOption.
 
-    `scaling`, for machines and cards: STRONG (also None) or WEAK: --batch is for all replicas together, or for each."""
+    `scaling` matters if the number of nodes or GPUs is varied. STRONG, and None: --batch is for all replicas together;
+    WEAK: --batch is for each replica."""
     example = _example(base)
     if vary is None and len(images) > 1:
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
@@ -102,7 +103,7 @@ def _example(base: Asked) -> str:
 
 
 def with_chosen_tag(variant: Variant, image: ImageRef | None) -> Variant:
-    """Return an arm whose image's name left the release open with the one that it got in its name."""
+    """Return `variant`, with the tag of the chosen `image` added to its name if no tag was typed."""
     asked = variant.asked.image
     if not (asked and image and meant.is_open(asked)):
         return variant
@@ -110,7 +111,8 @@ def with_chosen_tag(variant: Variant, image: ImageRef | None) -> Variant:
 
 
 def scaling_of(vary: str, typed: str | None, *, is_command: bool = False) -> str | None:
-    """Return how machines and cards are compared, None if `vary` is about something else. Raise BadOption."""
+    """Return the scaling of a comparison that varies nodes or GPUs; None if `vary` is something else. Raise
+    BadOption."""
     if typed not in (None, STRONG, WEAK):
         raise BadOption(f"--scaling {typed}: must be {STRONG} or {WEAK}.")
     if typed and is_command:
@@ -125,9 +127,10 @@ def scaling_of(vary: str, typed: str | None, *, is_command: bool = False) -> str
 
 
 def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
-    """Return `asked` with the batch of all its replicas. Raise BadOption if there can be only one."""
+    """Return `asked` with the batch of all its replicas together. Raise BadOption if the training can have only one
+    replica."""
     work = asked.workload
-    assert work is not None  # compare always has a training
+    assert work is not None  # the caller checked
     if not trainings.has_replicas(work):
         raise BadOption(f"--vary {arm}: {work.name} can run only as one replica.", "    ngcdl workloads")
     each = asked.gpus.count or len(asked.gpus.devices) or 1
@@ -136,12 +139,12 @@ def _scaled(arm: str, asked: Asked, is_weak: bool) -> Asked:
         raise BadOption(f"--vary {arm}: --scaling weak needs a number of cards.", hint)
     if not is_weak:
         return asked
-    validation.check_batch(work, GpuRequest())  # one replica's, as typed
+    validation.check_batch(work, GpuRequest())  # as typed, for one replica
     return replace(asked, workload=replace(work, batch=work.batch * asked.nodes * each))
 
 
 def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], registry: str) -> Asked:
-    """Return `base` with the one value that is varied. Raise UsageError."""
+    """Return `base` with `value` for what is varied, `name`. Raise UsageError."""
     if name in AXES:
         return replace(base, workload=_on_axis(base.workload, name, value))
     if name == "gpus":
@@ -170,10 +173,10 @@ def _on_nodes(base: Asked, value: str) -> Placement:
 
 
 def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
-    """Return CPU and GPU, the CPU first: same request, image and mounts; only the device of the training differs.
+    """Return the arms CPU and GPU, the CPU first: same request, image and mounts; only the training's device differs.
 
-    A command of the user's own computes on what it is given: no card, or those requested, by default all, on a
-    cluster one."""
+    A command of the user's own gets no GPU in the CPU arm. In the GPU arm it gets the GPUs that were requested; by
+    default all, on a cluster one."""
     if set(values) != {"cpu", "gpu"}:
         raise BadOption("--vary device=cpu,gpu: takes exactly these two.")
     if base.device:
@@ -191,7 +194,7 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
 
 
 def _on_axis(base: Workload | None, name: str, value: str) -> Workload:
-    assert base is not None  # compare always has a training
+    assert base is not None  # arms() checked
     axis = AXES[name]
     plain = Workload("", batch=trainings.bundled(base.name).batch)
     if getattr(base, axis.field) != getattr(plain, axis.field):

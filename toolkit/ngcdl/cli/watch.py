@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.2
 
 
 class Silent:
-    """A Show for nobody: a watched run's output is in its log.txt, and messages are in its record's notes."""
+    """A Show that shows nothing: a watched run's output is in its log.txt, and messages are in its record's notes."""
 
     def say(self, text: str) -> None: ...
 
@@ -46,8 +46,8 @@ class Silent:
 
 
 class Begun:
-    """A Terminal that passes nothing on. `pump` is called once the run has started and its GPUs were checked: it
-    then reports success to the caller."""
+    """A Terminal that forwards no input. `pump` is called once the run has started and its GPUs were checked: it then
+    reports success to the process that started the watcher."""
 
     def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
         del job
@@ -56,9 +56,9 @@ class Begun:
 
 
 def hand_over(ready: Ready, store: Store) -> str:
-    """Start a watcher for `ready` and return the run's id once it runs and its GPUs were checked.
+    """Start a watcher for `ready`, and return the run's id once the run has started and its GPUs were checked.
 
-    If the start fails, close the record and raise its error. The order goes through a pipe, so variables that look
+    If the start fails, close the record and raise the error. The order goes through a pipe, so variables that look
     like secrets are in no file and on no command line.
     """
     order = ready.order
@@ -97,7 +97,8 @@ def hand_over(ready: Ready, store: Store) -> str:
 
 
 def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | None:
-    """Send `letter` and wait for the answer: {} if the run is up, else why not; None if the watcher died."""
+    """Send `letter` to the watcher and return its answer: {} if the run has started, else the error; None if the
+    watcher died without an answer."""
     assert watcher.stdin is not None  # Popen got PIPE
     assert watcher.stdout is not None
     with contextlib.suppress(BrokenPipeError), watcher.stdin:
@@ -105,7 +106,7 @@ def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | 
     with watcher.stdout:
         has_ended = False
         while not select.select([watcher.stdout], [], [], LOOK_SECONDS)[0]:
-            if has_ended:  # without an answer; a child that it left behind may hold the pipe open
+            if has_ended:  # the watcher gave no answer; a child that it left behind may hold the pipe open
                 return None
             has_ended = watcher.poll() is not None
         try:
@@ -122,7 +123,7 @@ def _died(store: Store, ready: Ready, code: int, said: str) -> NgcdlError:
 
 
 def _unwatched(store: Store, ready: Ready, what: str) -> NgcdlError:
-    """Close the record of a run without a watcher, and return the error that says what became of that."""
+    """Close the record of a run whose watcher failed, and return the error. `what` says how the watcher failed."""
     reason = f"The process that should watch the run {what}"
     _close_left(store, ready, "failed", NgcdlError.exit_code, reason)
     return NgcdlError(reason, f"    ngcdl show {ready.run.id}")
@@ -142,7 +143,7 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:
-    """Rebuild the error that the watcher met: its class holds the exit code."""
+    """Rebuild the error that the watcher reported, with its class, which has the exit code."""
     kind = getattr(errors, answer["kind"], NgcdlError)
     error: NgcdlError = kind.__new__(kind)
     NgcdlError.__init__(error, answer["message"], answer["hint"])
@@ -150,8 +151,8 @@ def _error(answer: dict[str, Any]) -> NgcdlError:
 
 
 def _answer(answer: dict[str, Any]) -> None:
-    """Report to the caller how the start went, once, and close the pipe."""
-    with contextlib.suppress(OSError):  # the caller has gone
+    """Report once, on stdout, how the start went, and close that pipe."""
+    with contextlib.suppress(OSError):  # nobody reads the pipe any more
         os.write(1, json.dumps(answer).encode() + b"\n")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

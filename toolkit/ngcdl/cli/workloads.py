@@ -14,7 +14,7 @@ _NAMES = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}
 
 
 def in_order() -> list[trainings.Bundled]:
-    """Return what --train accepts, in the order of use."""
+    """Return the trainings that --train accepts, in the order that their files give."""
     return sorted(map(trainings.bundled, trainings.names()), key=lambda one: (one.place is None, one.place, one.name))
 
 
@@ -40,7 +40,7 @@ def _what(one: trainings.Bundled, frameworks: Collection[str]) -> str:
 
 
 def _data(one: trainings.Bundled) -> str:
-    """Name what it trains on unless --data says otherwise."""
+    """Name the data that the training uses unless --data says otherwise."""
     if one.data_folder == "cifar10":
         return "CIFAR-10"
     return "synthetic" if one.parameters else "none"

@@ -12,10 +12,11 @@ from ngcdl.cli.app.placed import Placed
 
 
 def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command the attributes of `declared` as options, in their order; one whose type is a class is all of its.
+    """Give a command the attributes of `declared` as options, in that order. An attribute whose type is a class stands
+    for all attributes of that class.
 
-    It is called with a Typed, in which each option has set the field of its name. Options that are parameters of the
-    command are passed to it instead."""
+    The command is called with a Typed in which each option has set the field of the same name. Options that the command
+    has as parameters are passed as arguments instead."""
 
     def taking(command: Callable[..., int]) -> Callable[..., int]:
         own = list(inspect.signature(command).parameters)[1:]

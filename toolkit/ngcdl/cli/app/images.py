@@ -16,7 +16,7 @@ _USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside t
 
 
 class _Judging(TyperCommand):
-    """A command whose exit code 2 is a verdict: a usage error exits with 125, like every other lack of a verdict."""
+    """A command whose exit code 2 is a verdict. If there is no verdict, also after a usage error, it exits with 125."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own click
         try:

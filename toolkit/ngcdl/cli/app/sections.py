@@ -14,7 +14,7 @@ _FIRST = (
     ("run --train cifar10", "train, and see how fast it was"),
     ("compare --train cifar10", "what does the GPU buy?"),
 )
-_LINE = 44  # columns for a line to type: `./scripts/ngcdl compare --train cifar10` has its explanation beside it
+_LINE = 44  # columns for the line to type: enough for `./scripts/ngcdl compare --train cifar10`
 
 
 class Front(TyperGroup):
@@ -22,7 +22,7 @@ class Front(TyperGroup):
     name in typer's `rich_help_panel`."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # typer's own click
-        """Return their names."""
+        """Return the commands' names."""
         del ctx
         return list(console.COMMANDS)
 
