@@ -162,7 +162,7 @@ def _mib(value: int | None) -> float | None:
 
 
 def _container_names(ids: Collection[str]) -> dict[str, str]:
-    """Ask Docker for the names of containers, by id. If it does not answer within _ENGINE_SECONDS, return none."""
+    """Ask Docker for the names of containers, by id. If it does not answer within _ENGINE_SECONDS, return no names."""
     found: dict[str, str] = {}
     if ids:
         thread = threading.Thread(target=_ask_docker, args=(found,), daemon=True)

@@ -191,7 +191,7 @@ def newest(option: str, argv: Sequence[str]) -> str | None:
         return None
     if argv[0] == "runs":
         shown = int(count[1])
-        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # the newest come first
+        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # heading, newest first
     names = [word for word in argv[1:] if not word.startswith("-") and word != count[1]]
     return f"    ngcdl logs {shlex.join(names) or 'last'} | tail -n {count[1]}"
 

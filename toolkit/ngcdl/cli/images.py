@@ -146,7 +146,7 @@ def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | 
     try:
         engine = engines.connect("docker")
         there = hostfacts.gather(engine)
-        return there, None if there.free_bytes is None else engine  # only asked which images need no disk space
+        return there, None if there.free_bytes is None else engine  # its images matter only for the disk space
     except EngineError as error:  # an image can be judged without an engine; doctor says what is wrong with the engine
         return hostfacts.without_engine(error), None
 

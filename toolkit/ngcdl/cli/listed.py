@@ -28,7 +28,7 @@ def table(
     found: Sequence[Run], silent: Mapping[str, float], ids: Sequence[str], width: int | None, now: float
 ) -> list[str]:
     """Return a line for each run. `silent`: for how many s a run has reported nothing, by id, if that is long. `ids`:
-    of all runs. If `width` is None, nothing is cut, and times are absolute, as the output may be read later."""
+    those of all runs. If `width` is None, nothing is cut, and times are absolute, as the output may be read later."""
     rows = [
         (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), "".join(_what(run)))
         for run in found

@@ -43,7 +43,7 @@ def loaded(store: Store, name: str) -> Run:
 def with_figures(store: Store, run: Run) -> Run:
     """Return `run` with its figures. If the record has none, because the run is still running or only the trainer
     recorded it, they are computed from the run's files. Of a run that is still running and has long files, only the
-    last RECENT_BYTES are read, and a note says so: reading the files of a week takes 10 s."""
+    first steps and the last RECENT_BYTES are read, and a note says so: reading the files of a week takes 10 s."""
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
     from ngcdl.report.measured.filled import filled
@@ -57,8 +57,8 @@ def with_figures(store: Store, run: Run) -> Run:
 
 
 def _recent(events: Path) -> Iterator[dict[str, Any]]:
-    """Yield all events except steps, and of the steps the first, which show how the run began, and those in the last
-    RECENT_BYTES: a long run may have a million steps."""
+    """Yield all events; but of a long run's steps only the first, which show how the run began, and those in the last
+    RECENT_BYTES."""
     end = size(events)
     recent = max(end - RECENT_BYTES, 0)
     first = min(_FIRST_BYTES, recent)

@@ -111,7 +111,7 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
                         why = f"the comparison {compared[run_id]} has not ended"
                         raise NotRemoved(run_id, why, f"    ngcdl stop {compared[run_id]}")
                     going += _going(store, run, asked.keep_record)
-            except RecordBroken as error:  # when it ended is unknown: --older-than does not mean it
+            except RecordBroken as error:  # when it ended is unknown: --older-than does not select it
                 refused += before is None
                 console.show_error(NotRemoved(run_id, error.message, _by_hand(store.folder(run_id))))
             except NgcdlError as error:

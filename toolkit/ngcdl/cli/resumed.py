@@ -25,7 +25,7 @@ def check(asked: Workload, before: str, engine: str, placement: Placement, store
     trained = _trained(folder, run)
     if trained is None:
         raise BadOption(f"--resume {before}: no training began in it.", f"    ngcdl show {before}")
-    # If a pod's trainer sent no events, it may have saved a checkpoint.
+    # If no events have arrived from a pod, it is unknown whether its trainer has saved a checkpoint.
     if not (has_checkpoint(folder) if is_here else not size(folder / EVENTS) or reports_checkpoint(folder)):
         raise BadOption(f"--resume {before}: it has no checkpoint to continue from.", f"    ngcdl show {before}")
     _check_same(asked, before, trained)

@@ -72,8 +72,8 @@ class Outcome:
 
 
 def experiments(name: str, processors: int, no_gpu: str | None) -> list[Experiment]:
-    """Return the experiments of the suite `name` for a machine. Those that the machine can't run have the reason.
-    `no_gpu` says why no GPU can be used, None if one can. Raise BadOption."""
+    """Return the experiments of the suite `name` for a machine. Those that the machine can't run have the reason in
+    `skip`. `no_gpu` says why no GPU can be used, None if one can. Raise BadOption."""
     if name not in SUITES:
         raise BadOption(f"suite {name}: must be {' or '.join(SUITES)}.", "    ngcdl suite articles")
     known = trainings.names()
