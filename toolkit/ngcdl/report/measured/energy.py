@@ -31,7 +31,8 @@ class Energy:
 
 
 def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
-    """Sum up one card's readings, in order of time; one without a value is a gap. None if they do not suffice."""
+    """Sum up one card's readings, in order of time; a reading without a value is a gap. None if the readings do not
+    suffice."""
     return _by_counter(joules) or _summed(list(_trapezoids(watts)), watts, INTEGRATED)
 
 

@@ -9,9 +9,9 @@ from statistics import median
 
 from ngcdl.console import NOT_AVAILABLE, measured
 
-# A ratio closer to 1 is a difference that nobody would act on, and two digits show it as 1.00.
+# A ratio closer to 1 than this is a difference that nobody would act on, and two digits show it as 1.00.
 NEAREST = 1.01
-# This few rounds agree by chance alone: they must also be closer together.
+# So few rounds may agree by chance: they must also be closer together.
 FEW_ROUNDS = 4
 
 
