@@ -172,7 +172,7 @@ class Stopper:
         return True
 
     def _wake(self) -> None:
-        """Raise Unkillable in the main thread, whatever engine call it is in."""
+        """Make the main thread raise Unkillable, even in the middle of an engine call."""
         if not self._is_over:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 

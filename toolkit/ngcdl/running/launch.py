@@ -244,8 +244,8 @@ class Course:
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
     def _by_stopwatch(self, closed: Run) -> Run:
-        """Return `closed` with its end corrected by what the wall clock was set during the run: comparisons are made of
-        durations. An end that another machine reports is not changed."""
+        """Return `closed` with its end corrected by how far the wall clock was set during the run, because comparisons
+        are made of durations. An end that another machine reports is not changed."""
         set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less is the time between reading the two clocks
         if closed.finished is None or not self._ready.engine.is_here:
             return closed

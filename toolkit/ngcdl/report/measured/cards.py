@@ -111,7 +111,7 @@ def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], comp
 
 
 def _reasons(card: Card) -> list[Reasons | None]:
-    """Return for each sample what held the clocks down; None where unknown."""
+    """Return for each sample the reasons that held the clocks down, None if they are unknown."""
     made: dict[tuple[str, ...], Reasons] = {}  # very many samples share a few distinct sets
     found: list[Reasons | None] = []
     for _, reading in card:

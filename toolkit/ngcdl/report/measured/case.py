@@ -21,7 +21,7 @@ WAITED_SHARE = 0.3
 OTHERS_SHARE = 0.25
 # If a command reports no steps, all its samples count, with those of its start-up, which may be most of a shorter run.
 COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
-# So many of the samples must be there and complete, because the others may be the ones that matter. There is one a
+# This share of the samples must be there and complete, because the others may be the ones that matter. There is one a
 # second (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is
 # suspended.
 COMMAND_SHARE, SAMPLES_PER_SECOND = 0.9, 1.0

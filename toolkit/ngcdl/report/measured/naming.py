@@ -101,7 +101,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
 
 
 def without_result(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Say why its speed is not a training's; None if it is."""
+    """Say why the run's speed is not a training's; None if it is."""
     return _WITHOUT_RESULT.get(str(computed(run, start)["feed"]))
 
 

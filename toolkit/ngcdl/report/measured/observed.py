@@ -10,7 +10,7 @@ from ngcdl.report.measured.case import can_judge
 from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import formatted
 
-# More cards are summed up: a line for each of eight is too much.
+# More cards than this are summed up: a line for each of eight is too much.
 _MOST_CARDS = 2
 
 

@@ -89,7 +89,7 @@ def outcome(run: Run, why: str | None = None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """96.4 -> 96 s; 4000 -> 1 h 6 min."""
+    """Format seconds: 96.4 -> 96 s; 4000 -> 1 h 6 min."""
     if seconds is None:
         return NOT_AVAILABLE
     if seconds < 120:
