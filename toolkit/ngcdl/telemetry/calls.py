@@ -20,7 +20,8 @@ SM_CLOCK, MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name` is NVML's, without nvml. function(card, *arguments) returns a code; read() then returns the numbers."""
+    """`name` is NVML's name without the prefix nvml. function(card, *arguments) returns a code; read() then returns the
+    numbers."""
 
     name: str
     function: Any
@@ -89,8 +90,9 @@ def has_wide_records(binding: Any) -> bool:
 
 
 def fabric(binding: Any, card: Any) -> str | None:
-    """Return how far the fabric manager has set up a card: not started, in progress, failed or completed. Until then
-    CUDA fails with error 802 on servers with NVSwitches. None on other servers, or if the driver doesn't tell:
+    """Return how far the fabric manager has set up a card: not started, in progress, failed or completed. Until this is
+    completed, CUDA fails with error 802 on servers with NVSwitches. None on other servers, or if the driver doesn't
+    tell:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
     https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html"""
     for name, record in _FABRIC:

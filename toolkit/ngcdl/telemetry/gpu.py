@@ -2,8 +2,8 @@
 
 A value that the driver does not offer is None, never 0. A query that fails also yields None, and the row's `error` says
 why, unless the driver's only reason is "unknown" (999) and other queries of the card succeed: under WSL single calls
-fail like that (https://github.com/XuehaiPan/nvitop/pull/30). A lost card is a row, not a crash, and is not queried
-again.
+fail like that (https://github.com/XuehaiPan/nvitop/pull/30). A lost card has a row with its error, raises nothing, and
+is not queried again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _LONGEST, _MOST = 120, 3  # characters of the driver's text about an error, and 
 
 @dataclass(frozen=True)
 class CardError:
-    """`card` is its PCI address as the driver writes it: 0000:44:00."""
+    """`card` is the card's PCI address as the driver writes it: 0000:44:00."""
 
     card: str
     xid: int
@@ -128,6 +128,6 @@ def _cards(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _address(text: str) -> str:
-    """Write the address in one way: some drivers write its domain with eight digits."""
+    """Return a PCI address in one form: some drivers write the domain with eight digits."""
     domain, bus, device = (int(part, 16) for part in text.split(":"))
     return f"{domain:04x}:{bus:02x}:{device:02x}"

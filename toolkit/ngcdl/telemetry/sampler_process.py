@@ -1,4 +1,5 @@
-"""Takes samples in a separate process, because the driver may crash it or hang it forever, and watches that process.
+"""Takes samples in a separate process, because the driver may crash or hang whatever calls it, and watches that
+process.
 
 If the sampling process exits, or is silent for too long, ngcdl's own process takes the samples from then on, without
 GPUs.

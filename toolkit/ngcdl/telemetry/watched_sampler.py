@@ -1,8 +1,9 @@
 """Takes samples that a driver call can't hold up: one thread takes them, another watches that thread and stands in for
 it.
 
-If a driver call does not return within PATIENCE_SECONDS, its tick is written without GPUs, with the reason, and so are
-all ticks due until the call returns. Only one thread wakes at each tick: no second thread queries the driver for it.
+If a driver call does not return within PATIENCE_SECONDS (the first one: OPENING_SECONDS), its tick is written without
+GPUs, with the reason, and so are all ticks due until the call returns. Only one thread wakes at each tick: no second
+thread queries the driver for it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
 
 
 def _by_counter(readings: Sequence[Reading]) -> Energy | None:
-    """Use the counter. One that never moves is invalid (a card that is on uses energy); a drop means it was reset."""
+    """Return the energy by the counter. A counter that never moves is invalid (a card that is on uses energy); a
+    counter that drops was reset."""
     known = [(t, joules) for t, joules in readings if joules is not None]
     steps = [
         (later[1] - earlier[1], later[0] - earlier[0])

@@ -72,7 +72,8 @@ def _standing(events: list[Line]) -> list[Line]:
 
 
 def _is_before(event: Line, step: float) -> bool:
-    """Return whether `event` precedes `step`. A step event has its number, from 0; others have the number done."""
+    """Return whether `event` precedes `step`. A step event has its step's number, from 0; other events have the number
+    of steps done."""
     at = number(event.get("step"))
     return at is None or (at < step if event.get("event") == "step" else at <= step)
 
