@@ -1,4 +1,4 @@
-"""How a run ended is one rule, whether its ngcdl saw the end or a later command finds it."""
+"""One rule decides how a run ended, whether the run's own ngcdl saw the end or a later command finds it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: St
 
 
 def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> None:
-    """The trainer saves and exits with 143, of which a process on this host tells no more."""
+    """The trainer saves a checkpoint and exits with 143; for a process of this host nothing else is known."""
     run, _ = follow(store, FakeJob(exit=Exit(143, False)), START, STEP, SAVED)
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped by SIGTERM from outside")
 

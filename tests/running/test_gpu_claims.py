@@ -27,7 +27,7 @@ from ngcdl.storing.store import Store
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 DIGEST = "sha256:" + "5" * 64
 TRAINING = Workload("cifar10")
-# Chooses and records; while it reports its choice, others may record a run on that card.
+# Chooses cards and records a run; while this program reports its choice, it may also record other runs on that card.
 PREPARE = """
 import json, os, sys
 from dataclasses import replace
@@ -165,7 +165,7 @@ def test_a_command_that_gets_all_cards_that_may_compute_did_not_choose_free_ones
 def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card(
     host: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others wait until the card is chosen, and the pull may take an hour."""
+    """Other runs wait until the card is chosen, and a pull may take an hour."""
     image = ImageRef.parse("127.0.0.1:1/tensorflow:18.01-py2")  # no registry answers there: the engine pulls
     has(daemon, image)
     daemon.pulled = json.dumps({"status": f"Digest: {DIGEST}"}).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Once to stop and record; a second Ctrl-C kills."""
+"""The first signal stops a run and records that; a second Ctrl-C kills the run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_command_gets_ctrl_c_and_is_asked_to_stop_by_the_others(number: signal
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("first", SIGNALS)
 def test_a_closed_terminal_or_a_second_stop_kills_nothing(first: signal.Signals, second: signal.Signals) -> None:
-    """Bash and the kernel send SIGHUP each, logind SIGTERM besides."""
+    """If a terminal is closed, bash and the kernel each send SIGHUP, and logind sends SIGTERM."""
     stopper, job = Stopper(7, print, kill_seconds=0), FakeJob(ignores_stop=True)
     stopper.job = job
     before = set(threading.enumerate())
@@ -86,7 +86,8 @@ def test_the_first_signal_says_what_the_second_does() -> None:
 
 @dataclass
 class Daemon:
-    """A Docker engine with one container, which runs for `looks` looks after a signal, then is stopped or `error`."""
+    """A Docker engine with one container, which runs for `looks` more inspections. A signal to it raises `error`, if
+    any."""
 
     looks: int
     error: Exception | None = None
@@ -158,7 +159,7 @@ def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:
         (timer,) = [one for one in set(threading.enumerate()) - before if isinstance(one, threading.Timer)]
         stopper.ended()
         assert not timer.is_alive()
-        timer.function()  # as if it had gone off in the moment before
+        timer.function()  # as if the timer had fired just before
         signal.raise_signal(signal.SIGALRM)
 
 
@@ -269,7 +270,7 @@ def test_handlers_are_put_back_also_after_an_error() -> None:
 
 
 def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
-    """As with nohup."""
+    """nohup ignores SIGHUP."""
     code = """
 import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -62,7 +62,7 @@ def test_a_home_that_something_was_left_in_is_kept(store: Store) -> None:
 def test_what_the_clock_was_set_meanwhile_is_no_part_of_a_run_s_duration(
     store: Store, monkeypatch: pytest.MonkeyPatch, is_here: bool, finished: float
 ) -> None:
-    """Comparisons of commands are made of durations. Another machine has a clock of its own."""
+    """Comparisons of commands use durations. An end that another machine reports is by that machine's clock."""
     now = time.time
     job = FakeJob((lambda: monkeypatch.setattr(time, "time", lambda: now() + 3600.0),))
     job.exit = Exit(0, False, None, 4650.0)
@@ -158,7 +158,7 @@ def test_only_a_training_that_ran_is_told_to_go_on_from_its_checkpoint(store: St
 
 
 class KeptJob(FakeJob):
-    """Its container is kept: it alone has the end of its log."""
+    """A job whose container can't be removed, so that the container alone has the end of the log."""
 
     def remove(self) -> None:
         raise EngineLost("read the run's output")
@@ -176,7 +176,7 @@ def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(store:
 
 
 class OutlivingJob(FakeJob):
-    """Its engine was away, and came back."""
+    """A job whose engine was away, and came back."""
 
     def say(self, text: str) -> None:
         raise AssertionError("nobody was told")
@@ -198,7 +198,7 @@ def test_an_engine_that_was_away_for_a_while_is_said_and_noted(store: Store) -> 
 def test_a_training_that_falls_silent_is_said_to_whoever_follows_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It writes nothing that would make ngcdl look."""
+    """A silent training writes no output, so no chunk makes ngcdl look at its events."""
     monkeypatch.setattr(silence, "LOOK_SECONDS", 0.01)
     job = FakeJob()
     prepared, folder = ready(store, job)

@@ -1,4 +1,4 @@
-"""A run that a cluster may have accepted before ngcdl knew: its record stays open until that is known."""
+"""If a cluster may have accepted a run without ngcdl knowing, the run's record stays open until this is known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def no_answer() -> Job | None:
 def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be_removed(
     store: Store, find: object
 ) -> None:
-    """sbatch was killed while a busy controller had its request: Slurm may still accept it."""
+    """If sbatch is killed while a busy controller has its request, Slurm may still accept the job."""
     prepared, _ = ready(store, FakeJob(), at_start=by_signal(signal.SIGINT), is_cluster=True)
     prepared.engine.find = lambda _: find()  # type: ignore[method-assign, operator]
     show = FakeShow()
@@ -48,7 +48,7 @@ def test_a_submission_that_was_given_up_stays_open_unless_its_job_is_known_to_be
 
 def test_a_job_that_a_cluster_accepted_before_the_start_was_given_up_is_removed(store: Store) -> None:
     class Remembered(FakeJob):
-        """Slurm still lists the cancelled job."""
+        """A cancelled job that Slurm still lists."""
 
         def remove(self) -> None:
             self.asked.append("cancelled")

@@ -54,7 +54,7 @@ def test_a_stream_that_nobody_reads_any_more_is_said_once_and_closed_where_that_
 
 
 class Elsewhere(FakeJob):
-    """Its output can be read once, as that of a process of this host, or of an engine that has gone."""
+    """A job whose output can be read only once, as that of a process of this host, or of an engine that has gone."""
 
     is_read = False
 
@@ -67,13 +67,14 @@ class Elsewhere(FakeJob):
 
 @pytest.fixture
 def unsampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit on files holds for the whole process: the sampler, too, would meet it if its turn came just then."""
+    """Replace the sampler: the limit on file sizes holds for the whole process, so the sampler could run into it,
+    too."""
     monkeypatch.setattr(meanwhile, "sampling", lambda *_: contextlib.nullcontext(meanwhile.Unmeasured(problems=())))
 
 
 def full_for_a_moment(job: FakeJob, room_bytes: int) -> Callable[[], None]:
-    """Let `job` write while a file takes no more than `room_bytes`, and then again without that limit. Return what
-    lifts the limit."""
+    """Let `job` write while files can't grow beyond `room_bytes`, and then again without that limit. Return the
+    function that lifts the limit."""
     least, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def fill() -> None:
@@ -95,7 +96,7 @@ TOO_LARGE = os.strerror(errno.EFBIG)
 def test_a_log_leaves_some_of_the_disk_to_others(
     store: Store, monkeypatch: pytest.MonkeyPatch, size_gib: int, free_mib: int, written: int
 ) -> None:
-    """The disk is made up: it says that it is nearly full."""
+    """The disk's numbers are made up."""
     disk = types.SimpleNamespace(f_blocks=size_gib << 18, f_bavail=free_mib << 8, f_frsize=4096)
     monkeypatch.setattr(os, "fstatvfs", lambda _: disk)
     monkeypatch.setattr(meanwhile, "LOOK_BYTES", 8)
@@ -108,7 +109,7 @@ def test_a_log_leaves_some_of_the_disk_to_others(
 
 
 @pytest.mark.usefixtures("unsampled")
-@pytest.mark.parametrize("room_bytes", [2, 3])  # the second takes a part of the chunk
+@pytest.mark.parametrize("room_bytes", [2, 3])  # with 3 bytes the file takes a part of the chunk
 def test_a_log_that_can_t_be_written_any_more_is_completed_from_the_engine_s(store: Store, room_bytes: int) -> None:
     job, show = FakeJob(), FakeShow()
     prepared, folder = ready(store, job)
@@ -163,7 +164,8 @@ def test_a_log_that_can_t_be_completed_says_so_and_its_container_is_kept(
 
 @pytest.mark.parametrize("planted", ["link", "pipe"])
 def test_a_log_that_the_run_made_another_file_of_is_not_written(store: Store, tmp_path: Path, planted: str) -> None:
-    """The folder is mounted in the container: a link there would be followed with the caller's rights."""
+    """The folder is mounted in the container, so the run can put a link there, which ngcdl would follow with the
+    caller's rights."""
     precious = tmp_path / "authorized_keys"
     precious.write_text("mine\n")
     prepared, folder = ready(store, FakeJob((b"theirs\n",)))

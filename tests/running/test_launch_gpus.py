@@ -1,4 +1,4 @@
-"""A run that was given GPUs has them inside, or says it does not."""
+"""A run that was given GPUs sees them in its container, or ngcdl says that they are missing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ MIG_DEVICES = ("MIG-1", "MIG-2", "GPU-2")
 
 
 def among(store: Store, given: tuple[str, ...] | None, gpus: str, inside: tuple[str, ...]) -> tuple[Ready, FakeJob]:
-    """Return a run that was given cards, and its job, which sees those that are `inside`."""
+    """Return a run that was `given` cards, and its job, whose container sees the cards `inside`."""
     job = FakeJob(gpus=inside)
     prepared, _ = ready(store, job, gpus=gpus, is_here=given is not None)
     return replace(prepared, run=replace(prepared.run, gpus=given)), job
@@ -117,11 +117,11 @@ def test_fewer_gpus_inside_than_were_demanded_stop_the_run_and_it_says_how_many(
 @pytest.mark.parametrize(
     ("given", "gpus", "inside"),
     [
-        (CARDS[:2], "all", CARDS[:3]),  # of MIG devices that this user may not see
+        (CARDS[:2], "all", CARDS[:3]),  # MIG devices that this user may not see
         (MIG_DEVICES, "all", MIG_DEVICES),
         (("GPU-1", "GPU-1"), "0,GPU-1", ("GPU-1",)),  # one card, by two names
         (("54d0709b-558d-5a59-9c65-0c5fc14a21a4",), "0,", ("GPU-54d0",)),  # a Jetson's may have another name inside
-        (None, "all", ("GPU-1",)),  # on another machine: how many it has is not known
+        (None, "all", ("GPU-1",)),  # on another machine, whose number of cards is not known
     ],
 )
 def test_as_many_gpus_inside_as_were_demanded_are_enough_by_whatever_names(
@@ -161,7 +161,7 @@ IDLE = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0, "memory_used_bytes": 0}]}
 
 
 def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all", **how: Any) -> list[str]:
-    """Return what is said while a run with one idle card goes on for longer than it may leave that idle."""
+    """Return what is said about a run that leaves its only card idle for longer than it may."""
     prepared, folder = ready(store, FakeJob(), gpus, train=False, **how.pop("engine", {}))
     (folder / SAMPLES).write_text(json.dumps(IDLE) + "\n")
     order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))

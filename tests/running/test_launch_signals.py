@@ -35,7 +35,7 @@ def test_ctrl_c_is_passed_on_to_a_command(store: Store) -> None:
 
 def test_a_second_ctrl_c_kills(store: Store) -> None:
     job = FakeJob(until_stopped=True, ignores_stop=True)
-    # not before the stop: a kill that overtakes it leaves nothing to stop
+    # the kill comes after the stop: a kill that overtakes the stop leaves nothing to stop
     job.chunks = (by_signal(signal.SIGTERM), lambda: until(lambda: job.asked), by_signal(signal.SIGINT))
     run, _ = follow(store, job, train=False)
     assert sorted(job.asked) == ["kill", "remove", "stop 10"]
@@ -92,7 +92,7 @@ def test_a_run_that_has_failed_keeps_its_reason_if_a_signal_comes_while_the_samp
 
 
 class Unmoved(FakeJob):
-    """A job that no kill ends; `told` is what its engine then says of it."""
+    """A job that no kill ends; `told` is how its engine then answers when asked about the job."""
 
     told: Exit | EngineLost | None = None
 
@@ -166,7 +166,7 @@ def test_a_signal_before_the_start_is_recorded_and_passed_on(store: Store) -> No
 
 
 class Unremovable(FakeJob):
-    """The engine does not answer: it may or may not be gone."""
+    """A job that may still be there after its removal, because the engine does not answer."""
 
     def remove(self) -> None: ...
 
@@ -197,7 +197,7 @@ def test_a_second_ctrl_c_while_what_a_start_left_is_looked_for_ends_that_at_once
 
 
 def test_a_command_on_this_host_that_a_signal_meets_at_its_start_is_stopped_like_any_other(store: Store) -> None:
-    """Halfway started, nobody would know of it."""
+    """If the signal interrupted the start halfway, nobody would know of the process."""
     job = FakeJob(until_stopped=True)
     prepared, _ = ready(store, job, at_start=by_signal(signal.SIGINT), train=False, has_containers=False)
     run = launch.follow(prepared, store, FakeShow())

@@ -1,4 +1,4 @@
-"""A process is told from a later one with the same PID."""
+"""A process is told apart from a later process with the same PID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What precedes a start: decided, fetched, and recorded before anything runs."""
+"""What a run needs is decided, fetched and recorded before anything runs."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     with registry_without_anything() as host, pytest.raises(UnknownRepository):
         prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, store, FakeShow())
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
-    with pytest.raises(DatasetWrong):  # what the registry can't answer is left to the pull, which comes last
+    with pytest.raises(DatasetWrong):  # if the registry can't answer, the pull, which comes last, decides
         prepare.prepare(replace(asked, image=unreachable), config, store, FakeShow())
 
 
@@ -277,7 +277,7 @@ def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_a
         prepare.prepare(asked, config, store, show)
     assert len(show.said) == 1, "which engine it was"
     assert store.ids() == []
-    if engine == "slurm":  # what is only planned, or exported, is for another machine
+    if engine == "slurm":  # a run that is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
             prepare.decide(asked, config, store, show, dry=True)
 

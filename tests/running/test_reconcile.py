@@ -1,4 +1,4 @@
-"""What a killed ngcdl left open is closed by the next command, truthfully."""
+"""The next command closes the records that a killed ngcdl left open, as the runs really ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ngcdl.storing.store import Store
 
 
 def killed(house: House, **env: str) -> tuple[str, int]:
-    """Kill -9 an ngcdl whose training goes on; return the run's id and training's PID."""
+    """Kill ngcdl by SIGKILL while its training goes on; return the run's id and the training's PID."""
     process = house.popen(*TRAIN, env=env)
     run_id = str(until(house.store.ids, "the record")[0])
     run = until(lambda: (run := house.store.load(run_id)).container and run, "the start")
@@ -109,7 +109,7 @@ def test_the_next_run_closes_what_was_left_open(house: House) -> None:
 def test_the_next_run_finds_out_what_became_of_one_that_lost_its_engine(
     house: House, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
-    """With live-restore its container outlives dockerd's absence."""
+    """With Docker's live-restore a container goes on while dockerd is down."""
     daemon, run, _ = unwatched
     daemon.state = {"Running": True}
     house.store.create(replace(run, status="lost", finished=2.0, reason="The engine went away"))

@@ -1,4 +1,4 @@
-"""A run on a cluster: other commands ask the cluster what became of it, once it can know."""
+"""Later commands ask a run's cluster how the run ended, as soon as the cluster can know the run."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_cluster_is_asked_ever_less_often_and_at_once_where_an_end_was_written
 def test_a_run_that_is_being_submitted_to_kubernetes_is_left_to_whoever_submits_it(
     store: Store, tmp_path: Path, seconds: float, status: str
 ) -> None:
-    """Its manifest is written before its Job is created: a missing Job proves nothing."""
+    """The manifest is written before the Job is created, so a missing Job proves nothing."""
     asked = tmp_path / "asked"
     stand_in(
         tmp_path / "bin",

@@ -1,4 +1,4 @@
-"""A container that nobody watched: its exit and output are saved before its engine may forget them."""
+"""The exit code and output of a container that nobody watched are saved before its engine may forget them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_container_that_went_down_with_its_host_was_interrupted(
     store: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
     status: str, reason: str | None,
 ) -> None:  # fmt: skip
-    """After a power cut Docker reports 255, as a command may too: only a new boot tells."""
+    """After a power cut Docker reports 255, which a command may return, too: only a new boot id tells them apart."""
     daemon, run, log = unwatched
     daemon.state = {**ENDED, "ExitCode": code}
     store.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))

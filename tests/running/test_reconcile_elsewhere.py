@@ -1,4 +1,4 @@
-"""A run on another machine or engine is left to those who can know what became of it."""
+"""The record of a run on another machine or engine is left to those who can know how the run ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ngcdl.storing.store import Store
 def test_a_run_of_another_engine_stays_as_it_is(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine_id: str | None, status: str
 ) -> None:
-    """DOCKER_HOST was changed: no such container in this engine proves nothing."""
+    """If DOCKER_HOST has changed since, a container that this engine lacks proves nothing."""
     with serving(Daemon(tmp_path / "docker.sock", info={"ID": "this-one"})) as daemon:
         monkeypatch.setenv("DOCKER_HOST", daemon.host)
         for run_id, before in (("a", "running"), ("b", "lost")):
@@ -43,7 +43,7 @@ def test_a_run_of_another_engine_stays_as_it_is(
 def test_a_run_of_a_machine_that_can_t_be_asked_counts_as_dead_when_it_was_silent_for_long(
     store: Store, more: dict[str, Any], runs: bool
 ) -> None:
-    """A shared home, or a new machine in place of one that was removed."""
+    """The home is shared by several machines, or by a new machine in place of one that was removed."""
     now = time.time()
     run = replace(RUN, **{"owner": replace(DEAD, boot=this_process().boot), "started": now - 400, **more})
     events = store.create(run) / EVENTS
@@ -69,7 +69,7 @@ def test_what_another_engine_s_container_writes_is_not_looked_for_here(unwatched
 def test_a_run_of_another_machine_that_is_quiet_is_closed_where_its_trainer_told_its_end(
     store: Store, last: dict[str, Any], status: str, owner: Owner | None
 ) -> None:
-    """A home that several machines share: the run's own may still learn its end."""
+    """If several machines share a home, the run's own machine may still learn how the run ended."""
     run = left(store, replace(RUN, started=time.time(), machine=ELSEWHERE), last)
     assert (run.status, run.owner) == ("running", DEAD)
     found = reconcile(store, quiet(store, run))

@@ -160,7 +160,7 @@ def test_what_starts_nothing_gets_no_value_of_the_caller_s(
 
 @pytest.fixture
 def imported(config: settings.Settings) -> Run:
-    """A stranger's command, imported from an archive."""
+    """A stranger's command, which was imported from an archive."""
     store = Store(config.runs)
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
@@ -286,7 +286,7 @@ def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_i
 
 
 def test_a_pod_that_went_on_from_one_whose_events_never_arrived_does_so_again(config: settings.Settings) -> None:
-    """Its checkpoints are on its claim."""
+    """The checkpoints are on the volume claim."""
     store = Store(config.runs)
     store.create(replace(SYNTHETIC.run("source"), engine="kubernetes"))
     workload = vars(Workload("cifar10", 9, resume="source", data="synthetic"))

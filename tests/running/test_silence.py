@@ -1,4 +1,4 @@
-"""A running training that has stopped writing: when that is reported, where, and to whoever follows it."""
+"""When and where ngcdl reports that a running training has stopped writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked to end a run, and what becomes of its record, even on an engine that is unknown here."""
+"""Who is asked to end a run, and how its record is closed, even on an engine that ngcdl does not come with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RUN = Run("20180216-182126-test-beef01", "running", 1.0, engine="apptainer", eng
 
 
 class Job(FakeJob):
-    """It runs until it is asked to end."""
+    """A job that runs until it is asked to end."""
 
     def ended(self) -> Exit | None:
         return self.wait() if self.ending.is_set() else None
@@ -79,7 +79,7 @@ def test_what_runs_without_its_watcher_is_stopped_where_it_runs_a_training_with_
 
 
 def test_a_suspended_watcher_hears_of_the_stop(store: Store) -> None:
-    """Ctrl-Z, or a job in the background that used its terminal."""
+    """Ctrl-Z suspends a watcher; so does the terminal if a watcher in the background uses it."""
     record = store.create(RUN) / RECORD
     code = f"""
 import json, pathlib, signal
@@ -98,7 +98,7 @@ while True: signal.pause()
         run = replace(RUN, owner=replace(this_process(), pid=watcher.pid, ticks=began(watcher.pid)))
         store.save(run)
         os.kill(watcher.pid, signal.SIGSTOP)
-        waiting = threading.Timer(120, watcher.kill)  # without SIGCONT it would never end
+        waiting = threading.Timer(120, watcher.kill)  # without SIGCONT the watcher would never end
         waiting.start()
         done = stopping.stopped(store, run)
         waiting.cancel()

@@ -64,7 +64,7 @@ def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monk
 
 
 class Played:
-    """A card of which each reading has these processes and this use."""
+    """A card whose readings have the given processes and use, one after the other."""
 
     def __init__(self, *readings: tuple[tuple[GpuProcess, ...], int]) -> None:
         self._readings = iter(readings)
@@ -126,7 +126,7 @@ def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypat
 
 
 def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rootless Docker without cgroups: a container's processes are in the user session's group."""
+    """In rootless Docker without cgroups a container's processes are in the user session's control group."""
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     start = "import subprocess; one = subprocess.Popen(['cat']); print(one.pid, flush=True); one.wait()"
     shim = [sys.executable, "-c", start, "-namespace", "moby", "-id", "a1" * 32]

@@ -1,4 +1,4 @@
-"""NVIDIA's real binding on the stand-in library: every code for every call, and what a broken host looks like."""
+"""NVIDIA's real binding on the stand-in library: every code for every call, and how a broken host is reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .stand_in import Host
 
 CODES = (*range(1, 31), 999)
 STARTS = ("Init", "DeviceGetCount")
-# A library call, and the fields of a reading that come from it.
+# Library calls, each with the fields of a reading that come from that call.
 CALLS = {
     "DeviceGetName": ("name",),
     "DeviceGetUUID": ("uuid",),
@@ -270,7 +270,7 @@ MIG = {
     "gpu1__mig2__uuid": "MIG-6f20",
     "gpu1__mig2__processes": "7:5",
 }
-# NVML's answers to ordinary users for a card with MIG on, and to all for a MIG device.
+# NVML's answers to users other than root for a card with MIG on, and to all users for a MIG device.
 OF_ROOT_ALONE = {
     "fail__gpu1__DeviceGetMemoryInfo": 4,
     "fail__gpu1__DeviceGetComputeRunningProcesses": 4,
@@ -309,7 +309,7 @@ def test_the_mig_devices_of_a_card_are_those_that_were_made(card: Host) -> None:
     assert (first["index"], first["uuid"], first["name"]) == (0, "MIG-41b3", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
     assert (first["memory_used_bytes"], first["memory_total_bytes"]) == (37 << 20, 5 << 30)
     assert (first["watts"], first["processes"], first["error"]) == (None, [], None)
-    # the driver would tell the whole card's
+    # the driver would report the whole card's values
     card.set(**MIG, gpu1__mig0__power_mw=52800, gpu1__mig0__power_limit_mw=400000, gpu1__mig0__energy_mj=987654321)
     first, second = read(card)["0"]["gpus"][1]["mig_devices"]
     assert [first[name] for name in ("watts", "watts_limit", "energy_joules")] == [None] * 3

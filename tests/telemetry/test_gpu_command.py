@@ -128,7 +128,7 @@ def test_a_watch_on_a_terminal_redraws_and_ctrl_c_ends_it_well(card: Host) -> No
             seen += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # EIO: the other end is closed
-            while data := os.read(ours, 4096):  # a terminal that nobody reads is full soon, and holds up the end
+            while data := os.read(ours, 4096):  # a terminal that nobody reads fills up, and the process could not end
                 seen += data
         assert process.wait(timeout=60) == 0
     os.close(ours)

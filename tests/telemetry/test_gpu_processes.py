@@ -10,7 +10,7 @@ from .stand_in import Host
 from .test_gpu import READ, reading
 
 
-# Under WSL the driver's number is Windows', so it doesn't tell the form of the records.
+# Under WSL the driver's version is that of Windows' driver, which does not tell the form of the records.
 @pytest.mark.parametrize("driver", ["library", "wide_library", "old_library"])
 def test_the_processes_are_those_of_any_driver_s_records(
     card: Host, driver: str, request: pytest.FixtureRequest

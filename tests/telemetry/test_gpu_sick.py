@@ -10,7 +10,7 @@ from .test_gpu import CALLS, MIG, reading
 
 
 def test_a_dead_card_does_not_hide_the_healthy_ones(card: Host) -> None:
-    """A look-up by UUID returns 15 and others if any card is dead."""
+    """A look-up of any card by UUID fails with 15, or another code, if some card is dead."""
     wanted = ("GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100", "MIG-6f20", "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050")
     code = """
 import json, os, sys

@@ -1,4 +1,4 @@
-"""What the kernel logged of a run's cards is found where it may be read, and holds up nobody."""
+"""The kernel's messages about a run's cards are found if they may be read, and reading them holds up nobody."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ngcdl.telemetry.kernel_log import PATIENCE_SECONDS, CardError, KernelLog
 
 LOST = "NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-# As an H100's driver 580.159.04 logs it.
+# As the driver 580.159.04 of an H100 logs an Xid.
 FAULT = (
     "NVRM: Xid (PCI:0000:45:00): 31, pid=494, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: "
     "ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x0_00001000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE"

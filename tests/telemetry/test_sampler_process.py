@@ -1,4 +1,4 @@
-"""The sampling process on a driver that hangs, crashes or is missing; and what takes its place."""
+"""The sampling process on a driver that hangs, crashes or is missing, and the sampler that takes over from it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def until(path: Path, met: Callable[[dict[str, Any]], Any], after: int = 0) -> d
 
 
 def gaps(row: dict[str, Any]) -> list[str]:
-    """Return what a row lacks; ticks that a busy machine missed are left out."""
+    """Return the reasons in a row's gap, without the ticks that a busy machine missed."""
     return [one for one in (row["gap"] or "").split("; ") if one and "ticks before this one were missed" not in one]
 
 

@@ -1,4 +1,4 @@
-"""Where no card is free, the one with the most memory left is shared, and who uses the cards is said."""
+"""If no card is free, the one with the most memory left is shared, and ngcdl says who uses the cards."""
 
 from __future__ import annotations
 

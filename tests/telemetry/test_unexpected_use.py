@@ -1,4 +1,4 @@
-"""The watch for a run that computes on a card although it was to have none."""
+"""A run that computes on a card, although it was to have none, is noticed."""
 
 from __future__ import annotations
 

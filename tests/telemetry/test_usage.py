@@ -99,7 +99,7 @@ def test_pages_that_forked_workers_share_count_once() -> None:
 
 @pytest.fixture
 def shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Processes by PID, each with its part of the memory, KiB."""
+    """Return a function that makes processes by PID, each with its share of the memory, in KiB."""
     monkeypatch.setattr(container, "PROC", tmp_path)
 
     def made(**processes: int) -> None:
@@ -195,7 +195,8 @@ def test_a_process_that_has_the_number_of_one_that_ended_is_not_measured_for_it(
 def test_where_a_host_has_both_versions_the_container_is_measured_by_version_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Version 2's path there is the starting service's, which covers all that it ever started."""
+    """On such a host version 2's group is that of the service that started the container, with all else that the
+    service started."""
     clock = Clock()
     monkeypatch.setattr(container, "PROC", tmp_path / "proc")
     monkeypatch.setattr(container, "CGROUPS", tmp_path)

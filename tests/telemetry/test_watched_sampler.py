@@ -19,7 +19,7 @@ from ngcdl.telemetry.watched_sampler import WatchedSampler
 
 
 class Cards:
-    """Cards that answer with a query's number when allowed. `hangs`: a query waits to be."""
+    """Cards that answer each query with its number while `may` is set. `hangs` is set if a query waits for `may`."""
 
     def __init__(self) -> None:
         self.may, self.hangs = threading.Event(), threading.Event()
@@ -55,7 +55,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
-    """Wait up to 60 s for matching rows; return all."""
+    """Wait up to 60 s for rows that meet the condition; return all rows."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         if met(found := rows(path)):

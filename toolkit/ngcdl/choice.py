@@ -17,7 +17,7 @@ from ngcdl.telemetry import free_cards
 from ngcdl.telemetry import gpu as nvml
 from ngcdl.telemetry.card import Card, Probe
 
-# Without an image: the newest of the first of these that has one for this host.
+# If no image is named: the newest image of the first of these frameworks that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
@@ -28,7 +28,7 @@ class Choice:
     """`gpus` is the request with the free cards named; `device` is what a training must compute on: auto, cpu or gpu.
 
     `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss. `shares`:
-    no card was free, and others use the one that it gets."""
+    no card was free, and the run gets one that others use."""
 
     engine: Engine
     image: ImageRef | None
@@ -44,10 +44,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a run is to compute on, and how. `engine` is an engine's name, or auto. `unfit` returns the UUIDs of cards
-    that the image can't use; they are never chosen as free cards. It is called only on hosts with several cards. `held`
-    returns the cards that runs hold, with the runs' ids; these are not free either. `usual`: the frameworks of which an
-    image is taken if none was named."""
+    """What was asked for. `engine` is an engine's name, or auto. `unfit` returns the UUIDs of cards that the image
+    can't use, which are never chosen as free cards; it is called only on hosts with several cards. `held` returns the
+    cards that other runs hold, with the ids of these runs; such cards are not free either. `usual`: the frameworks to
+    take an image from if no image was named."""
 
     engine: str
     image: ImageRef | None
@@ -62,10 +62,10 @@ class Wanted:
 def choose(wanted: Wanted) -> Choice:
     """Choose engine, GPU way and cards. Raise GpuError if a demanded GPU is unavailable, EngineError or BadOption.
 
-    Without an image, and with the engine `auto`, a command runs on this host; a training where it gets the GPU.
-    A training has a replica on each card: under auto it gets one free card, and leaves the rest to others; if none is
-    free, it shares one."""
-    probe = Probe() if kind_of(wanted.engine).is_cluster else nvml.probe()  # NVML here can't see its nodes
+    If no image is named and the engine is `auto`, a command runs on this host, and a training runs where it gets the
+    GPU. A training has a replica on each of its cards: with --gpus auto it gets one free card, and leaves the rest to
+    others; if no card is free, it shares one."""
+    probe = Probe() if kind_of(wanted.engine).is_cluster else nvml.probe()  # NVML here can't see nodes
     try:
         engine, image, why = _engine(wanted, probe)
     except EngineError as error:
@@ -82,7 +82,7 @@ def choose(wanted: Wanted) -> Choice:
 
 
 def _check_name(image: ImageRef | None, registry: str, error: EngineError) -> None:
-    """Raise BadReference, whose remedy comes first, if `image` is a name that no registry has."""
+    """Raise BadReference if `image` is a name that no registry has: its remedy comes before that of `error`."""
     from ngcdl.preflight import meant
 
     if image:
@@ -90,7 +90,7 @@ def _check_name(image: ImageRef | None, registry: str, error: EngineError) -> No
 
 
 def _on_cpu(without: Choice, way: GpuWay, *loud: str) -> Choice:
-    """Return the choice of the CPU, with `way` saying why there is no GPU, and the warnings of that."""
+    """Return the choice of the CPU; `way` says why there is no GPU, and `loud` has the warnings about it."""
     return replace(without, way=way, loud=loud)
 
 
@@ -128,8 +128,8 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
 
 
 def _untold(gpus: GpuRequest, way: GpuWay, without: Choice) -> Choice:
-    """Choose for a command of this host where NVML shows no card that it may use. Nothing keeps it from one: CUDA may
-    work where NVML does not, as under WSL and on a Jetson."""
+    """Choose for a command on this host if NVML shows no card that the command may use. The command may compute on a
+    GPU all the same: CUDA may work where NVML does not, as under WSL and on a Jetson."""
     is_known = bool(without.probe.cards) or without.probe.absent
     then = "this run computes on the CPU" if is_known else "whether this run computes on a GPU is not known"
     loud = (f"WARNING: {way.why}: {then}.",)
@@ -182,7 +182,8 @@ def named_default(registry: str, environ: Mapping[str, str] = os.environ) -> Ima
 
 
 def default_image(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef:
-    """Return NGCDL_DEFAULT_IMAGE, else the newest that runs here as far as known without a look at the cards."""
+    """Return the image in NGCDL_DEFAULT_IMAGE, else the newest image that runs here, as far as can be told without the
+    cards."""
     return _image(registry, Probe(), DEFAULT_FRAMEWORKS, named_default(registry, environ))[0]
 
 
@@ -195,9 +196,9 @@ def _image(
     *,
     on_each: bool = False,
 ) -> tuple[ImageRef, str]:
-    """Return the image to run, and, if its name left that open, which release that is, or whose image, in words.
+    """Return the image to run, and in words what its name left open: the release, or whose image it is.
 
-    `on_each`: it must run on all cards of `probe`."""
+    `on_each`: the image must run on all cards of `probe`."""
     from ngcdl import hostfacts
     from ngcdl.preflight import meant
     from ngcdl.preflight.facts import HostFacts
@@ -218,8 +219,8 @@ def _image(
 
 
 def _meant(gpus: GpuRequest, probe: Probe) -> Probe:
-    """Return the probe with only the cards that are named, as an index, a UUID or the beginning of one; with none if
-    none is wanted, with all that may compute if none is named."""
+    """Return `probe` with only the cards that `gpus` names by index, UUID or the beginning of a UUID; with no cards if
+    no GPU is wanted, and with all cards that may compute if none is named."""
     if gpus.kind == "none":
         return Probe()
     if gpus.kind != "devices":
@@ -235,7 +236,8 @@ def _is_named(card: Card, word: str) -> bool:
 
 
 def _elsewhere(gpus: GpuRequest, without: Choice) -> Choice:
-    """Choose for a daemon on another machine: NVML here can't see its GPUs; the check in the container decides."""
+    """Choose for a daemon on another machine: NVML here can't see that machine's GPUs, so the check in the container
+    decides."""
     way = without.engine.gpu_way()
     if way.name == "none":
         if gpus.demanded:

@@ -1,4 +1,4 @@
-"""Which of this host's cards is a run given, and under which names do they get into its container?"""
+"""Which of this host's cards a run is given, and by which names they are passed into its container."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _JETSONS = ("NVIDIA Thor", "(nvgpu)")  # in their cards' names
 
 @dataclass(frozen=True)
 class Seen:
-    """The cards of this host, and what is known of them. `named`: what the caller's own CUDA_VISIBLE_DEVICES leaves
-    visible, None if it says nothing or has no effect, as in a container. `unfit`: of no use to the image. `held`
-    returns those that runs hold, with the runs' ids."""
+    """The cards of this host, and what is known about them. `named`: the UUIDs that the caller's CUDA_VISIBLE_DEVICES
+    leaves visible, None if the variable is not set or has no effect, as in a container. `unfit`: the cards that the
+    image can't use. `held` returns the cards that other runs hold, with the ids of these runs."""
 
     probe: Probe
     named: tuple[str, ...] | None = None
@@ -33,13 +33,13 @@ class Seen:
 
     @property
     def shown(self) -> tuple[str, ...] | None:
-        """Those of `named` on which programs may compute."""
+        """The cards in `named` on which programs may compute; None if `named` is None."""
         barred = {card.uuid for card in self.probe.cards if is_prohibited(card)}
         return None if self.named is None else tuple(uuid for uuid in self.named if uuid not in barred)
 
     @property
     def why_none(self) -> str | None:
-        """Say why a run can be given none of them; None if it can."""
+        """Say why a run can be given no card; None if it can be given one."""
         probe = self.probe
         if probe.usable and self.shown != ():
             return None
@@ -51,8 +51,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Given:
-    """`gpus` is the request with the cards named, of the kind none if the run gets none. `uuids` are the cards, None if
-    NVML can't tell. `loud` says that others use them, or why there is none; `rule`, by which rule they were chosen."""
+    """What a run is given. `gpus` is the request with the cards named, of the kind none if the run gets none. `uuids`
+    are the cards, None if NVML can't tell. `loud` warns that others use the cards, or says why there is none; `rule`
+    says by which rule the cards were chosen."""
 
     gpus: GpuRequest
     uuids: tuple[str, ...] | None
@@ -72,12 +73,12 @@ def for_training(gpus: GpuRequest, seen: Seen) -> Given:
         return given
     if any(map(is_mig, given.uuids)):
         raise NoGpu(str(gpus), _ONE_MIG_DEVICE)
-    return replace(given, gpus=GpuRequest("devices", devices=given.uuids))  # their number must be known
+    return replace(given, gpus=GpuRequest("devices", devices=given.uuids))  # the training must know their number
 
 
 def _free(gpus: GpuRequest, seen: Seen) -> Given:
-    """Choose the strongest free cards; under auto one, which it may share if none is free. Raise GpuError if there are
-    too few for a demand."""
+    """Choose the strongest free cards. With --gpus auto choose one, which is shared if none is free. Raise GpuError if
+    GPUs were demanded and too few are free."""
     held = seen.held()
     try:
         free = free_cards.choose(gpus.count or 1, seen.unfit, held, seen.shown)
@@ -89,7 +90,7 @@ def _free(gpus: GpuRequest, seen: Seen) -> Given:
 
 
 def _shared(seen: Seen, held: Mapping[str, str]) -> Given:
-    """Choose the least used card, with a loud line; all of them if the driver can't tell one from another; none if each
+    """Choose the least used card, with a warning. Choose all cards if the driver can't name one, and none if each card
     is in use and allows one program only."""
     one = None
     with contextlib.suppress(GpuError):
@@ -104,8 +105,9 @@ def _shared(seen: Seen, held: Mapping[str, str]) -> Given:
 
 
 def _named_or_all(gpus: GpuRequest, seen: Seen) -> Given:
-    """Name the cards by UUID: CUDA and NVML may index them differently. All of them are named only if there are others,
-    which may not compute. Raise NoGpu. The UUIDs are None if there are MIG devices, but this user may see none."""
+    """Give the cards that the request names, or all. Named cards are returned as UUIDs, because CUDA and NVML may index
+    cards differently. If all are wanted, the request names them only if the host has other cards, which may not
+    compute. `uuids` is None if there are MIG devices but this user may see none. Raise NoGpu."""
     probe, shown, known = seen.probe, seen.shown, _known(seen.probe)
     if gpus.kind == "devices":
         uuids = tuple(_named(item, known, gpus, probe) for item in gpus.devices)
@@ -118,8 +120,8 @@ def _named_or_all(gpus: GpuRequest, seen: Seen) -> Given:
 
 
 def _named(item: str, known: Mapping[str, str], gpus: GpuRequest, probe: Probe) -> str:
-    """Return the UUID that an index, a UUID or the beginning of one means. A MIG device that this user may not see is
-    returned unchanged: only the driver knows it. Raise NoGpu."""
+    """Return the UUID of `item`, which is an index, a UUID or the beginning of one. The name of a MIG device that this
+    user may not see is returned unchanged, because only the driver knows it. Raise NoGpu."""
     begun = [] if item.isdecimal() else [uuid for uuid in known.values() if uuid.startswith(item)]
     matches = [known[item]] if item in known else begun
     if len(matches) == 1:
@@ -145,10 +147,11 @@ def _known(probe: Probe) -> dict[str, str]:
 
 
 def handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]:
-    """Yield `devices` by the names that whatever passes them on knows: UUIDs or indices.
+    """Yield `devices` by names that the `way` into the container understands: UUIDs or indices.
 
-    Only NVML knows a Jetson's bare UUID: CUDA needs GPU- before it, the toolkit there needs the index; a Thor's, too,
-    although its UUID has GPU-.
+    NVML returns a Jetson's UUID without GPU-, and only NVML knows it in that form: CUDA needs GPU- before it, and the
+    container toolkit there needs the index. The toolkit needs the index of a Thor, too, although a Thor's UUID has
+    GPU-.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-csv.go
     https://github.com/NVIDIA/NemoClaw/issues/9154
     Not every CDI description names the cards by UUID; WSL's names no single card, only all of them together.
@@ -166,7 +169,8 @@ def handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]
 
 
 def without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]:
-    """Warn of cards of a server with NVSwitches that CUDA can't use yet: NVML and nvidia-smi show nothing amiss."""
+    """Return a warning about cards of a server with NVSwitches that CUDA can't use yet, although nvidia-smi and the
+    other values of NVML show nothing wrong; () if there are none."""
     late = [card for card in probe.cards if card.waits_for_fabric]
     if uuids is not None:
         late = [card for card in late if {card.uuid, *(one.uuid for one in card.mig_devices)}.intersection(uuids)]

@@ -15,13 +15,14 @@ from ngcdl.report.measured.lines import Line, last_error, number, text
 STOPPED = "ngcdl stop was typed."
 _BY_STOP = "stopped by ngcdl stop"
 TIME_IS_UP = "stopped when its time was up"
-_SAVES_ON = (signal.SIGINT, signal.SIGTERM)  # on these the trainer saves a checkpoint, and exits with 128 + the number
+_SAVES_ON = (signal.SIGINT, signal.SIGTERM)  # on these the trainer saves a checkpoint and exits with 128 + number
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What this ngcdl did to end the run. `number`: the signal that it got, None if none; `is_late`: the run's time was
-    up. `is_whole`: it watched the run throughout, so whatever else ended the run came from outside."""
+    """What this ngcdl process did to end the run. `number`: the signal that ngcdl received, None if none; `is_late`:
+    ngcdl stopped the run because its time was up; `is_whole`: ngcdl watched the run throughout, so any other signal
+    that ended the run came from outside."""
 
     number: int | None = None
     is_late: bool = False
@@ -29,7 +30,7 @@ class Signals:
 
     @property
     def why(self) -> str | None:
-        """Say what stopped the run; None if ngcdl did not."""
+        """Say why ngcdl stopped the run; None if ngcdl did not stop it."""
         if self.number:
             return f"stopped by {signal.Signals(self.number).name}"
         return TIME_IS_UP if self.is_late else None
@@ -40,7 +41,8 @@ UNSEEN = Signals(is_whole=False)  # the run's own ngcdl was killed, or there was
 
 @dataclass(frozen=True)
 class End:
-    """What is known about an end: the engine's answer, and what went wrong here. `is_lost`: nobody can tell."""
+    """What is known about how a run ended: the engine's answer, and `trouble`, the error in ngcdl or its engine.
+    `is_lost`: it is not known whether or how the run ended."""
 
     exit: Exit
     trouble: Exception | None = None
@@ -48,14 +50,14 @@ class End:
 
 
 def closed(run: Run, end: End, events: Sequence[Line], signals: Signals) -> Run:
-    """Return the run as it ended: with status, code and reason."""
+    """Return `run` closed: with its status, exit code and reason."""
     status, code, reason = _judged(run, end, events, signals)
     done = replace(run, oom_killed=end.exit.oom_killed).closed(status, code, reason, end.exit.finished or time.time())
-    return replace(done, owner=run.owner) if status == "lost" else done  # reconcile keeps looking for it
+    return replace(done, owner=run.owner) if status == "lost" else done  # with an owner, reconcile looks for it again
 
 
 def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
-    """Return the run as its trainer says that it ended: nothing else is left to ask."""
+    """Return `run` closed with what its trainer's events say about the end, if nothing else is left to ask."""
     what = "ngcdl was killed" if run.owner else "it was killed"
     status, told = _told(events)
     reason = told or f"{what}, and nothing is left that could tell how the run ended"
@@ -68,7 +70,7 @@ def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
 
 
 def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
-    """Return the error if a training ended because its framework saw no GPU but had to compute on one."""
+    """Return the error if a training ended because it had to compute on a GPU and its framework saw none; else None."""
     error = last_error(events)
     if ended.code != 0 and error.get("kind") == "no_gpu":
         return GpuNotInside(str(error.get("message")))
@@ -76,14 +78,15 @@ def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
 
 
 def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tuple[str, int | None, str | None]:
-    """Return its status, code and reason. The first that is known decides: a signal of ours, a stop by others, trouble
-    of ours, a training that says that it was interrupted; without a code the trainer's last event; the code."""
+    """Return the run's status, exit code and reason. The first of these that is known decides: a signal to ngcdl, or
+    the end of the run's time; a stop by others; an error in ngcdl; a training that reports that it was interrupted; if
+    there is no exit code, the trainer's last event; the exit code."""
     code, why, trouble = end.exit.code, _why(end, events), end.trouble
     heard = {text(event.get("event")) for event in events}
     status, told = _told(events)
     if end.is_lost:
         return "lost", code, why
-    has_finished = bool(run.workload) and code == 0 and "finish" in heard  # before the signal reached it
+    has_finished = bool(run.workload) and code == 0 and "finish" in heard  # before a signal reached it
     if (signals.number and not has_finished) or (signals.is_late and code != 0):
         return "interrupted", signal_exit_code(signals.number) if signals.number else code, signals.why
     if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
@@ -92,16 +95,16 @@ def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tup
         return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
     if run.workload and status == "interrupted":
         return status, code, end.exit.reason or _from_outside(code, signals) or told
-    if code is None:  # no program ended with a code: unless the trainer says more, something took it away
+    if code is None:  # no program exited by itself: if the trainer does not say how, it was interrupted
         return status or "interrupted", code, "; ".join(filter(None, (end.exit.reason, told))) or None
     if code != 0 or (end.exit.oom_killed and run.workload and "finish" not in heard):
         return "failed", code, why
-    # the kernel killed only a trial in the search for the largest batch
+    # after an `oom` event the kernel killed only a trial of the search for the largest batch: that is no reason
     return "finished", code, None if "oom" in heard else why
 
 
 def _told(events: Sequence[Line]) -> tuple[str | None, str | None]:
-    """Return how the run ended according to the trainer's last event, and its words; None twice if it does not say."""
+    """Return the status and the reason that the trainer's last event gives; None and None if it gives none."""
     last = events[-1] if events else {}
     if last.get("event") == "finish":
         return "finished", "the trainer reports that it finished"
@@ -117,13 +120,14 @@ def _stopped_by(run: Run, ended: Exit) -> str | None:
 
 
 def _from_outside(code: int | None, signals: Signals) -> str | None:
-    """Name the signal that a training saved its checkpoint on, if it is known that this ngcdl did not send it."""
+    """Name the signal on which a training saved its checkpoint, if ngcdl is known not to have sent that signal; else
+    None."""
     names = (number.name for number in _SAVES_ON if code == signal_exit_code(number))
     return next((f"stopped by {name} from outside" for name in names if signals.is_whole), None)
 
 
 def _why(end: End, events: Sequence[Line]) -> str | None:
-    """Return the first available: our own trouble, the engine's reason, the trainer's."""
+    """Return the first known reason: the error in ngcdl, the engine's reason, the trainer's error."""
     trouble, error = end.trouble, last_error(events)
     if trouble:
         return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"

@@ -1,4 +1,4 @@
-"""Which cards this host's open runs hold, including those not computing yet, which NVML can't report."""
+"""Which cards this host's open runs hold, including cards of runs that do not compute yet, which NVML can't report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
 
-_NEWEST = 100  # how many runs are inspected; older ones have begun to compute by now
+_NEWEST = 100  # how many runs are inspected; older runs compute by now, and NVML reports them
 
 
 def claimed(store: Store) -> dict[str, str]:
     """Return the UUIDs of the held cards, each with the id of its run.
 
-    Only runs count that a living process of this host watches, or that lost their engine since it was booted. Any other
-    unwatched run is dead, or NVML reports it; runs of another host that shares this home have other cards.
+    A run counts only if a living process of this host watches it, or if it lost its engine since this host was booted.
+    Any other unwatched run is dead, or NVML reports it. Runs of another host that shares this home have other cards.
     """
     found: dict[str, str] = {}
     for run_id in store.ids()[:_NEWEST]:
@@ -31,14 +31,16 @@ def claimed(store: Store) -> dict[str, str]:
 
 
 def _runs_here(run: Run) -> bool:
-    """Is it running, as far as this host knows? With live-restore a container outlives engine and watcher."""
+    """Return whether `run` is running, as far as this host knows. With Docker's live-restore a container outlives both
+    engine and watcher."""
     if run.status == "lost":
         return run.owner is not None and run.owner.boot == this_process().boot
     return run.status == "running" and is_alive(run.owner)
 
 
 def _holds(run: Run) -> bool:
-    """Does it have cards to itself? A command that was given no certain cards sees all, and usually uses none."""
+    """Return whether `run` has its cards to itself. A command that was not given particular cards sees all, and usually
+    uses none."""
     if run.workload:
         return bool(run.workload.get("device") != "cpu")
     return GpuRequest.parse(str((run.spec or {}).get("gpus"))).kind == "devices"
@@ -46,7 +48,8 @@ def _holds(run: Run) -> bool:
 
 @contextlib.contextmanager
 def choosing_lock(store: Store, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep other processes from recording a run on free cards meanwhile. Without file locks this does nothing."""
+    """Keep other processes from recording a run on free cards while the block lasts. Without file locks this does
+    nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             lock = stack.enter_context((store.root / ".cards.lock").open("wb"))

@@ -1,4 +1,5 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops and records, a second Ctrl-C kills. Commands get the first Ctrl-C."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP: the first signal stops the run, a second Ctrl-C kills it. A command gets the
+first Ctrl-C itself."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOPPING = "stopping; press Ctrl-C again to kill"
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
-# How long to wait before a job is asked to stop again after a stop that failed. It may have reached the job all the
-# same, and a training that gets a second SIGTERM ends at once: its grace must be over.
+# How long to wait after a failed stop before the job is asked to stop again. The failed stop may have reached the job
+# all the same, and a training that gets a second SIGTERM ends at once, so its grace period must be over first.
 RETRY_SECONDS = float(TRAINING_GRACE_SECONDS)
 
 
@@ -35,7 +36,8 @@ class Unkillable(BaseException):
 
 
 def _heard() -> list[signal.Signals]:
-    """Return the signals to handle: those that nohup and shells without job control ignore must stay ignored."""
+    """Return the signals to handle: those that are already ignored, as by nohup or a shell without job control, stay
+    ignored."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
@@ -67,10 +69,10 @@ def signals_deferred() -> Iterator[None]:
 
 
 class Stopper:
-    """Turns signals into a stop of `job`. `signal` is the first that came, None if none did.
+    """Turns signals into a stop of `job`. `signal` is the first signal that came, None if none came.
 
-    `passes_ctrl_c`: the job is a command, which may heed Ctrl-C (SIGINT) as without ngcdl; a training is asked to stop
-    by SIGTERM. `is_late`: its time was up, and it was stopped without a signal."""
+    `passes_ctrl_c`: the job is a command, and gets Ctrl-C as SIGINT, as without ngcdl; a training is asked to stop by
+    SIGTERM. `is_late`: the job was stopped because its time was up, not by a signal."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class Stopper:
         self._passes_ctrl_c = passes_ctrl_c
         self._say = say
         self._is_over = False
-        self.afterwards: int | None = None  # the first signal that came when the job had ended
+        self.afterwards: int | None = None  # the first signal that came after the job had ended
         self._is_asked = False  # a stop is under way, or was accepted
         self._alarm: threading.Timer | None = None
         self._bell: threading.Timer | None = None
@@ -115,11 +117,12 @@ class Stopper:
             self._alarm = threading.Timer(self._kill_seconds, self._wake)
             self._alarm.daemon = True
             self._alarm.start()
-        # In a thread: the stop waits for the job, which may save a checkpoint, while its output must be read.
+        # In a thread: a stop waits for the job, which may save a checkpoint, and the job's output must be read
+        # meanwhile.
         threading.Thread(target=self._stop_as_asked if first else self._kill, daemon=True).start()
 
     def stop_at(self, until: float | None) -> None:
-        """Stop the job, which exists by now, at `until` (s since the epoch)."""
+        """Stop the job, which has started by now, at `until` (s since the epoch); never if None."""
         if until is not None:
             self._set_bell(max(until - time.time(), 0.0), self._time_is_up)
 
@@ -142,7 +145,7 @@ class Stopper:
         self._stop()
 
     def _stop(self) -> None:
-        """Ask the job to stop, unless it has been asked; if that fails, say why, and ask again later."""
+        """Ask the job to stop, unless it has been asked already. If asking fails, say why, and ask again later."""
         if self._is_over or self._is_asked:
             return
         self._is_asked = True
@@ -169,7 +172,7 @@ class Stopper:
         return True
 
     def _wake(self) -> None:
-        """Raise Unkillable in the main thread, whatever engine call it is in."""
+        """Make the main thread raise Unkillable, even in the middle of an engine call."""
         if not self._is_over:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
@@ -179,7 +182,8 @@ class Stopper:
             raise Unkillable
 
     def ended(self) -> None:
-        """Ignore signals from now on: the job is over or given up, and what remains, mainly its record, is quick."""
+        """Ignore signals from now on: the job is over or given up, and what is left to do, mainly closing its record,
+        is quick."""
         self._is_over = True
         if self._bell:
             self._bell.cancel()
@@ -189,7 +193,8 @@ class Stopper:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals. On a raw terminal Ctrl-C is a byte for the container, and no signal comes."""
+        """Handle the signals while the block lasts. On a terminal in raw mode Ctrl-C is a byte for the container, not a
+        signal."""
         before: dict[int, Any] = {number: signal.signal(number, self.on_signal) for number in _heard()}
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
         try:

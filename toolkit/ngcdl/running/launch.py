@@ -47,15 +47,17 @@ def follow(
     begun: Job | None = None,
     kernel: KernelLog | None = None,
 ) -> Run:
-    """Start what is ready and follow it to its end; at `until` (s since the epoch) it is stopped.
+    """Start the prepared run and follow it to its end; stop it at `until` (s since the epoch).
 
-    `begun` is its job, if a cluster has already accepted it; `kernel` is this host's log if None.
+    `begun` is the run's job if a cluster has already accepted it; `kernel` is the kernel log to read, this host's if
+    None.
 
-    Return the closed record. After closing it, raise NgcdlError, or Interrupted if a signal came before there was a job
-    to stop.
+    Return the closed record. After closing it, raise the error that ended the run, or Interrupted if a signal came
+    before there was a job to stop.
 
-    If a user detaches from the terminal, or with `leave` once a cluster has accepted the job, return the record while
-    the run goes on; reconcile closes it later. If a cluster stops answering, its record stays open, too.
+    Return the open record while the run goes on if the user detaches from the terminal, or, with `leave`, as soon as a
+    cluster has accepted the job; reconcile closes the record later. If a cluster stops answering, the record stays
+    open, too.
     """
     workload = ready.order.spec.workload
     stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None)
@@ -91,7 +93,7 @@ class Course:
         self._ended = Exit(None)
         self._is_recorded = False
         self._is_lost = False
-        self._may_be_left = False  # a container, from a start that was given up
+        self._may_be_left = False  # whether a start that was given up may leave a container
         self._card_errors: tuple[CardError, ...] = ()  # that the kernel logged
         self._unlogged: str | None = None  # why log.txt lacks output
         self._is_cluster = ready.engine.is_cluster
@@ -101,12 +103,13 @@ class Course:
         self._clock_ahead = _clock_ahead()
 
     def start(self, begun: Job | None = None) -> Job:
-        """Start the job, and record what it runs in and which GPUs it sees. For one that has `begun`, return that."""
+        """Start the job, and record its container and the GPUs it sees. If the job has already `begun`, return it."""
         if begun:
             self.job = self._stopper.job = begun
             return begun
         engine = self._ready.engine
-        # What a container's engine has begun, it can find again; a process that is cut off from ngcdl halfway, nobody.
+        # An engine with containers can find a job again that a signal cut off from ngcdl in mid start. Nobody can find
+        # such a process of this host, so signals wait until it has started.
         whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else signals_deferred()
         with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
             job = self.job = self._stopper.job = engine.start(self._ready.order)
@@ -135,7 +138,7 @@ class Course:
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = job.wait()
-                self._stopper.ended()  # a signal from now on did not end it
+                self._stopper.ended()  # a signal that comes from now on did not end it
                 self._card_errors = card_errors() if self._ended.code else ()
         self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
         if job.detached:
@@ -161,7 +164,8 @@ class Course:
     def _withdraw(self) -> None:
         """Remove the job that a cluster may have accepted without ngcdl seeing its answer.
 
-        If none is found, or it can't be removed, it may still run: the record stays open, and reconcile looks again."""
+        If no job is found, or it can't be removed, the job may still run: the record stays open, and reconcile looks
+        again."""
         with contextlib.suppress(NgcdlError, Interrupted):
             if left := self._ready.engine.find(self.run.id):
                 left.remove()
@@ -176,8 +180,8 @@ class Course:
     def _remove_left(self, is_given_up: bool) -> None:
         """Remove the job that the engine may have created without returning it.
 
-        `is_given_up`: ngcdl stopped waiting for the answer, so the engine may still create one. Then the record keeps
-        its owner, and reconcile looks for the job."""
+        `is_given_up`: ngcdl stopped waiting for the engine's answer, so the engine may still create a job. Then the
+        record keeps its owner, and reconcile looks for the job."""
         self._may_be_left = is_given_up and self._ready.engine.has_containers
         with contextlib.suppress(NgcdlError, Interrupted):
             left = self._ready.engine.find(self.run.id)
@@ -190,7 +194,7 @@ class Course:
             self._show.say(f"{may}: the next ngcdl run or runs removes it")
 
     def given_up(self) -> None:
-        """A second signal came, and the kill did not end the job: query its state once, and leave it."""
+        """Query the job's state once, and leave the job: a second Ctrl-C came, and the kill was not confirmed."""
         self._stopper.ended()
         ended = None
         if self.job:
@@ -208,7 +212,7 @@ class Course:
         if isinstance(error, EngineLost) and not self._is_cluster and self.job and self._ready.order.spec.workload:
             error = EngineLost(error.doing, is_training=True).with_traceback(error.__traceback__)
         self._trouble = error
-        if not self.job and not self._is_cluster:  # what a cluster may have accepted goes on there
+        if not self.job and not self._is_cluster:  # a job that a cluster may have accepted goes on
             self._remove_left(is_given_up=isinstance(error, EngineHangs))
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
@@ -216,9 +220,9 @@ class Course:
                 self._ended = self.job.wait()
 
     def close(self) -> None:
-        """Record how it ended, according to the engine, the trainer's events and our own signals.
+        """Record how the run ended, according to the engine, the trainer's events and the signals that ngcdl received.
 
-        Raise, and leave the record open, if for all that is known the run goes on on a cluster."""
+        If the run may still go on on a cluster, leave the record open, and raise the error, or Interrupted."""
         if self._is_cluster and self._is_lost:
             raise self._trouble or Interrupted(self._stopper.signal or signal.SIGINT)
         events = list(self._events())
@@ -240,9 +244,9 @@ class Course:
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
     def _by_stopwatch(self, closed: Run) -> Run:
-        """Return it with its end on the clock that it was started by, even if that was set meanwhile: comparisons are
-        made of durations. An end that another machine reports stays."""
-        set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less than that is the time between two readings
+        """Return `closed` with its end corrected by how far the wall clock was set during the run, because comparisons
+        are made of durations. An end that another machine reports is not changed."""
+        set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less is the time between reading the two clocks
         if closed.finished is None or not self._ready.engine.is_here:
             return closed
         return replace(closed, finished=closed.finished - set_seconds)
@@ -254,8 +258,8 @@ class Course:
             self.run = self.run.noting(note)
 
     def _diagnose(self) -> None:
-        """Record the known failure that the log, the error or the kernel shows, and report it unless the error's hint
-        does."""
+        """Record the known failure that log.txt, the error or the kernel's log shows, and report it unless the error's
+        hint does so already."""
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
         logged = [error.kernel_line for error in self._card_errors]
         self.run = diagnosed(self.run, self._folder / LOG, "\n".join([str(self._trouble or ""), *logged]))
@@ -279,7 +283,8 @@ class Course:
             (self._folder / HOME).rmdir()
 
     def _is_log_whole(self) -> bool:
-        """Append what log.txt lacks, from the engine's copy. Return False, and say so, if that alone still has it."""
+        """Append to log.txt what it lacks, from the engine's copy. Return whether that copy may be removed; if it alone
+        has the rest, say so."""
         before = self._lacking()
         if not before or not self._ready.engine.has_containers:
             return True
@@ -301,7 +306,7 @@ class Course:
         return (note,) if note else ()
 
     def _lacking(self) -> tuple[str, ...]:
-        """Return a note that says what log.txt lacks and why, and where that is."""
+        """Return a note that log.txt may lack its end, why, and where the rest is; () if log.txt is complete."""
         if self._unlogged is None:
             return ()
         has_copy = self._ready.engine.has_containers
@@ -309,11 +314,13 @@ class Course:
         return (f"log.txt may lack its end ({self._unlogged}){where}",)
 
     def came_out(self) -> Run:
-        """Return the closed record. Raise what went wrong, or Interrupted if a signal came but ended no job."""
+        """Return the closed record. Raise the error that ended the run, or Interrupted if a signal came but did not end
+        the job."""
         if self._trouble:
             raise self._trouble
         stopper, has_ended = self._stopper, self.run.status in ("finished", "failed")
-        # A signal that comes when the job has ended changes nothing here, but it is meant for what would come next too.
+        # A signal that comes after the job has ended changes nothing here, but it also stops what the caller would do
+        # next.
         number = stopper.signal if self.job is None or self.run.status in ("lost", "finished") else stopper.afterwards
         if number:
             if self.job and has_ended:
@@ -326,7 +333,8 @@ class Course:
         return lines(self._folder / EVENTS)
 
     def _save(self, otherwise: str = "The run goes on; its record is not up to date.") -> bool:
-        """Save the record and return whether that worked. If not, report it with what follows; the run goes on."""
+        """Save the record and return whether that worked. If it failed, warn, and add the sentence `otherwise`; the run
+        goes on."""
         try:
             self._store.save(self.run)
         except StateNotWritable as error:
@@ -336,5 +344,5 @@ class Course:
 
 
 def _clock_ahead() -> float:
-    """Return the host's clock minus the one that nobody sets, which counts from boot, and also while suspended."""
+    """Return wall clock minus CLOCK_BOOTTIME, in s: it changes only if somebody sets the clock."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

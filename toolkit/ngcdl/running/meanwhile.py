@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from ngcdl.telemetry.kernel_log import CardError, KernelLog
 
 SAMPLE_SECONDS = 1.0
-# The log leaves this much of the disk, or a twentieth if that is less; it looks whenever it has grown by LOOK_BYTES.
+# log.txt stops growing when only this much of its disk is free, or a twentieth of the disk if that is less. The free
+# space is read whenever the log has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
 GOES_ON = "the run goes on, log.txt has all of it."
-IDLE_SECONDS = 60.0  # a command's packages and data are read before its GPU is used
+IDLE_SECONDS = 60.0  # a command loads its packages and data before it uses its GPU
 IDLE = (
     "in its first {seconds:.0f} s the command has left {which} idle (0 % busy, no memory taken): "
     "is it computing on the CPU?"
@@ -69,11 +70,11 @@ class Herald:
 
 
 def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
-    """Check which GPUs the started container sees, and return the run with those. Raise GpuError if they were
-    explicitly requested and one is missing: GpuNotInside if all are.
+    """Check which GPUs the started container sees, and return the run with these GPUs. If GPUs were explicitly
+    requested, raise GpuError if some of them are missing, GpuNotInside if all are.
 
-    If that can't be checked, the run keeps the GPUs that it was given; also if the container sees others besides them,
-    which WSL does not prevent."""
+    The run keeps the GPUs that it was given if this can't be checked, and also if the container sees other GPUs besides
+    them, which WSL does not prevent."""
     if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
         return run
     try:
@@ -112,9 +113,11 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
 
 
 def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: Callable[[], None]) -> str | None:
-    """Copy the output to log and screen, and call `look` after each chunk. A log that can't be written is reported
-    once; the run goes on, and nothing more is written. Return why, None if the log is whole. So is a stream that nobody
-    reads any more: that may end a command, but never a training."""
+    """Copy the job's output to log.txt and the screen, and call `look` after each chunk. Return why the log is
+    incomplete, None if it is complete.
+
+    If the log can't be written, say so once, write no more of it, and let the run go on. If nobody reads stdout or
+    stderr any more, say so once, too: this may end a command, but never a training."""
     output = terminal.pump(job, job.output()) if terminal else job.output()
     log: Log | None = None
     why: str | None = None
@@ -172,8 +175,8 @@ class Log:
 
 @contextlib.contextmanager
 def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run], Run]]:
-    """Watch whether a run without a container, which was to have no card, computes on one of this host's. Make the
-    function that puts what was seen into its record: a note, and the cards as its own."""
+    """Watch whether a run that has no container, and was to have no card, computes on a card of this host. Yield a
+    function that adds what was seen to the run's record: a note, and these cards as the run's own."""
     from ngcdl.telemetry import unexpected_use
 
     spec = ready.order.spec
@@ -187,7 +190,7 @@ def without_cards(ready: Ready, job: Job, show: Show) -> Iterator[Callable[[Run]
 
 @contextlib.contextmanager
 def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS) -> Iterator[None]:
-    """Say, once, if a command has left the cards that are there for it idle for `seconds` from its start."""
+    """Say once if a command has left the cards that it was given idle for the first `seconds` after its start."""
     spec, uuids = ready.order.spec, run.gpus or ()
     is_for_gpus = spec.gpus.demanded or ready.engine.has_containers  # auto gives cards to any command on this host
     if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and ready.engine.is_here):
@@ -211,8 +214,8 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
 
 @contextlib.contextmanager
 def card_errors(ready: Ready, run: Run, kernel: KernelLog | None) -> Iterator[Callable[[], tuple[CardError, ...]]]:
-    """Make the function that returns which errors of the run's cards the kernel has logged since then; () if its cards
-    are not this host's, or if that is unknown."""
+    """Yield a function that returns the errors of the run's cards that the kernel has logged since the block began; ()
+    if the cards are unknown or not this host's."""
     uuids = run.gpus if ready.engine.is_here else None
     if not uuids:
         yield tuple

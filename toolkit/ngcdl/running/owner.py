@@ -1,4 +1,4 @@
-"""Who watches a run: a process, distinguishable from a later one with the same PID."""
+"""The process that watches a run, told apart from a later process with the same PID."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Is that very process still running?"""
+    """Return whether `owner` still runs; a later process with the same PID does not count."""
     return owner is not None and owner.boot == processes.boot_id() and processes.is_running(owner.pid, owner.ticks)

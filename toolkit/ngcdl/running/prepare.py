@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settled:
-    """Everything is decided and fetched, nothing is recorded: any number of runs can begin from it.
+    """What is decided and fetched for a run, with nothing recorded yet: any number of runs can begin from it.
 
-    `placement` is where they go on a cluster, as chosen; `cache` is as in Order, but need not exist yet. `image_id` is
-    the engine's own id of an image without a digest."""
+    `placement` is the chosen place of these runs on a cluster; `cache` is as in Order, but the folder need not exist
+    yet. `image_id` is the engine's own id of an image without a digest."""
 
     asked: Asked
     picked: choice.Choice
@@ -49,7 +49,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Ready:
-    """Everything is decided and fetched; `run` is recorded as running, but nothing runs yet."""
+    """A run that is decided, fetched and recorded as running, but not started yet."""
 
     engine: Engine
     order: Order
@@ -65,10 +65,10 @@ def decide(
     data: dataset.Dataset | None = None,
     verdicts: Verdicts | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose and plan. `dry` downloads nothing: if CIFAR-10 is not cached, the plan has the synthetic set,
-    and a line says so.
+    """Choose engine and cards, and plan the run. With `dry` nothing is downloaded: if CIFAR-10 is not cached, the plan
+    has the synthetic data set, and a line says so.
 
-    `data` is what an earlier decision found; `verdicts` remembers what is known about the image."""
+    `data` is the data set that an earlier call found; `verdicts` remembers what is known about the image."""
     if asked.workload:
         validation.check_workload(asked.workload, asked.nodes, asked.gpus)
     elif asked.own is None:
@@ -115,7 +115,7 @@ def decide(
 def _spec(
     asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, store: Store
 ) -> RunSpec:
-    """Plan what was asked for, with what was chosen."""
+    """Return the plan of what was asked for, with the chosen engine, image and cards."""
     if asked.workload:
         assert data is not None  # a training always has a data set, if only the synthetic one
         workload = replace(asked.workload, device=asked.device or picked.device)
@@ -131,22 +131,23 @@ def _spec(
 
 
 def choices_of(workload: Workload | None, store: Store) -> Path | None:
-    """Return the folder where the choices of --autotune outlive the run; None without --autotune."""
+    """Return the folder that keeps the choices of --autotune for later runs; None without --autotune."""
     return store.root.with_name("autotune") if workload and workload.autotune else None
 
 
 def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
-    """Return the folder for what programs in the container cache, None if that is lost with the run: on a cluster, and
-    as root, whose files the caller could not delete.
+    """Return the folder for what programs in the container cache. None if their caches are lost with the run: on a
+    cluster, and as root, whose files the caller could not delete.
 
-    There is one for each repository: what one image leaves there can break, or spy on, another."""
+    Each repository has its own folder, because files that one image leaves there could break another image, or spy on
+    it."""
     if settings.inside is None or picked.image is None or spec.user is None or picked.engine.is_cluster:
         return None
     return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
 
 
 def prepare(asked: Asked, settings: Settings, store: Store, show: Show) -> Ready:
-    """Do everything that comes before the start. Raise NgcdlError, and then nothing is recorded."""
+    """Do everything that comes before the start. If NgcdlError is raised, nothing is recorded."""
     asked = _fed(asked)
     settled = settle(asked, settings, store, show)
     if not _chose_free(settled):
@@ -154,13 +155,13 @@ def prepare(asked: Asked, settings: Settings, store: Store, show: Show) -> Ready
     with gpu_claims.choosing_lock(store, show.say):
         if not gpu_claims.claimed(store).keys().isdisjoint(settled.picked.uuids or ()):
             show.say("another run took the GPU meanwhile: choosing again")
-            fetched = replace(asked, always_pull=False)  # it has just been pulled, and others wait
+            fetched = replace(asked, always_pull=False)  # the image has just been pulled, and others wait
             settled = settle(fetched, settings, store, show, settled.data)
         return begin(settled, store)
 
 
 def _fed(asked: Asked) -> Asked:
-    """Return it so that a command on this host gets what is piped into ngcdl, as without ngcdl."""
+    """Return `asked` so that a command on this host reads what is piped into ngcdl, as without ngcdl."""
     if asked.own is None or asked.image or asked.own.tty:
         return asked
     from ngcdl.engines.local import program
@@ -169,14 +170,15 @@ def _fed(asked: Asked) -> Asked:
 
 
 def _chose_free(settled: Settled) -> bool:
-    """Were its cards chosen because they were free? They may be taken by now: data and image were fetched meanwhile."""
+    """Return whether the cards were chosen because they were free. They may be taken by now: data and image were
+    fetched meanwhile."""
     asked, picked = settled.asked, settled.picked
     takes_free = asked.gpus.kind == "count" or (asked.gpus.kind == "auto" and asked.workload is not None)
     return takes_free and bool(picked.gpus.devices) and not picked.shares
 
 
 def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
-    """Decide and fetch. Raise NgcdlError. `data` is what an earlier call found."""
+    """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found."""
     store.ensure_writable()
     if choices := choices_of(asked.workload, store):
         try:
@@ -192,7 +194,8 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
 
 
 def doubt(settled: Settled, store: Store) -> str | None:
-    """Return a reason to doubt that its runs can ever be placed, or None. Raise NotPlaceable. Nothing is recorded."""
+    """Return why the cluster may never place these runs, None if there is no reason. Raise NotPlaceable if it never
+    can. Record nothing."""
     picked, run_id = settled.picked, "planned"
     spec = _spec(settled.asked, picked, settled.placement, settled.data, store)
     return picked.engine.fits(Order(spec, run_id, store.folder(run_id), settled.target, picked.way.name))
@@ -209,7 +212,7 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
         status="running",
         started=time.time(),
         engine=picked.engine.name,
-        engine_version=picked.engine.version if spec.workload or picked.image else None,  # of this Python
+        engine_version=picked.engine.version if spec.workload or picked.image else None,  # locally it is this Python's
         engine_id=picked.engine.identity,
         gpu_way=picked.way.name,
         image=Image(str(picked.image) if picked.image else None, digest, settled.image_id),
@@ -233,7 +236,8 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
 
 
 def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
-    """Create the folder and return it; None and a note if it can't be used. Docker would create it, owned by root."""
+    """Create the cache folder and return it, or None and a note if it can't be used. Docker would create a missing
+    folder, owned by root."""
     if cache is None:
         return None, ()
     why = None
@@ -308,10 +312,10 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
 
 
 def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str | None, str]:
-    """Return the image's digest, the id of one without a digest, and the name to start it by; fetch the image if the
-    engine lacks it.
+    """Return the image's digest, its id if it has no digest, and the name to start it by. Fetch the image if the engine
+    lacks it.
 
-    A cluster's nodes fetch it themselves; they get the digest if the registry can be asked for it."""
+    A cluster's nodes fetch the image themselves, by digest if the registry can be asked for the digest."""
     if picked.image is None:
         return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.usable), show.pull)
     if picked.engine.is_cluster:
@@ -352,5 +356,5 @@ def planned_target(picked: choice.Choice, asked: Asked) -> str:
 
 
 def _own(asked: Asked) -> RunSpec | None:
-    """Return the command with what was typed beside it: -e PATH=... decides where its program is looked for."""
+    """Return the command with the options typed beside it: -e PATH=... decides where its program is looked for."""
     return _with_extra(asked.own, asked.extra) if asked.own else None

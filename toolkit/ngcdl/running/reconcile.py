@@ -1,8 +1,8 @@
-"""Finds out what became of runs that lost their watcher, and records it truthfully; the next command does this.
+"""Closes the records of runs that lost their watcher, by what can still be found out; the next ngcdl command does this.
 
-A killed ngcdl (kill -9, power cut) leaves a record that says "running". If the run goes on, its record says that it is
-unwatched. If it has ended, the engine may have kept its exit code and output. If it is gone, only the trainer's events
-may tell.
+A killed ngcdl (kill -9, power cut) leaves a record that says "running". If the run goes on, its record gets the note
+that nobody watches it. If the run has ended, its engine may have kept the exit code and the output. If the engine no
+longer has the run, only the trainer's events may tell how it ended.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
-# A record without an ngcdl (docker compose, Slurm) is alive as long as its trainer's sampler writes every second.
+# A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
+# second, has written nothing for this long.
 QUIET_SECONDS = 30.0
-# A run on a machine that can't be asked may be in a long step; only a run that resumes from it needs to know.
+# The same for a run on a machine that can't be asked. This is longer because the run may be in a long step, and only a
+# run that resumes from it needs the answer.
 DEAD_SECONDS = 300.0
-# How long an engine may take to create a container after ngcdl stopped waiting for it. A later command looks once more.
+# How long an engine may take to create a container after ngcdl stopped waiting for it. The first command after this
+# time looks for the container a last time.
 LATE_SECONDS = 3600.0
 # How long a submission may take: sbatch waits up to 120 s for a busy controller, kubectl up to 135 s in three calls.
 SUBMISSION_SECONDS = 180.0
@@ -55,19 +58,21 @@ RESTARTED = "the host or its engine was restarted while it ran"
 # The exit code of a container that SIGTERM ended, and of one that ended unseen by Docker, as in a power cut:
 # https://github.com/docker/for-linux/issues/556
 _TERMINATED, _UNSEEN = 143, 255
-_UNKNOWN = ("running", "lost")  # the end of other open runs is known; only their container may be left
-NOTHING = Exit(None)  # nothing is known about its end
+_UNKNOWN = ("running", "lost")  # the end of other open runs is known, but their container may be left
+NOTHING = Exit(None)  # nothing is known about how a run ended
 LOCK = ".reconcile.lock"  # in a run's folder
 _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
-# No answer: the next query would wait as long, up to 45 s.
+# Errors of an engine that did not answer. The next query would wait just as long, up to 45 s.
 SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 
 
 def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
-    """Return `run` in its true state, and save what was found out. Never raise; what can't be known stays as it is.
+    """Return `run` in its true state, and save what was found out. Never raise: if nothing can be found out, return
+    `run` unchanged.
 
-    An engine in `away` is not asked; one that does not answer is added to it, by name."""
+    `away` has the engines that did not answer, by name: they are not asked again. An engine that does not answer now is
+    added."""
     if not _is_unwatched(run) or (away and run.engine in away):
         return run
     import filelock
@@ -95,8 +100,8 @@ def standing(
     sleep: Callable[[float], None] = time.sleep,
     away: dict[str, NgcdlError] | None = None,
 ) -> Iterator[Run]:
-    """Yield the run's state every FOLLOW_SECONDS. A cluster, which also updates the log then, is asked at growing
-    intervals, and at once when the run's end has been written. An engine that did not answer just now is in `away`."""
+    """Yield the run's state every FOLLOW_SECONDS. A cluster is asked at growing intervals, and at once when the run's
+    end has been written; asking it also updates the log. If an engine did not answer the last time, it is in `away`."""
     away = {} if away is None else away
     ended, due, pause = None, clock(), FIRST_ASK_SECONDS
     while True:
@@ -113,37 +118,37 @@ def standing(
 
 
 def still_runs(store: Store, run: Run) -> bool:
-    """Is `run`, as returned by `reconcile`, still running? If nobody watches it and it is on another machine, or the
-    host has been restarted since, it may never be asked again: it counts as dead once its folder has not changed for
-    DEAD_SECONDS."""
+    """Return whether `run`, as returned by `reconcile`, still runs. If nobody watches the run, and it is on another
+    machine or the host has been restarted since, its engine may never be reachable again: the run then counts as dead
+    once its folder has not changed for DEAD_SECONDS."""
     can_be_asked = kind_of(run.engine).is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
     can_be_asked = can_be_asked or is_alive(run.owner)
     return run.status == "running" and (can_be_asked or _quiet_seconds(store, run, *_ITS_FILES) <= DEAD_SECONDS)
 
 
 def _is_unwatched(run: Run) -> bool:
-    """Is it open, with no living process to record its end?"""
+    """Return whether `run` is open, and no living process will record its end."""
     return run.is_open and not is_alive(run.owner)
 
 
 def _found_out(store: Store, run: Run) -> Run:
     if kind_of(run.engine).is_cluster:
         return _by_cluster(store, run)
-    if run.owner is None:  # nobody watches it: only its files can tell
+    if run.owner is None:  # no ngcdl watches it: only its files can tell
         return _by_events(store, run) if _quiet_seconds(store, run, *_ITS_FILES) > QUIET_SECONDS else run
     if _is_elsewhere(run) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
-        return run  # its watcher may be alive where its process is not visible from here
+        return run  # its watcher may live on that machine, invisible from here
     return _by_engine(store, run)
 
 
 def _is_elsewhere(run: Run) -> bool:
-    """Did it start on another machine that shares this home? This one may merely have a new name by now: a dev
-    container has a new name at each start."""
+    """Return whether `run` started on a machine with another name: one that shares this home, or this machine under an
+    earlier name, as a dev container has a new name at each start."""
     return run.machine.hostname not in (None, socket.gethostname())
 
 
 def _is_of_another_boot(run: Run) -> bool:
-    """Has the host been restarted since it began? If that is unknown: no."""
+    """Return whether the host has been restarted since `run` began; False if unknown."""
     boot = this_process().boot
     return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
 
@@ -151,7 +156,7 @@ def _is_of_another_boot(run: Run) -> bool:
 def _by_engine(store: Store, run: Run) -> Run:
     engine = engines.connect(str(run.engine))
     if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
-        return run  # it is on another engine: another machine's, or the one that DOCKER_HOST or the context named then
+        return run  # another engine has it: another machine's, or the one that DOCKER_HOST or the context named then
     if run.status not in _UNKNOWN:
         return _without_left(engine, run) if engine.has_containers else run
     job = engine.find(run.id)
@@ -162,7 +167,7 @@ def _by_engine(store: Store, run: Run) -> Run:
         return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
     if job is None or ended == NOTHING:
         closed = _by_events(store, run)
-        is_anothers = run.engine_id is None and _is_elsewhere(run)  # whose engine is not asked here, and may know more
+        is_anothers = run.engine_id is None and _is_elsewhere(run)  # that machine's engine may know more
         return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
     notes = [UNWATCHED]
     try:
@@ -180,7 +185,8 @@ def _by_engine(store: Store, run: Run) -> Run:
 
 
 def _without_left(engine: Engine, run: Run) -> Run:
-    """Remove the container of a start that was given up; if none has been seen yet, it may still be created."""
+    """Remove the container of a start that was given up. Return `run` with its owner, so that later commands look
+    again, while the container exists or may still be created; else without owner."""
     if left := engine.find(run.id):
         left.remove()
     elif run.container is None and time.time() - (run.finished or 0.0) < LATE_SECONDS:
@@ -189,11 +195,11 @@ def _without_left(engine: Engine, run: Run) -> Run:
 
 
 def bring_output(job: Job, log: Path) -> None:
-    """Append to `log` what it lacks of the output of `job`, which was found again. Raise NgcdlError or OSError.
+    """Append the part of the job's output that `log` lacks. Raise NgcdlError or OSError.
 
-    An engine that keeps only the end, orders the two streams differently, or replaces bytes that are not UTF-8 (as
-    Docker's json-file does, by U+FFFD) returns output that does not begin like `log`. Then all of it is appended: twice
-    is better than never.
+    If the engine keeps only the end, orders the two streams differently, or replaces bytes that are not UTF-8 (as
+    Docker's json-file does, by U+FFFD), its output does not begin like `log`. Then all of the output is appended:
+    output twice is better than output lost.
     """
     with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
         kept.writelines(chunk.data for chunk in job.output())
@@ -206,8 +212,8 @@ def bring_output(job: Job, log: Path) -> None:
 
 
 def engine_of(run: Run, command: str) -> Engine:
-    """Connect to the engine that `run` is on, for `ngcdl COMMAND`. Raise EngineError, or RunElsewhere if another one is
-    selected here."""
+    """Connect to the engine that `run` is on, for `ngcdl COMMAND`. Raise EngineError, or RunElsewhere if another engine
+    is selected here."""
     engine = engines.connect(str(run.engine))
     if run.engine_id not in (None, engine.identity):
         choose = kind_of(run.engine).choose.format(its=run.engine_id)
@@ -216,8 +222,9 @@ def engine_of(run: Run, command: str) -> Engine:
 
 
 def unread_output(run: Run, log: IO[bytes]) -> Iterator[bytes]:
-    """Yield what the container of an unwatched run has written beyond the part of `log` that was read, and writes until
-    it ends; if `log` differs from it, all that the engine has. Raise EngineError or RunElsewhere."""
+    """Yield the output of an unwatched run's container that follows the part of `log` already read, until the container
+    ends. If the output does not begin with that part, yield all output that the engine has. Raise EngineError or
+    RunElsewhere."""
     if job := engine_of(run, "logs -f").find(run.id):
         yield from _beyond(job, log)
 
@@ -238,8 +245,9 @@ def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
 
 
 def _by_cluster(store: Store, run: Run) -> Run:
-    """Ask its cluster. If that can't be asked, or is a different one now, the run stays as it is; so does a run that
-    may be in submission, by an ngcdl of another login node perhaps: that there is no job yet says nothing."""
+    """Return `run` in the state that its cluster reports. Return it unchanged if another cluster is selected now, or
+    while the run may still be in submission, perhaps by an ngcdl on another login node: a missing job then proves
+    nothing. Raise NgcdlError if the cluster can't be asked."""
     if run.container is None and time.time() - run.started < SUBMISSION_SECONDS:
         return run
     engine = engines.connect(str(run.engine))
@@ -273,7 +281,7 @@ def _events(store: Store, run: Run) -> list[Line]:
 
 
 def _told_by_files(store: Store, closed: Run, events: Sequence[Line]) -> Run:
-    """Return the closed run with what its folder shows: its figures, and why it failed."""
+    """Return `closed` with what the files in its folder show: figures, findings and why it failed."""
     folder = store.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
 

@@ -92,7 +92,8 @@ def request_again(
 
 
 def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
-    """Return what a command without an image finds changed on this host. Raise NotRepeatable if its folder is gone."""
+    """Return remarks on what has changed on this host for a command without an image. Raise NotRepeatable if its folder
+    is gone."""
     if not spec.command:
         raise NotRepeatable(before.id, "its record does not say which command it was")
     if spec.workdir and not Path(spec.workdir).is_dir():
@@ -123,7 +124,7 @@ def _image(before: Run, settings: Settings) -> ImageRef | None:
 
 
 def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
-    """Request the very cards that it had; none if it had none, whatever the host has today."""
+    """Request the same cards that the run had, and none if it had none, even if this host has cards today."""
     if before.gpus:
         return GpuRequest("devices", devices=before.gpus)
     if before.gpus is not None or (before.gpu_way == "none" and kind_of(before.engine).has_containers):
@@ -132,7 +133,7 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
 
 
 def _typed(spec: RunSpec) -> tuple[Mount, ...]:
-    """Return the mounts of a training that its plan did not add."""
+    """Return the mounts that the user typed for a training, without those that its plan added."""
     return tuple(mount for mount in spec.mounts if not is_ours(mount.container))
 
 
@@ -158,7 +159,8 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
 
 
 def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """Fill in the caller's own values where the record redacted what looked like secrets. Raise NotRepeatable."""
+    """Return the environment, with the caller's values in place of redacted ones, and remarks. Raise NotRepeatable if
+    the caller's environment lacks one."""
     hidden = [name for name, value in spec.environment if value == REDACTED]
     if dry:
         return spec.environment, [f"the value of {name} was not recorded: the current one is used" for name in hidden]

@@ -1,4 +1,4 @@
-"""A training that has reported nothing for long: when and how that is said, and to whoever follows it."""
+"""Detects a training that has reported nothing for a long time, and says so to whoever follows it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from ngcdl.spec import kind_of
 SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
 SILENT_STEPS = 20  # times the interval between the last two reported steps
 LOOK_SECONDS = 30.0
-_END_BYTES = 8 << 20  # of the events: the last two steps are in them
+_END_BYTES = 8 << 20  # of the events, read from the end: enough for the last two steps
 
 
 def silent_seconds(run: Run, folder: Path, clock: Callable[[], float] = time.time) -> float | None:
-    """Return how many seconds a running training has reported nothing, if that is long for it, else None.
+    """Return for how many seconds a running training has reported nothing; None if that is not long for this training.
 
-    Also None if nobody can tell: a run in a cluster's queue has a reason, and a pod's events arrive last."""
+    Also return None if silence says nothing: for a run in a cluster's queue, which has a `reason`, and for a pod, whose
+    events arrive at its end."""
     if run.status != "running" or run.reason or not kind_of(run.engine).shares_files:
         return None
     last = _last_report(folder)
@@ -49,12 +50,12 @@ def with_advice(run: Run, seconds: float) -> str:
 
 
 class Teller:
-    """Says once that a run is silent, and again only after it has reported something more. What `waiting` returns is
-    why it does not run: its cluster has put its job back into the queue."""
+    """Says once that a run is silent, and again only after the run has reported something more. Says nothing while
+    `waiting` returns a reason: the cluster has put the run's job back into its queue."""
 
     def __init__(self, say: Callable[[str], None], run: Run, folder: Path, waiting: Callable[[], str | None]) -> None:
         self._say, self._run, self._folder, self._waiting = say, run, folder, waiting
-        self._told: float | None = None  # the last report before the silence that was told
+        self._told: float | None = None  # when the run last reported before the silence that was told
 
     def look(self) -> None:
         last = _last_report(self._folder)

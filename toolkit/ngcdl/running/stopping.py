@@ -1,4 +1,4 @@
-"""What it means to stop a run or a comparison: who is asked to end it, and how it ended."""
+"""Stops a run or a comparison: asks its watcher or its engine to end it, and returns how it ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
-LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may yet accept
+LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may still accept
 
 
 def stopped(
@@ -32,11 +32,12 @@ def stopped(
     pause: float = waiting.FIRST_SECONDS,
     look_seconds: float = LOOK_SECONDS,
 ) -> Run:
-    """Stop `run`, which is running, and return it as it ended, or in its last known state if its watcher is gone and
-    nobody can tell. Wait for a cluster until it answers. From `pause` s on, `say` now and then what is waited for.
+    """Stop `run`, which is running, and return it as it ended; if its watcher is gone and nobody can tell how it ended,
+    return its last known state. Wait for a cluster until it answers. After `pause` s, `say` from time to time what is
+    waited for.
 
-    Ask its watcher or, if that is gone, its engine; every `look_seconds` again while a cluster may yet accept its job.
-    Raise EngineError, RunElsewhere or RunOfOthers."""
+    The run's watcher is asked to stop it or, if the watcher is gone, its engine. While a cluster may still accept the
+    job, the cluster is asked again every `look_seconds`. Raise EngineError, RunElsewhere or RunOfOthers."""
     away: dict[str, NgcdlError] = {}
 
     def waits_for() -> str:
@@ -48,7 +49,7 @@ def stopped(
         if run.owner and is_alive(run.owner):
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(run.owner.pid, signal.SIGTERM)
-                os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see the other
+                os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see SIGTERM
         else:
             is_asked = _ask_engine(store, run)
         due = time.monotonic() + look_seconds
@@ -64,30 +65,32 @@ def stopped(
 
 
 def _is_left(run: Run) -> bool:
-    """Is its watcher gone, so that only `standing`, which has just checked, would close its record?"""
+    """Return whether the watcher of `run` is gone. Then only `standing` can close its record, and has just tried."""
     return run.owner is not None and not is_alive(run.owner)
 
 
 def _ask_engine(store: Store, run: Run) -> bool:
-    """Stop its job. Return False if there is none yet: its cluster may accept it later (launch.MAY_BE_ACCEPTED)."""
+    """Ask the run's engine to stop its job. Return False if there is no job yet, but a cluster may accept it later
+    (launch.MAY_BE_ACCEPTED)."""
     is_cluster = kind_of(run.engine).is_cluster
     if run.owner is None and not is_cluster:
         raise RunOfOthers(run.id, str(run.engine))
     is_unknown = is_cluster and run.container is None
     job = engine_of(run, "stop").find(run.id)
     host, here = run.machine.hostname, socket.gethostname()
-    if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # by a shared home
+    if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # via a shared home
         raise RunOnHost(run.id, str(host), here)
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
-    # With the job in its record, the run's end is looked for at once, and not only after the time for a submission.
+    # With the job in its record, reconcile looks for the run's end at once, and not only after SUBMISSION_SECONDS.
     store.save(replace(run, container=run.container or job.identity).noting(STOPPED))
     job.stop(grace_seconds(run.workload))
     return True
 
 
 def is_over(store: Store, kept: StoredComparison) -> bool:
-    """Has a comparison ended? One without a watcher may still have runs in a queue."""
+    """Return whether a comparison has ended. A comparison without a watcher may still have runs in a cluster's
+    queue."""
     is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
     return is_closed and not _left(store, kept)
 
@@ -95,7 +98,7 @@ def is_over(store: Store, kept: StoredComparison) -> bool:
 def comparison(store: Store, kept: StoredComparison) -> Iterator[Run]:
     """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
 
-    Yield each as it ended. Raise as `stopped` does."""
+    Yield each run as it ended. Raise as `stopped` does."""
     for run_id in _left(store, comparisons.stop(kept, store)):
         run = reconcile(store, store.load(run_id))
         yield stopped(store, run) if run.status == "running" else run

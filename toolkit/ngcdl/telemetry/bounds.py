@@ -1,4 +1,4 @@
-"""Which of NVML's values are plausible? Larger ones are its "no value" (0xFFFFFFFF, 2**64 - 1), or garbage."""
+"""The largest plausible values of NVML. Larger values are its "no value" (0xFFFFFFFF, 2**64 - 1), or garbage."""
 
 from __future__ import annotations
 

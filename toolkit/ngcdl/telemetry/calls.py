@@ -20,7 +20,8 @@ SM_CLOCK, MEMORY_CLOCK = 1, 2  # NVML_CLOCK_SM, NVML_CLOCK_MEM
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`name` is NVML's, without nvml. function(card, *arguments) returns a code; read() then returns the numbers."""
+    """`name` is NVML's name without the prefix nvml. function(card, *arguments) returns a code; read() then returns the
+    numbers."""
 
     name: str
     function: Any
@@ -39,7 +40,7 @@ class Question:
 
 def questions(binding: Any) -> dict[str, Question]:
     """Prepare the queries of every card, by the unit of the answer; memory is total and used bytes, percents are use
-    and memory traffic. All cards share the same calls: a small working set stays in the cache."""
+    and memory traffic. All cards share the same calls: a small working set stays in the CPU's cache."""
 
     def call(name: str, answer: Any, layout: str, *kind: int) -> Call:
         """Prepare a call; `layout` has padding for fields of no interest."""
@@ -81,15 +82,17 @@ def _temperature(binding: Any) -> Iterator[tuple[str, Any, str]]:
 
 
 def has_wide_records(binding: Any) -> bool:
-    """Does version 3 of this driver's lists of processes have records of 32 bytes? Those of version 2, of other drivers
-    and of the binding have 24. True of 535.43 to 535.86, which WSL numbers as Windows does:
+    """Return whether version 3 of this driver's lists of processes has records of 32 bytes. The records of version 2,
+    of other drivers and of the binding have 24 bytes. This holds for drivers 535.43 to 535.86, recognised by the calls
+    that they have, because WSL shows Windows' driver numbers:
     https://github.com/XuehaiPan/nvitop/blob/main/nvitop/api/libnvml.py"""
     return _has(binding, "DeviceGetConfComputeMemSizeInfo") and not _has(binding, "DeviceGetRunningProcessDetailList")
 
 
 def fabric(binding: Any, card: Any) -> str | None:
-    """Return how far the fabric manager is with a card: not started, in progress, failed or completed. Without it CUDA
-    fails with error 802 on servers with NVSwitches. None on others, or where the driver doesn't tell:
+    """Return how far the fabric manager has set up a card: not started, in progress, failed or completed. Until this is
+    completed, CUDA fails with error 802 on servers with NVSwitches. None on other servers, or if the driver doesn't
+    tell:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
     https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html"""
     for name, record in _FABRIC:

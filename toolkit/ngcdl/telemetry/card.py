@@ -1,4 +1,4 @@
-"""What can be known about a GPU, as plain values. None: the driver does not offer it."""
+"""What can be known about a GPU, as plain values. None: the driver does not offer the value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ IDLE_PERCENT = 5  # the most that a desktop may use of a free card, and of its m
 DEFAULT, PROHIBITED = "Default", "Prohibited"  # any number of programs, none
 EXCLUSIVE = ("Exclusive_Thread", "Exclusive_Process")  # one
 COMPUTE_MODES = {0: DEFAULT, 1: EXCLUSIVE[0], 2: PROHIBITED, 3: EXCLUSIVE[1]}
-# Its clients compute through it, and have a list of their own: https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
+# An MPS server's clients compute through it, and NVML lists them separately:
+# https://docs.nvidia.com/deploy/topics/topic_5_1_2.html
 _MPS_SERVER = "nvidia-cuda-mps"  # -server is cut off: Linux keeps 15 characters of a program's name
 
 # Why clocks are limited, by bit, in the terms of `nvidia-smi --query-gpu=clocks_event_reasons...`:
@@ -56,9 +57,9 @@ class Driver:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process on a GPU. `name` and container are None if /proc hides them. `draws`: on the screen, too, as many
-    programs of a desktop do (nvidia-smi: type C+G); or only that, without `computes` (type G). `lists_clients`: it is
-    an MPS server, and the driver listed its clients, too."""
+    """A process on a GPU. `name` and container are None if /proc hides them. `draws`: the process draws on the screen,
+    too, as many programs of a desktop do (nvidia-smi: type C+G); without `computes` it only draws (type G).
+    `lists_clients`: the process is an MPS server whose clients the driver listed, too."""
 
     pid: int
     memory_bytes: int | None = None
@@ -74,14 +75,14 @@ class GpuProcess:
 
     @property
     def hides_clients(self) -> bool:
-        """May others compute through it that are not listed?"""
+        """Whether processes that are not listed may compute through this one."""
         return self.is_mps_server and not self.lists_clients
 
 
 @dataclass(frozen=True)
 class Card:
-    """What a GPU or a MIG device is; a MIG device's `index` is that on its card. `mig`: programs compute on its
-    `mig_devices`, which are the existing ones that this user may see."""
+    """What a GPU or a MIG device is; a MIG device's `index` is that on its card. `mig`: MIG is on, so programs compute
+    on the `mig_devices`, which are the existing ones that this user may see."""
 
     index: int | None
     uuid: str | None = None
@@ -93,12 +94,12 @@ class Card:
     mig_devices: tuple[Card, ...] = ()
     persistence: bool | None = None  # the driver stays awake between two programs
     error: str | None = None
-    fabric: str | None = None  # its place in the NVLink fabric: not started, in progress, failed or completed
+    fabric: str | None = None  # its set-up in the NVLink fabric: not started, in progress, failed or completed
     compute_mode: str | None = None  # one of COMPUTE_MODES
 
     @property
     def waits_for_fabric(self) -> bool:
-        """Does CUDA fail on it with error 802, until the fabric manager has set it up?"""
+        """Whether CUDA fails on this card with error 802 until the fabric manager has set it up."""
         return self.fabric not in (None, "completed")
 
 
@@ -133,8 +134,9 @@ class GpuReading:
 
     @property
     def is_free(self) -> bool:
-        """Does it work, with nothing computing on it? Without a list of processes (WSL), or if all of them draw or are
-        MPS servers, its use decides; if that is unknown too, its memory. If nothing is known, it counts as free."""
+        """Whether the card works and nothing computes on it. Without a list of processes (WSL), or if all processes
+        draw or are MPS servers, the card's use decides; if the use is unknown, too, its memory decides. If nothing is
+        known, the card counts as free."""
         if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
             return False
         if self.processes == ():
@@ -151,12 +153,12 @@ class GpuReading:
 
     @property
     def is_too_busy(self) -> bool:
-        """Is how busy it is the only reason why it is not free?"""
+        """Whether the card is not free only because it is too busy."""
         return self.gpu_percent is not None and not self.is_free and replace(self, gpu_percent=0).is_free
 
     @property
     def why_busy(self) -> str:
-        """Say who keeps it how busy if that is the only reason why it is not free; "" otherwise."""
+        """Say how busy the card is, and whether with a desktop, if it is not free only because of that; else ""."""
         if not self.is_too_busy:
             return ""
         draws = bool(self.processes) and not any(one.is_mps_server for one in self.processes or ())
@@ -170,7 +172,7 @@ class GpuReading:
     @property
     def weakness(self) -> tuple[int, ...]:
         """Return the sort key for the strongest card, as CUDA too puts the fastest first: the newest generation, then
-        the most memory, in GiB. Beside a desktop's only strong card an idle weak one is no choice."""
+        the most memory, in GiB. So a strong card that a desktop uses comes before an idle weak one."""
         return *(-part for part in self.capability), -((self.memory_total_bytes or 0) >> 30)
 
     @property
@@ -180,15 +182,15 @@ class GpuReading:
 
 
 def is_mig(uuid: str) -> bool:
-    """Is this a MIG device's UUID? https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
+    """Return whether this is a MIG device's UUID: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
     return uuid.startswith("MIG-")
 
 
 def compute_devices(cards: Iterable[T]) -> dict[str, T]:
     """Return what programs compute on, by its name in NVIDIA's container toolkit: 0 is a card, 0:1 its MIG device.
 
-    A card with MIG on is not included: in a container with only that card, programs see no device. Nor is one that is
-    Prohibited: programs see it, but CUDA refuses to use it."""
+    A card with MIG on is not included, because programs in a container with only that card see no device. A Prohibited
+    card is not included either, because programs see it, but CUDA refuses to use it."""
     found: dict[str, T] = {}
     for card in cards:
         parts = {f"{card.index}:{one.index}": one for one in card.mig_devices}
@@ -197,12 +199,14 @@ def compute_devices(cards: Iterable[T]) -> dict[str, T]:
 
 
 def is_prohibited(card: Card | GpuReading) -> bool:
-    """Was it set to let no program compute, as display cards often are? With MIG on, its MIG devices count."""
+    """Return whether a card is set to let no program compute, as display cards often are. With MIG on the answer is
+    False, because the MIG devices count."""
     return card.compute_mode == PROHIBITED and not card.mig
 
 
 def prohibited(index: int | str | None) -> str:
-    """Say so of the card `index`, with the line that changes it: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
+    """Say that the card `index` lets no program compute, with the command that changes that:
+    https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
     return f"its compute mode is {PROHIBITED} (to let programs compute: sudo nvidia-smi -i {index} -c 0)"
 
 
@@ -217,12 +221,12 @@ class Probe:
 
     @property
     def usable(self) -> tuple[Card, ...]:
-        """Its cards on which programs, or MIG devices' programs, may compute."""
+        """The cards on which programs may compute, including cards of which only the MIG devices compute."""
         return tuple(card for card in self.cards if not is_prohibited(card))
 
     @property
     def why_none(self) -> str:
-        """Why it has none that is usable: there is none, all are set so, or the driver can't tell."""
+        """Why this host has no usable card: it has none, all are Prohibited, or the driver can't tell."""
         if self.cards:
             return "; ".join(f"GPU {card.index} may not compute: {prohibited(card.index)}" for card in self.cards)
         if self.absent or self.error is None:

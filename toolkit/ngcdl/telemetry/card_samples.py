@@ -1,4 +1,4 @@
-"""What do a run's cards do, and how many other processes compute on them? For a sample."""
+"""What a run's cards do, and how many other processes compute on them, for a sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ngcdl.telemetry.gpu import Nvml
 
 @dataclass(frozen=True)
 class RunProcesses:
-    """`uuids` are its cards. Its processes are known by its container, or by `pid`, a local run's first process."""
+    """A run's cards by UUID, and what its processes are recognised by: the id of its container, or `pid`, the first
+    process of a run without a container."""
 
     uuids: Sequence[str]
     container: str | None = None
@@ -44,7 +45,8 @@ class Cards:
         return values
 
     def _desktop(self, uuid: str, processes: Sequence[GpuProcess], percent: int | None) -> Collection[int]:
-        """Return the PIDs of what drew on a card while it was as good as idle, before the run computed on it."""
+        """Return the PIDs of the processes that drew on a card while it was nearly idle, before the run computed on
+        it."""
         if not container.pids_are_the_hosts():
             return ()
         desktop = self._desktops.setdefault(uuid, set())
@@ -57,10 +59,10 @@ class Cards:
 
 
 def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, desktop: Collection[int]) -> int | None:
-    """Count the processes on a card that are not the run's. None: neither the driver nor /proc can tell.
+    """Count the processes on a card that are not the run's; None if the driver or /proc can't tell.
 
-    Those of the `desktop`, by PID, do not count. Others that draw may be a game, and nobody can tell; nor who computes
-    through an MPS server whose clients the driver doesn't list."""
+    Processes of the `desktop`, given by PID, do not count. If no other process is known to compute, the number is still
+    unknown while a process draws that may be a game, or while the driver doesn't list the clients of an MPS server."""
     if processes is None or not (run.container or run.pid) or not container.pids_are_the_hosts():
         return None
     verdicts = [_is_ours(process, run) for process in processes if not (process.draws or process.is_mps_server)]
@@ -82,7 +84,7 @@ def _is_ours(process: GpuProcess, run: RunProcesses) -> bool | None:
             # Rootless Docker has no cgroups if `docker info` says CgroupDriver none. Then the shim above a container's
             # processes names it: https://github.com/containerd/containerd/blob/main/core/runtime/v2/README.md
             return any(run.container in parent.cmdline() for parent in parents)
-        # its first process leads a session: a worker that outlived its parent is still in it
+        # the run's first process leads a session, which a worker that outlived its parent is still in
         return run.pid in (process.pid, os.getsid(process.pid), *(parent.pid for parent in parents))
     except (psutil.Error, OSError):
         return None

@@ -1,4 +1,4 @@
-"""Which container and which control groups does a process belong to? None: /proc can't be read (any more)."""
+"""Which container and which control groups a process belongs to. None: /proc can't be read (any more)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def name_of(pid: int) -> str | None:
 
 @cache
 def pids_are_the_hosts() -> bool:
-    """Does a PID from the driver mean the same process here, and does the driver list all of them?
+    """Return whether a PID from the driver means the same process here, and the driver lists all processes.
 
     In another PID namespace older drivers list the host's PIDs, newer ones only the processes that are visible in it:
     https://github.com/NVIDIA/nvidia-docker/issues/1483
@@ -78,7 +78,7 @@ def pids_are_the_hosts() -> bool:
 
 
 def folders(pid: int) -> dict[str, Path]:
-    """Return the control groups to measure a process by: {"": version 2's, and version 1's by controller}."""
+    """Return the folders of a process's control groups: {"": that of version 2, controller: that of version 1}."""
     paths = cgroups(cgroup_text(pid) or "")
     mounts = {"": CGROUPS / "unified" if (CGROUPS / "unified").is_dir() else CGROUPS}
     mounts |= {name: CGROUPS / name for name in ("cpuacct", "memory")}
@@ -88,8 +88,9 @@ def folders(pid: int) -> dict[str, Path]:
 
 
 def folders_of_container(pid: int) -> dict[str, Path]:
-    """Like folders(), but only of the container that a process runs in. Without cgroups (`docker info`: CgroupDriver
-    none) it stays in the group that the engine was started in, with other processes: then return none."""
+    """Return those of folders() that belong to the container that a process runs in. Without cgroups (`docker info`:
+    CgroupDriver none) a container stays in the group that the engine was started in, with other processes: then return
+    {}."""
     found, identity = folders(pid), container_of(pid)
     return {name: folder for name, folder in found.items() if identity and identity in str(folder)}
 

@@ -1,4 +1,4 @@
-"""What an NVML code means to a user: a few words for a failed reading, an error with a remedy for a failed driver.
+"""What NVML's codes mean to a user: a few words for a failed reading, an error with a remedy for a failed driver.
 
 Codes and their meaning: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html (nvmlReturn_t).
 """
@@ -17,7 +17,7 @@ from ngcdl.telemetry import container
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
 INSUFFICIENT_POWER, IRQ_ISSUE = 8, 11
 FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
-# A look-up by UUID returns these for a healthy card, too, if they are true of any other card:
+# A look-up by UUID returns these codes for a healthy card, too, if they hold for any other card of the host:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html (nvmlDeviceGetHandleByUUID)
 OF_ANY_CARD = frozenset({INSUFFICIENT_POWER, IRQ_ISSUE, GPU_LOST, UNKNOWN})
 # Nothing is wrong: the card, or this driver, does not offer the value (25 and 26: not in this form).
@@ -63,13 +63,14 @@ _WORDS = {
 
 
 def words(code: int, card: int | str | None = None) -> str:
-    """Describe a code in a few words, followed by the code. `card`: its index or UUID, without which nvidia-smi would
-    reset all cards: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
+    """Describe a code in a few words, followed by the code. `card` is the index or UUID that the words name, because
+    nvidia-smi without it would reset all cards: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
     return f"{_WORDS.get(code, 'NVML error').format(card='INDEX' if card is None else card)} ({code})"
 
 
 def no_handle(code: int, card: int | str) -> str:
-    """Like words(), for a card that can't be opened. If it fell off the bus, the driver often returns UNKNOWN:
+    """Describe the code for a card that can't be opened, like words(). If a card fell off the bus, the driver often
+    returns UNKNOWN:
     https://github.com/koordinator-sh/koordinator/pull/2706"""
     if code != UNKNOWN:
         return words(code, card)
@@ -78,7 +79,7 @@ def no_handle(code: int, card: int | str) -> str:
 
 
 def has_driver() -> bool:
-    """Is an NVIDIA kernel driver loaded here, or under WSL, installed in Windows?"""
+    """Return whether an NVIDIA kernel driver is loaded here or, under WSL, installed in Windows."""
     return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists()
 
 
@@ -125,7 +126,7 @@ def within(work: Callable[[], T], seconds: float | None = None) -> T:
 
 
 def wrong_binding(where: str | None) -> NvmlUnavailable:
-    """Return the error for another package that is installed under the name of NVIDIA's."""
+    """Return the error for another package that is installed under the name of NVIDIA's binding."""
     return NvmlUnavailable(
         f"The module pynvml at {where or 'an unknown place'} is not NVIDIA's: another package has the same name.",
         "    pip uninstall --yes pynvml nvidia-ml-py && pip install nvidia-ml-py",

@@ -1,4 +1,4 @@
-"""Which cards of this host are free: idle, not held by a run, and not hidden by CUDA_VISIBLE_DEVICES?"""
+"""Which cards of this host are free: idle, not held by a run, and not hidden by CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _READINGS, _PAUSE_SECONDS = 3, 0.5
 _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
 _PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
-# A card that draws and hardly computes is told from one that computes by less than half of its memory (RTX A400, A100).
-# An older one than Volta proves nothing: a Tesla M40 has more memory than a GeForce RTX 3080, and computes less.
+# A card counts as a display card (RTX A400) if it has less than half the memory of another free card (A100). Only cards
+# from Volta on are compared with: an older Tesla M40 has more memory than a GeForce RTX 3080, but computes less.
 _COMPUTES_SINCE = (7, 0)
 _RULE = "of several free cards the newest with enough memory"
 
@@ -39,11 +39,11 @@ def choose(
     sleep: Callable[[float], None] = time.sleep,
 ) -> FreeCards:
     """Return `count` cards that nothing computes on, excluding those in `unfit` and `held`: the strongest first, of
-    equal ones the least used. A display card comes after others, even if it is newer. Where MIG is on, its devices
-    count instead of the card, and come after the whole cards.
+    equal cards the least used. A display card comes after others, even if it is newer. If MIG is on, the MIG devices
+    count instead of their card, and come after whole cards.
 
-    `held` maps a card to the run that holds it. `shown` is what the function of that name returned; its MIG devices
-    come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
+    `held` maps a card to the run that holds it. `shown` has the cards that CUDA_VISIBLE_DEVICES leaves visible, None
+    for all; MIG devices in it come first. Raise NoGpu if too few are free, and NvmlUnavailable."""
     every = readings(_READINGS, sleep)
     hidden = [card for card in every if shown is not None and card.uuid not in shown]
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
@@ -76,7 +76,8 @@ def choose(
 
 def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return what CUDA_VISIBLE_DEVICES makes visible to the caller's programs: UUIDs of cards, and MIG devices as named
-    there; None if it is not set. As in CUDA, the list ends at the first entry that matches no card, or more than one.
+    there; None if the variable is not set. As in CUDA, the list ends at the first entry that matches no card, or more
+    than one.
 
     A number is taken as NVML's index: the local engine passes the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's
     default order puts the fastest card first, so on a host with several models the user may mean another card; only
@@ -106,8 +107,9 @@ def _said(name: str, card: GpuReading, held: Mapping[str, str]) -> str:
 
 
 def readings(most: int = 1, sleep: Callable[[float], None] = time.sleep) -> tuple[GpuReading, ...]:
-    """Read all cards of this host, `most` times while how busy one is decides whether it is free, and return the last
-    reading with the least use: a desktop is busy at times. Raise NvmlUnavailable, also for a driver that hangs."""
+    """Read all cards of this host; while a card is not free only because it is busy, up to `most` times, because a
+    desktop is busy at times. Return the last reading, with each card's least use. Raise NvmlUnavailable, also for a
+    driver that hangs."""
 
     def read() -> tuple[GpuReading, ...]:
         with open_nvml() as nvml:

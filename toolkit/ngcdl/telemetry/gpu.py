@@ -1,8 +1,9 @@
 """What the NVIDIA driver reports about this host's GPUs, through NVML. The only module that imports pynvml.
 
 A value that the driver does not offer is None, never 0. A query that fails also yields None, and the row's `error` says
-why, unless the driver has no reason but "unknown" (999) and other queries of the card succeed: under WSL single calls
-do that (https://github.com/XuehaiPan/nvitop/pull/30). A lost card is a row, not a crash, and is not queried again.
+why, unless the driver's only reason is "unknown" (999) and other queries of the card succeed: under WSL single calls
+fail like that (https://github.com/XuehaiPan/nvitop/pull/30). A lost card has a row with its error, raises nothing, and
+is not queried again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
 _COMPUTING = ("DeviceGetComputeRunningProcesses_v3", "DeviceGetComputeRunningProcesses_v2")
 _DRAWING = ("DeviceGetGraphicsRunningProcesses_v3", "DeviceGetGraphicsRunningProcesses_v2")
 _MPS_CLIENTS = ("DeviceGetMPSComputeRunningProcesses_v3", "DeviceGetMPSComputeRunningProcesses_v2")
-# Of a MIG device the driver gives the whole card's: https://github.com/NVIDIA/dcgm-exporter/issues/257
+# For a MIG device the driver returns the whole card's values of these:
+# https://github.com/NVIDIA/dcgm-exporter/issues/257
 _OF_THE_WHOLE_CARD = ("watts", "watts_limit", "energy_joules")
 
 
@@ -104,7 +106,7 @@ class Nvml:
         return tuple(self._card(index) for index in range(self.count()))
 
     def read(self, processes: bool = False) -> tuple[GpuReading, ...]:
-        """Read each card, with `processes` also those on it. Raise NvmlUnavailable as count() does."""
+        """Read each card, and with `processes` also the processes on it. Raise NvmlUnavailable as count() does."""
         return tuple(self._reading(index, processes) for index in range(self.count()))
 
     def _reading(self, which: int | str, processes: bool) -> GpuReading:
@@ -124,8 +126,8 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on it, `limits` watts_limit, sm_mhz_max and compute_mode, and the names of those
-        processes that only draw. With `is_brief`, query only its utilization and power."""
+        `processes` adds the processes on the card. `limits` adds watts_limit, sm_mhz_max and compute_mode, and the
+        names of processes that only draw. With `is_brief`, query only utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._open(which)
@@ -172,7 +174,7 @@ class Nvml:
         }
 
     def _card(self, which: int | str) -> Card:
-        """Describe a card. It is queried once, or again until nothing fails."""
+        """Describe a card. The driver is queried once, and again at each call until no query fails."""
         known = self._cards.get(which)
         if known and known.error is None:
             return known

@@ -1,4 +1,4 @@
-"""What is this machine, and how much of its CPU and memory is in use?"""
+"""What this machine is, and how much of its CPU and memory is in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.processors import processors
 
 CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
-MOST_CORES = 512  # measured individually
+MOST_CORES = 512  # so many at most are measured individually
 
 
 def machine(driver: str | None = None, cards: Sequence[Card] | None = None) -> record.Machine:
@@ -46,7 +46,8 @@ def _cpu() -> str | None:
 
 @dataclass(frozen=True)
 class Cpu:
-    """The use of all processors and of each, 0..100, since the last reading; how many other threads run or wait to."""
+    """The use of all processors and of each, 0..100, since the last reading, and how many other threads run or wait for
+    a processor."""
 
     percent: float | None = None
     percents: tuple[float, ...] | None = None
@@ -61,7 +62,8 @@ class CpuMeter:
         self._last = _times(self._read() or "")
 
     def read(self) -> Cpu:
-        """Read them. A value is None if no time has passed since the last reading, or /proc/stat can't be read."""
+        """Return the use since the last reading. A value is None if no time has passed since then, or /proc/stat can't
+        be read."""
         text = self._read() or ""
         before, self._last = self._last, _times(text)
         shares = [
@@ -92,8 +94,8 @@ def _times(stat: str) -> list[tuple[int, int]]:
 
 
 def memory_used_bytes(meminfo: str | None) -> int | None:
-    """Return what of a machine's memory is not available to a new program, by its /proc/meminfo. None: that can't be
-    read, or its kernel is older than 3.14."""
+    """Return how much of a machine's memory is not available to a new program, by its /proc/meminfo; None if that can't
+    be read, or comes from a kernel older than 3.14."""
     total, available = _kilobytes(meminfo or "", "MemTotal:"), _kilobytes(meminfo or "", "MemAvailable:")
     return None if total is None or available is None else 1024 * (total - available)
 

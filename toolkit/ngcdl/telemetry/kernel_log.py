@@ -1,4 +1,5 @@
-"""Which errors of a run's cards did the kernel log while it ran? None are known where this user may not read that log.
+"""Which errors of a run's cards the kernel logged during the run. None are known if this user may not read the kernel's
+log.
 
 An Xid is the NVIDIA driver's number for such an error: https://docs.nvidia.com/deploy/xid-errors/
 """
@@ -26,12 +27,12 @@ _RECORD_BYTES = 1 << 14  # more than the longest record: a shorter read fails
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]+:[0-9a-f]+:[0-9a-f]+)[^)]*\): (\d+)[, ]*(.*)", re.IGNORECASE)
 _WHOSE = re.compile(r"(?:pid='?<?\w*>?'?|name=[^,]*), *")  # a program's name is its own text
 _UUID = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
-_LONGEST, _MOST = 120, 3  # characters of what the driver says of an error, and errors
+_LONGEST, _MOST = 120, 3  # characters of the driver's text about an error, and errors
 
 
 @dataclass(frozen=True)
 class CardError:
-    """`card` is its PCI address as the driver writes it: 0000:44:00."""
+    """`card` is the card's PCI address as the driver writes it: 0000:44:00."""
 
     card: str
     xid: int
@@ -109,7 +110,7 @@ def _records(file: IO[bytes]) -> Iterator[bytes]:
     while True:
         try:
             record = file.read(_RECORD_BYTES)
-        except BrokenPipeError:  # the kernel has overwritten what came next; the one after it is read now
+        except BrokenPipeError:  # the kernel has overwritten the next record: read the one after it
             continue
         except OSError:
             return
@@ -127,6 +128,6 @@ def _cards(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _address(text: str) -> str:
-    """Write the address in one way: some drivers write its domain with eight digits."""
+    """Return a PCI address in one form: some drivers write the domain with eight digits."""
     domain, bus, device = (int(part, 16) for part in text.split(":"))
     return f"{domain:04x}:{bus:02x}:{device:02x}"

@@ -15,13 +15,13 @@ class KernelFile:
         self._room = 4096  # bytes
 
     def read(self) -> str | None:
-        """Return its text, or None if it can't be read. On failure it is reopened first: a restarted container has
-        its old name and a new control group."""
+        """Return its text, or None if it can't be read. If reading fails, the file is reopened once: a restarted
+        container has its old name and a new control group."""
         file = self._file
         try:
             if file is None:
                 file = self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            while len(text := os.pread(file, self._room, 0)) == self._room:  # one read is one moment; two would be two
+            while len(text := os.pread(file, self._room, 0)) == self._room:  # one read is one moment, two would mix two
                 self._room *= 2
             return text.decode(errors="replace")
         except OSError:

@@ -1,4 +1,4 @@
-"""How much memory can a control group get at most, and how much pressure is it under?
+"""How much memory a control group can get at most, and how much memory pressure it is under.
 
 Version 2: memory.max, memory.pressure, memory.events: https://docs.kernel.org/admin-guide/cgroup-v2.html. Version 1:
 memory.limit_in_bytes and memory.oom_control, and no pressure: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
@@ -21,7 +21,8 @@ SHORTEST_SECONDS = 1.0  # the pressure is a 10 s average
 
 @dataclass(frozen=True)
 class Pressure:
-    """`percent` of the last 10 s in which some of the group's threads waited for memory. `oom_kills`: so far."""
+    """`percent`: the share of the last 10 s, 0..100, in which some of the group's threads waited for memory.
+    `oom_kills`: how many of the group's processes the kernel has killed so far."""
 
     percent: float | None = None
     oom_kills: int | None = None
@@ -36,7 +37,7 @@ class Limits:
         self._pressure = Pressure()
         self._limit: int | None = None
         self._total = psutil.virtual_memory().total
-        older = folders.get("memory")  # if present, it knows the group, and version 2 only the service that started it
+        older = folders.get("memory")  # if present: version 2 then only has the service that started the container
         group = older or folders.get("")
         self._some = None if older or group is None else KernelFile(group / "memory.pressure")
         self._events = KernelFile(group / ("memory.oom_control" if older else "memory.events")) if group else None
@@ -55,7 +56,7 @@ class Limits:
         return self._pressure
 
     def _look(self) -> None:
-        """Read again if the last reading is a second old: each reads several files."""
+        """Read again if the last reading is a second old, because each reading takes several files."""
         now = self._now()
         if self._read_at is None or now - self._read_at >= SHORTEST_SECONDS:
             self._read_at, self._pressure, self._limit = now, self._read(), self._limit_bytes()

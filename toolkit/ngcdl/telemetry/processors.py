@@ -1,4 +1,4 @@
-"""How many processors may this process use, by its affinity and by the limits of its control groups?
+"""How many processors this process may use, by its affinity and by the limits of its control groups.
 
 Version 2: cpu.max: https://docs.kernel.org/admin-guide/cgroup-v2.html. Version 1: cpu.cfs_quota_us in each
 cpu.cfs_period_us: https://docs.kernel.org/scheduler/sched-bwc.html.
@@ -14,7 +14,7 @@ from ngcdl.telemetry import container
 
 
 def processors() -> float:
-    """Return the most processor time per second that it may use, in processors."""
+    """Return how much processor time per second this process may use at most, in processors."""
     paths = container.cgroups(container.cgroup_text("self") or "")
     unified = container.CGROUPS / "unified"
     folders = [*_around(unified if unified.is_dir() else container.CGROUPS, paths.get("", "/"))]

@@ -22,7 +22,7 @@ energy_joules, memory_mhz and throttle_reasons were added later in format 1.
 
 from __future__ import annotations
 
-# What the driver reports about a GPU; the other two come from the sampler.
+# What the driver reports about a GPU; the sampler adds foreign_processes and error.
 MEASURED = (
     *("index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes", "memory_total_bytes"),
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),

@@ -1,8 +1,8 @@
 """Measures during a run, and writes a line of samples.jsonl (format: sample.py) at each tick.
 
-Ticks do not drift; the next line's gap counts those that were missed. No failure here stops the run: a reading that
-fails is a gap with its reason, and a file that can't be written is a problem that ends the sampling. Each tick reads
-the GPUs' use and power; everything else is read once in WHOLE_SECONDS if ticks are closer.
+Ticks do not drift; if ticks are missed, the gap of the next line counts them. No failure here stops the run: a reading
+that fails is a gap with its reason, and a file that can't be written is a problem that ends the sampling. Each tick
+reads the GPUs' use and power; everything else is read once in WHOLE_SECONDS if ticks are closer together.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Sources:
-    """What is read. None: the run has nothing of that kind, which is not a gap."""
+    """What a sample is read from. None: the run has nothing of that kind, which is not a gap."""
 
     host_cpu: Callable[[], host.Cpu] | None = None
     host_memory_bytes: Callable[[], int | None] | None = None
@@ -85,7 +85,7 @@ class Sampler:
         sources: Sources,
         interval_seconds: float = 1.0,
         clock: Clock | None = None,
-        started: float | None = None,  # by that clock
+        started: float | None = None,  # by that clock's monotonic()
     ) -> None:
         if interval_seconds < SHORTEST_SECONDS:
             raise ValueError(f"samples can't be closer than {SHORTEST_SECONDS:g} s, not {interval_seconds:g} s")
@@ -167,7 +167,7 @@ class Sampler:
             gaps.append("container: it can't be read (any more)")
         usage = usage or Usage()
         cpu = _piece(gaps, "host CPU", self._sources.host_cpu) or host.Cpu()
-        if self._is_first:  # since the meters were made only milliseconds have passed: that is no rate
+        if self._is_first:  # the meters were made milliseconds ago, too little time for a rate
             cpu, usage = replace(cpu, percent=None, percents=None), replace(usage, cpu_percent=None)
             self._is_first = False
         return {

@@ -57,7 +57,7 @@ def main(argument: str) -> None:
     reads = sources(meter, _Driver(card_samples.RunProcesses(**wanted["run"])))
     path, seconds, started = Path(wanted["path"]), wanted["interval_seconds"], wanted["started"]
     sampler = WatchedSampler(path, reads, seconds, _UntilTheInputEnds(), started)
-    gc.freeze()  # the objects that exist now stay
+    gc.freeze()  # the objects that exist now stay: collections can skip them
     sampler.run()
     os.write(_OUT, "\n".join(sampler.problems).encode())
     os.close(_OUT)  # a call that never returns keeps the process and its files open

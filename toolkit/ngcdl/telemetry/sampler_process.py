@@ -1,6 +1,8 @@
-"""Takes samples in a separate process, because the driver may crash it or hang it forever, and watches that process.
+"""Takes samples in a separate process, because the driver may crash or hang whatever calls it, and watches that
+process.
 
-If it exits, or is silent for too long, this process takes the samples from then on, without GPUs.
+If the sampling process exits, or is silent for too long, ngcdl's own process takes the samples from then on, without
+GPUs.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ _TOOLKIT = Path(__file__).parents[2]
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
 _JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
 _MOST_BYTES, _LONGEST = 4096, 200  # kept of what the process wrote to stderr; characters of its last line, in each gap
-# Killed, but stuck in the kernel: kept alive here, or garbage collection would warn that they still run.
+# Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
+# that the processes still run.
 _abandoned: list[subprocess.Popen[bytes]] = []
 
 
 class _Ended:
-    """The GPUs once no process reads them."""
+    """Stands in for the GPUs when no sampling process reads them."""
 
     why = "the sampling process did not run"
 
@@ -146,7 +149,7 @@ class SamplerProcess:
             _abandoned.append(process)
             return
         if self._thread is not None and process.stdout is not None:
-            self._thread.join()  # it has seen the end
+            self._thread.join()  # the thread has seen the process end
             process.stdout.close()
             if process.stderr is not None:
                 process.stderr.close()

@@ -1,4 +1,4 @@
-"""Which card does a training share with others if none is free?"""
+"""Which card a training shares with others if none is free."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _NOT_FROM_CONTAINERS = ", but not from ngcdl's containers"
 
 @dataclass(frozen=True)
 class SharedCard:
-    """A card's name, such as 0 or 0:1, and who uses the cards: GPU 0: by RUN; GPU 1: by another program. `users` is ""
-    if the card is free by now. `uuid` is None if every card that is left to take allows one program only, and has it.
+    """The card to share. `name` is such as 0 or 0:1. `users` says who uses the cards (GPU 0: by RUN; GPU 1: by another
+    program), or is "" if the card is free by now. `uuid` is None if each card that could be taken allows one program
+    only, and is in use.
     """
 
     name: str
@@ -26,9 +27,9 @@ class SharedCard:
 def choose(
     unfit: Collection[str], held: Mapping[str, str], shown: Collection[str] | None, *, in_container: bool
 ) -> SharedCard | None:
-    """Return the card, or MIG device, with the most memory left, of several the one that computes least; None if none
-    can be named. `unfit`, `held` and `shown` as in free_cards.choose(); `in_container`: where the training will be.
-    Raise NvmlUnavailable."""
+    """Return the card, or MIG device, with the most memory left, and of equal ones the least used; None if none can be
+    named. `unfit`, `held` and `shown` are as in free_cards.choose(); `in_container`: the training will run in a
+    container. Raise NvmlUnavailable."""
     alone = _ALONE.format(_NOT_FROM_CONTAINERS if in_container else "")
     left: dict[str, GpuReading] = {}
     users, is_any_full = [], False
@@ -47,9 +48,10 @@ def choose(
 
 
 def _is_full(one: GpuReading, held: Mapping[str, str], in_container: bool) -> bool:
-    """Would CUDA refuse another program there? Several can share such a card through an MPS server. From a container
-    they reach it by its pipe, which ngcdl does not mount; without that, CUDA goes on without MPS, and finds the card
-    taken by the server: https://docs.nvidia.com/deploy/mps/index.html"""
+    """Return whether CUDA would refuse another program on a card whose compute mode allows one only. Several programs
+    can share such a card through an MPS server, but a container needs the server's pipe for that, which ngcdl does not
+    mount. Without the pipe CUDA goes on without MPS, and finds the card taken by the server:
+    https://docs.nvidia.com/deploy/mps/index.html"""
     if one.compute_mode not in EXCLUSIVE:
         return False
     processes = one.processes or ()

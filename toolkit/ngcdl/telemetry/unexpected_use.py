@@ -1,5 +1,5 @@
-"""Does a run that was to have no card compute on one? In a container there is none; without one, a program that sets
-CUDA_VISIBLE_DEVICES itself gets any."""
+"""Whether a run that was to have no card computes on one. In a container such a run sees no card; without a container,
+a program that sets CUDA_VISIBLE_DEVICES itself can use any card."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ FIRST_SECONDS, PAUSE_SECONDS = 1.0, 5.0
 
 
 class UnexpectedUse:
-    """Looks now and then, within `with`. `uuids` are the cards on which it was seen, and `told` what was said then."""
+    """Looks every PAUSE_SECONDS within `with`, until the run is seen on a card. `uuids` are the cards on which the run
+    was seen, and `told` is the warning about that."""
 
     def __init__(self, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
-        """`pids` returns those of the run's processes."""
+        """`pids` returns the PIDs of the run's processes."""
         self._pids, self._say = pids, say
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ngcdl-unexpected-use", daemon=True)
@@ -36,13 +37,13 @@ class UnexpectedUse:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._thread.join(PAUSE_SECONDS)  # a driver that hangs is left behind
+        self._thread.join(PAUSE_SECONDS)  # a thread that hangs in the driver is left behind
 
     def _watch(self) -> None:
         if self._over.wait(FIRST_SECONDS):
             return
         # One connection throughout: without persistence mode each new one may wake all cards beside a timed run.
-        with contextlib.suppress(GpuError), open_nvml() as nvml:  # else nobody can tell
+        with contextlib.suppress(GpuError), open_nvml() as nvml:  # without NVML nobody can tell
             self._look(nvml)
             while not (self.told or self._over.wait(PAUSE_SECONDS)):
                 self._look(nvml)

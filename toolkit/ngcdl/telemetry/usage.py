@@ -1,4 +1,4 @@
-"""How much CPU and memory does a container, or a tree of processes, use?
+"""How much CPU and memory a container, or a tree of processes, uses.
 
 Both cgroup versions: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html and .../admin-guide/cgroup-v2.html.
 None: /proc or the cgroup can't be read (any more).
@@ -20,17 +20,18 @@ from ngcdl.telemetry import container
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.memory import Limits
 
-# How long one reading may look at the memory that processes share, and for what share of the time at most.
+# How long one reading may look at the memory that processes share, and the share of all time that this may take.
 _AT_ONCE_SECONDS, _SHARES_SHARE = 0.05, 0.02
 
 
 @dataclass(frozen=True)
 class Usage:
-    """`cpu_percent`: 100 is one core, since the previous reading. Memory: a container's without its file cache, which
-    the kernel takes back when it needs it; of processes what is resident, with the pages of files that they map.
+    """What a run uses. `cpu_percent` is since the previous reading; 100 is one core. `memory_bytes` of a container
+    leaves out its file cache, which the kernel takes back when it needs memory; of processes it is the resident memory,
+    with the pages of files that they map.
 
-    Limit, pressure and kills are those of the control group: memory.py. Of the group of a process only the limit is
-    read, because others share it: what befell them is not the run's."""
+    Limit, pressure and kills are those of the control group (memory.py). For processes only the limit is read: other
+    programs share their control group, and pressure on these or their kills are not the run's."""
 
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -40,7 +41,7 @@ class Usage:
 
 
 class Meter(Protocol):
-    """Measures a run; meter(its told()) makes the same meter in another process."""
+    """Measures a run. told() describes a meter so that meter() makes the same one in another process."""
 
     def read(self) -> Usage: ...
     def told(self) -> dict[str, Any]: ...
@@ -62,13 +63,15 @@ class ContainerMeter:
         if isinstance(found, int):
             found = container.folders_of_container(found)
         self._folders = found
-        # On a host with both versions, version 1 knows the container, and 2 only the service that started it.
+        # On a host with both cgroup versions, version 1 has the container's group, version 2 only that of the service
+        # that started the container.
         cpu, memory, newer = found.get("cpuacct"), found.get("memory"), found.get("")
         self._cpu = _Number(cpu, "cpuacct.usage") if cpu else _Number(newer, "cpu.stat", "usage_usec")
         self._per_second = 1e9 if cpu else 1e6
         self._used = _Number(memory, "memory.usage_in_bytes") if memory else _Number(newer, "memory.current")
-        # Files that are read again become active. Shared memory and tmpfs are in neither: only swap could take them.
-        of_all = "total_" if memory else ""  # with the groups inside, as the rest is
+        # The cache of files that are read again becomes active. Shared memory and tmpfs are in neither number: the
+        # kernel can only swap them out.
+        of_all = "total_" if memory else ""  # with the groups inside, as in the other numbers
         self._cache = _Number(memory or newer, "memory.stat", f"{of_all}inactive_file", f"{of_all}active_file")
         self._limits = Limits(found, now)
         self._rate = _Rate(now)
@@ -88,7 +91,8 @@ class ContainerMeter:
 
 
 class ProcessMeter:
-    """Measures a process and its descendants. Memory: what is resident of one process; of several, _Shares."""
+    """Measures a process and its descendants. Memory is what is resident of a single process; _Shares sums up
+    several."""
 
     def __init__(self, pid: int, now: Callable[[], float] = time.monotonic, began: int | None = None) -> None:
         """`began`: when the process started, if it may have ended since and another process may have its PID."""
@@ -125,17 +129,17 @@ class ProcessMeter:
 
 
 class _Shares:
-    """Adds up the memory of several processes, each page once: a forked worker shares its parent's (Pss in
+    """Adds up the memory of several processes, each page once: a forked worker shares its parent's pages (Pss in
     https://docs.kernel.org/filesystems/proc.html).
 
-    For that the kernel walks page tables: 11 ms for each GiB a process has in pages of 4 KiB (AMD EPYC, Linux 6.18, 23
-    November 2026). So a round of a family with much memory goes over several readings, its sum is that of the last
-    round, and it is unknown from a fork until the round after it."""
+    The kernel walks page tables for that: 11 ms for each GiB a process has in pages of 4 KiB (AMD EPYC, Linux 6.18, 23
+    November 2026). So a round over processes with much memory takes several readings. The sum is that of the last
+    complete round; after a fork it is unknown until the next round is complete."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._not_before = now, -inf
         self._family: frozenset[int] = frozenset()
-        self._left: list[int] = []  # of this round
+        self._left: list[int] = []  # PIDs still to be read in this round
         self._so_far: int | None = 0
         self._bytes: int | None = None
 
@@ -144,7 +148,7 @@ class _Shares:
         processes = frozenset(family)
         if not processes <= self._family:
             self._bytes = None
-        if processes != self._family:  # shared pages would count before and after a fork, or the end of a process
+        if processes != self._family:  # begin again: a round across a fork counts shared pages twice
             self._left = []
         began = self._now()
         if began < self._not_before:
@@ -174,7 +178,8 @@ def _share(pid: int) -> int | None:
 
 
 class _Rate:
-    """Converts CPU seconds to percent of one core; None once if the counter fell, as a child ended unseen."""
+    """Converts CPU seconds to percent of one core. One reading is None if the counter fell because a child ended
+    unseen."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -188,7 +193,8 @@ class _Rate:
 
 
 class _Number:
-    """A number in a control group's file: its whole content, or the sum of what follows `keys`. None: it lacks one."""
+    """A number in a control group's file: the whole content, or the sum of the numbers after `keys`; None if one is
+    missing."""
 
     def __init__(self, group: Path | None, file: str, *keys: str) -> None:
         self._file = KernelFile(group / file) if group else None

@@ -1,7 +1,9 @@
-"""Takes samples that a driver call can't hold up: one thread takes them, another watches it and stands in for it.
+"""Takes samples that a driver call can't hold up: one thread takes them, another watches that thread and stands in for
+it.
 
-If a driver call does not return within the patience, its tick is written without GPUs, with the reason, and so are all
-ticks due until it returns. Only one thread wakes at a tick: no second one queries the driver for it.
+If a driver call does not return within PATIENCE_SECONDS (the first one: OPENING_SECONDS), its tick is written without
+GPUs, with the reason, and so are all ticks due until the call returns. Only one thread wakes at each tick: no second
+thread queries the driver for it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ OPENING_SECONDS, PATIENCE_SECONDS = 1.0, 0.5  # the driver's first call is slow 
 
 
 class WatchedSampler(Sampler):
-    """run() watches until the clock's wait() signals the end. The other thread is left behind with the process."""
+    """A Sampler whose run() watches the sampling thread until the clock's wait() signals the end. The sampling thread
+    is never joined: it ends with the process."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._patience = OPENING_SECONDS
         self._mutex = threading.Lock()
-        self._asked: float | None = None  # when the other thread entered the driver, while its tick is its own
+        self._asked: float | None = None  # since when the sampling thread waits for the driver, if the tick is its own
         self._tick: tuple[dict[str, Any], list[str]] = ({}, [])
         self._returned, self._turn = threading.Event(), threading.Semaphore(0)
 
@@ -45,7 +48,7 @@ class WatchedSampler(Sampler):
                 self._turn.acquire()  # a tick is due then
 
     def _in_time(self) -> bool:
-        """Take a sample. Return False if the other thread has taken it meanwhile."""
+        """Take a sample. Return False if the watching thread has taken over the tick meanwhile."""
         values, gaps = self._tick = self._begun()
         with self._mutex:
             asked = self._asked = self._clock.monotonic()
@@ -58,7 +61,8 @@ class WatchedSampler(Sampler):
             return True
 
     def _overdue(self) -> float | None:
-        """Take over the other thread's tick if its call has not returned in time; return since when it waits."""
+        """Take over the sampling thread's tick if its driver call is overdue, and return when that call began; else
+        None."""
         with self._mutex:
             asked = self._asked
             if asked is None or self._clock.monotonic() - asked < self._patience:

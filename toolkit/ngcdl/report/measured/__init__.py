@@ -1,1 +1,1 @@
-"""What did one run do? Figures and known failures, from its record."""
+"""What one run did: figures and known failures, from its record."""

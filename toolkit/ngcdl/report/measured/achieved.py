@@ -27,7 +27,7 @@ def with_peak(summed: Summary, start: Line) -> Summary:
     summed = replace(summed, flops_per_second=number(flops))
     if at_most is None:
         return summed
-    cards = number(start.get("replicas")) or 1.0  # one each
+    cards = number(start.get("replicas")) or 1.0  # one card for each replica
     faster = max((summed.sm_mhz_mean or 0.0) / at_most.boost_mhz, 1.0)  # than the rated boost clock
     share = flops / (cards * at_most.flops * faster)
     return replace(summed, peak_share=number(share), peak_source=at_most.source, peak_recalled=at_most.recalled)

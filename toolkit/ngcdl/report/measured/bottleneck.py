@@ -1,8 +1,9 @@
 """What limited a training's speed, by rules with their thresholds. Pure.
 
 The decisive finding comes first. With too few samples during training nothing is reported rather than guessed, except
-running out of memory. No rule applies on an unknown figure. Of a user's own command that reports no steps only what
-holds for the run as a whole is said: its samples include its start-up, and it may be no training at all.
+running out of memory. A rule does not apply if a figure that it needs is unknown. If a user's own command reports no
+steps, only findings that hold for the run as a whole are reported: its samples include its start-up, and the command
+may be no training at all.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from ngcdl.report.measured.case import (
 )
 from ngcdl.report.measured.lines import Line
 
-# A mean over fewer is chance: one sample in four is a checkpoint, or the first step.
+# A mean over fewer samples is chance: one of four may be a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
 # Below this the card waits so much that the cause is worth finding.
 WAITING_PERCENT = 70.0
-# The use of a run's cards differs by this many percentage points if one of them waits for another.
+# The use of a run's cards differs by more than this many percentage points if one of them waits for another.
 UNEVEN_PERCENT = 20.0
 # A thread that never waits reads 95 to 100: the kernel moves it between cores within a sample.
 FULL_CORE_PERCENT = 90.0
 # Feeds that make no batches on the CPU while a card computes (containers/trainer/feed.py).
 UNFED = ("resident", "constant", "input")
-# One computing thread, plus what the system does besides.
+# A run with one computing thread keeps up to so many cores busy, with what the system does besides.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
 _FASTER = (
     "use more threads or processes (num_workers, num_parallel_calls), do less to each image on the CPU, or keep the "
     "data on the GPU."
 )
 _LARGER = "A larger batch gives the card more to do in each step."
-# For each thread that has a core, another one waits for it.
+# Threads that want to run, for each core: while one thread has the core, another one waits for it.
 OVERSUBSCRIBED = 2.0
 # A shorter step is over before the next has been launched: each of its few hundred kernels takes microseconds to
 # launch.
@@ -163,7 +164,7 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
     running, others = case.summary.threads_running_mean, case.others_cores
     if not cores or case.sets_the_pace:
         return
-    # of the machine's threads, those of others can't be told apart where they have cores of their own
+    # if others have cores of their own, their threads can't be told from the run's
     is_alone = allowed is None and (others is None or others < OTHERS_SHARE * cores)
     advice = _threads(case, cores)
     if threads is not None and threads > cores:
@@ -176,7 +177,7 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
 
 
 def _compute_bound(case: Case) -> Iterator[Finding]:
-    """Skip a card that others used, too: its utilization is not the run's alone."""
+    """Report cards that set the pace, unless others used them, too: the utilization is not the run's alone then."""
     if not case.summary.shared_gpu and case.sets_the_pace:
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
         yield finding(
@@ -275,7 +276,7 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
 
 
 def _threads(case: Case, cores: int) -> str | None:
-    """Return the option for that many threads. What sets them in a user's own command is not known."""
+    """Return the option for as many threads as `cores`; None for a user's own command, whose options are unknown."""
     return None if case.is_command else f"    ngcdl run ... --threads {cores}"
 
 
@@ -327,7 +328,8 @@ _RULES = (
     _idle_cards,
 )
 
-# Without steps, a mean over the whole run: what it waited for in between, or which card for which, it does not show.
+# Without steps the figures are means over the whole run, which do not show what the run waited for between steps, or
+# which card waited for which.
 _OF_A_COMMAND = tuple(
     rule for rule in _RULES if rule not in (_impossible, _tiny_batch, _input_bound, _uneven_cards, _one_thread)
 )

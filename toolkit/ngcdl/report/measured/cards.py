@@ -12,7 +12,8 @@ from ngcdl.report.measured.case import computed_on
 from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
-# A look that does not tell may be one at which others computed. A few don't at any time: a process ends meanwhile.
+# At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
+# looked up.
 TOLD_SHARE = 0.9
 
 Reasons = frozenset[str]
@@ -21,9 +22,9 @@ Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} 
 
 def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: bool) -> Summary:
     """Return `so_far` with what `samples` say about the cards. `start` is a training's start event, {} for a command;
-    `is_timed`: the samples are those of the time whose energy is asked for.
+    `is_timed`: the samples cover exactly the time whose energy is asked for.
 
-    A training's energy, clock and what held it down are those of the cards that it computed on."""
+    A training's energy, clock and throttling are those of the cards that the training computed on."""
     cards = _cards(samples)
     energies = [_energy(card) if is_timed else None for card in cards]
     reasons = [_reasons(card) for card in cards]
@@ -42,7 +43,7 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
 
 
 def _its(gpus: Sequence[GpuSummary], start: Line) -> list[int]:
-    """Return the places of the cards that it computed on; of all, if that is not known."""
+    """Return the places in `gpus` of the cards that a run computed on, or of all cards if that is not known."""
     its = computed_on(gpus, start)
     return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
 
@@ -93,7 +94,8 @@ def _possible(value: object) -> float | None:
 
 
 def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
-    """Sum them up; unknown if that of one card is. A training on the CPU has no examples/J of its GPUs."""
+    """Return `so_far` with the sum of the cards' energy, unknown if that of one card is. A training on the CPU has no
+    examples/J, because its GPUs did not compute."""
     used = [one for one in energies if one]
     if not used or len(used) < len(energies):
         return so_far
@@ -109,7 +111,7 @@ def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], comp
 
 
 def _reasons(card: Card) -> list[Reasons | None]:
-    """Return for each sample what held the clocks down; None where unknown."""
+    """Return for each sample the reasons that held the clocks down, None if they are unknown."""
     made: dict[tuple[str, ...], Reasons] = {}  # very many samples share a few distinct sets
     found: list[Reasons | None] = []
     for _, reading in card:
@@ -131,7 +133,8 @@ def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, f
 
 
 def _is_shared(cards: Sequence[Card]) -> bool | None:
-    """Return whether others computed on one of the cards; False only if nearly every look at each card told."""
+    """Return whether others computed on one of the cards; False only if nearly all samples of each card can tell, else
+    None."""
     looks = [[reading for _, reading in card if "foreign_processes" in reading] for card in cards]
     counts = [numbers(card, "foreign_processes") for card in looks]
     if any(count > 0 for card in counts for count in card):

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.measured.lines import Line, last_start, number, numbers
 
-# A desktop on the same card uses this much.
+# A desktop on the same card uses up to this much.
 IDLE_PERCENT = 5.0
 # NVML counts any time in which some kernel ran, however small, as busy; the rest is waiting between steps.
 COMPUTE_BOUND_PERCENT = 90.0
@@ -19,10 +19,11 @@ FULL_CPU_PERCENT = 90.0
 WAITED_SHARE = 0.3
 # The share of all cores that others kept busy: a quarter is more than a desktop and its browser use.
 OTHERS_SHARE = 0.25
-# Of a command that reports no steps all samples count, with its start-up: in a shorter run, that may be most of it.
+# If a command reports no steps, all its samples count, with those of its start-up, which may be most of a shorter run.
 COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
-# Samples that lack a reading, and those that are lacking, may be those in which it mattered. There is one a second
-# (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is suspended.
+# This share of the samples must be there and complete, because the others may be the ones that matter. There is one a
+# second (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is
+# suspended.
 COMMAND_SHARE, SAMPLES_PER_SECOND = 0.9, 1.0
 # At a terminal these wait for somebody to type, unless they are given a file or a module. A name may end in a version.
 _SHELLS = frozenset({"bash", "dash", "fish", "ipython", "python", "sh", "tmux", "zsh"})
@@ -31,13 +32,13 @@ _SERVERS = frozenset({"jupyter", "jupyter-lab", "jupyter-notebook"})
 
 
 def is_command(run: Run) -> bool:
-    """Return whether it was a user's own command; False for a record that does not say what was asked for."""
+    """Return whether the run was a user's own command; False for a record that does not say what was asked for."""
     return bool(run.spec) and not run.workload
 
 
 def can_judge(run: Run) -> bool:
-    """Return whether the samples of the whole run say something about a command: it reported no steps, and did not wait
-    for somebody to type. Of one that still runs, the samples so far."""
+    """Return whether the samples of the whole run say something about a command that reported no steps, and did not
+    wait for somebody to type. If the command still runs, the samples so far are judged."""
     taken, due = run.summary.training_samples or 0, float(run.summary.samples or 0)
     if run.status != "running":
         if run.seconds is None or run.seconds < COMMAND_SECONDS:
@@ -48,7 +49,7 @@ def can_judge(run: Run) -> bool:
 
 
 def is_interactive(run: Run) -> bool:
-    """Return whether it waits for somebody to type, as a shell or a notebook does."""
+    """Return whether the run waits for somebody to type, as a shell or a notebook does."""
     spec = run.spec or {}
     words = spec.get("command")
     words = [str(word) for word in words] if isinstance(words, list) else []
@@ -89,7 +90,8 @@ class Case:
 
     @property
     def is_command(self) -> bool:
-        """Whether the options of the bundled trainings, such as --batch, are not its own."""
+        """Whether this is a user's own command, which does not have the options of the bundled trainings, such as
+        --batch."""
         return is_command(self.run)
 
     @property
@@ -98,14 +100,15 @@ class Case:
 
     @cached_property
     def on_cpu(self) -> bool:
-        """Whether it was meant to compute on the CPU, by request or for lack of a card (but not by ignoring it)."""
+        """Whether the run was meant to compute on the CPU, by request or for lack of a card; False if it ignored its
+        card."""
         if self.is_command and self.run.gpus != ():
             return False  # a card that was not read may compute all the same
         return self.run.workload.get("device") == "cpu" or (not self.summary.gpus and self.run.device != "gpu")
 
     @cached_property
     def card(self) -> GpuSummary | None:
-        """The busiest of its cards; None if it has none, does not compute there, or their utilization is unknown."""
+        """The busiest of the run's cards; None if it has none, computes on the CPU, or their utilization is unknown."""
         known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
         return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
 
@@ -115,8 +118,8 @@ class Case:
 
     @cached_property
     def sets_the_pace(self) -> bool:
-        """Whether its cards do: each of those that computed is busy. A card that waits for another one in NCCL counts
-        as busy, so several cards do not if the training waited for its batches."""
+        """Whether the cards set the pace: each card that computed is busy. A card that waits for another one in NCCL
+        counts as busy, so several cards do not set the pace if the training waited for its batches."""
         if self.busy is None or any((gpu.gpu_percent_mean or 0.0) < COMPUTE_BOUND_PERCENT for gpu in self.computing):
             return False
         is_known = not self.is_command or self.waited_share is not None
@@ -124,16 +127,16 @@ class Case:
 
     @property
     def waited(self) -> bool:
-        """Whether it is known to have waited for its batches for a good part of the time."""
+        """Whether the run is known to have waited for its batches for a good part of the time."""
         return (self.waited_share or 0.0) >= WAITED_SHARE
 
     @property
     def busy(self) -> float | None:
-        """That card's utilization, 0..100, if the framework used it."""
+        """The utilization of `card`, 0..100; None if the framework did not use it."""
         return self.card.gpu_percent_mean if self.card and self.run.device != "cpu" else None
 
     def waits(self, percent: float) -> bool:
-        """Return whether the card was less busy than that and computed at all.
+        """Return whether `card` was less than `percent` busy, and computed at all.
 
         An idle card counts as computing only if the framework reported that it did."""
         busy = self.busy
@@ -141,8 +144,8 @@ class Case:
 
     @cached_property
     def others_cores(self) -> float | None:
-        """The number of cores that others kept busy on a full CPU; None: it was not full, or that is unknown, or others
-        may have their own cores, as the run was not allowed to use all of them."""
+        """The number of cores that others kept busy on a full CPU. None if the CPU was not full, if that is unknown, or
+        if others may have cores of their own, because the run was not allowed to use all cores."""
         own, all_busy = self.summary.container_cpu_percent_mean, self.summary.cores_busy
         if own is None or all_busy is None or (self.summary.cpu_percent_mean or 0.0) < FULL_CPU_PERCENT:
             return None
@@ -152,7 +155,7 @@ class Case:
 
     @cached_property
     def is_crowded(self) -> bool:
-        """Whether others kept so many cores busy that the CPU was theirs rather than the run's."""
+        """Whether others kept enough cores busy to slow down a run whose pace its cards do not set."""
         cores, others = self.run.machine.cores, self.others_cores
         return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and not self.sets_the_pace
 

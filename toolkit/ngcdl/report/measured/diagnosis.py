@@ -17,7 +17,8 @@ from ngcdl.spec import kind_of
 
 # The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
-# A node's line after it refused the limit (engines/slurm/runners.py), and the words of the refusals that it settles.
+# The line of a node that goes on without a limit it refused (engines/slurm/runners.py), and the words of the refusals
+# that this line settles.
 _SETTLED = "forbids --ulimit memlock="
 _REFUSED = ("rlimit type 8", "RLIMIT_MEMLOCK")
 
@@ -25,7 +26,7 @@ _REFUSED = ("rlimit type 8", "RLIMIT_MEMLOCK")
 def diagnosed(run: Run, log: Path, error: str = "") -> Run:
     """Return `run`, which has ended, with what is recognised in `log` or in `error`, the message that ended it.
 
-    For a run that succeeded, only what matters all the same. An unreadable log counts as empty.
+    For a run that succeeded, only failures that matter even then count. An unreadable log counts as empty.
     """
     text = f"{_unsettled(_ends(log))}\n{error}"
     if run.exit_code in (0, None) and not text.strip():
@@ -40,7 +41,7 @@ def diagnosed(run: Run, log: Path, error: str = "") -> Run:
 
 
 def as_text(diagnosis: Diagnosis) -> str:
-    """Write it out: the words and the cause, and below them the remedy, indented by two spaces."""
+    """Return the recognised words and the cause, and below them the remedy, indented by two spaces."""
     doubt = " (from memory, not from a source)" if diagnosis.confidence == "recalled" else ""
     head = f'recognised "{diagnosis.text}"{doubt}: {diagnosis.cause}'
     return "\n".join([head, *(f"  {line}" for line in (diagnosis.remedy or "").splitlines())])
@@ -71,7 +72,7 @@ def _by_exit_code(code: int | None, among: list[Failure]) -> Recognised | None:
 
 
 def _unsettled(text: str) -> str:
-    """Leave out the refusals of a limit that the container then ran without."""
+    """Return `text` without the refusals of a limit, if the container then ran without this limit."""
     if _SETTLED not in text:
         return text
     return "\n".join(line for line in text.split("\n") if not any(words in line for words in _REFUSED))

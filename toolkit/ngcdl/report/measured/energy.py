@@ -31,12 +31,14 @@ class Energy:
 
 
 def used(joules: Sequence[Reading], watts: Sequence[Reading]) -> Energy | None:
-    """Sum up one card's readings, in order of time; one without a value is a gap. None if they do not suffice."""
+    """Sum up one card's readings, in order of time; a reading without a value is a gap. None if the readings do not
+    suffice."""
     return _by_counter(joules) or _summed(list(_trapezoids(watts)), watts, INTEGRATED)
 
 
 def _by_counter(readings: Sequence[Reading]) -> Energy | None:
-    """Use the counter. One that never moves is invalid (a card that is on uses energy); a drop means it was reset."""
+    """Return the energy by the counter. A counter that never moves is invalid (a card that is on uses energy); a
+    counter that drops was reset."""
     known = [(t, joules) for t, joules in readings if joules is not None]
     steps = [
         (later[1] - earlier[1], later[0] - earlier[0])

@@ -15,7 +15,7 @@ from ngcdl.report.measured.lines import Line, last_start, mean, most, number, nu
 
 __all__ = ["Line", "number", "summary"]
 
-FEWEST_LATENCIES = 20  # the fewest of which one exceeds the p95
+FEWEST_LATENCIES = 20  # the smallest number of latencies of which one exceeds the p95
 
 
 def summary(
@@ -23,13 +23,13 @@ def summary(
 ) -> Summary:
     """Sum up a run on a machine with `cores` logical processors.
 
-    Means are over the samples between the first and the last logged step, of any attempt; over all samples if there
-    are none in between. But a training has no energy then: most of its time was start-up. `is_command`: without steps,
-    the samples of the whole run count as those of the training."""
+    Means are over the samples between the first and the last logged step, of any attempt; over all samples if there are
+    none in between. In that case a training has no energy, because most of its time was start-up. `is_command`: if
+    there are no steps, the samples of the whole run count as those of the training."""
     told, samples = list(events), list(samples)
     events = _standing(told)
     steps = _steps(events)
-    # The trainer leaves the first of these null: it includes the framework's start-up.
+    # For the first step the trainer leaves these null, because that step includes the framework's start-up.
     rates, batches = numbers(steps, "examples_per_second"), numbers(steps, "seconds_per_batch")
     losses = numbers(steps, "loss")
     taught = numbers([step for step in steps if step.get("seconds_per_batch")], "teacher_seconds_per_batch")
@@ -60,7 +60,8 @@ def summary(
 
 
 def _standing(events: list[Line]) -> list[Line]:
-    """Leave out what a later attempt redid: it continues from a checkpoint, or from scratch without one."""
+    """Leave out the events that a later attempt redid: each attempt continues from a checkpoint, or begins anew without
+    one."""
     starts = [at for at, event in enumerate(events) if event.get("event") == "start"]
     kept = events[: starts[0]] if starts else events
     for at, to in pairwise([*starts, len(events)]):
@@ -71,7 +72,8 @@ def _standing(events: list[Line]) -> list[Line]:
 
 
 def _is_before(event: Line, step: float) -> bool:
-    """Return whether `event` precedes `step`. A step event has its number, from 0; others have the number done."""
+    """Return whether `event` precedes `step`. A step event has its step's number, from 0; other events have the number
+    of steps done."""
     at = number(event.get("step"))
     return at is None or (at < step if event.get("event") == "step" else at <= step)
 
@@ -155,7 +157,7 @@ def _with_memory(summed: Summary, measured: Sequence[Line], samples: Sequence[Li
     limits, kills = numbers(samples, "memory_limit_bytes"), numbers(samples, "memory_oom_kills")
     return replace(
         summed,
-        memory_bytes_max=most(used) if len(used) > 1 else None,  # the first is of its first milliseconds
+        memory_bytes_max=most(used) if len(used) > 1 else None,  # the first is of the run's first milliseconds
         memory_limit_bytes=int(min(limits)) if limits else None,
         memory_pressure_percent=max(numbers(measured, "memory_pressure_percent"), default=None),
         # the cgroup may be older than the run; with several nodes, the one with the kill may not report in the end

@@ -1,4 +1,4 @@
-"""Has a run left its cards idle since it began? Then its program may compute on the CPU, unnoticed."""
+"""Whether a run has left its cards idle since it began. If so, its program may compute on the CPU, unnoticed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LEAST_SHARE = 0.9  # of one sample per second
 
 
 def are_idle(samples: Iterable[Line], uuids: Sequence[str], seconds: float) -> bool:
-    """Has nothing computed on these cards in these `seconds`, nor taken memory there since the first sample? False if a
-    sample can't tell, or if there are too few."""
+    """Return whether nothing has computed on these cards in these `seconds`, and nothing has taken memory there since
+    the first sample. False if a sample can't tell, or if there are too few samples."""
     first: dict[str, float] = {}
     count = 0
     for sample in samples:

@@ -10,15 +10,16 @@ from ngcdl.report.measured.case import Case, finding
 from ngcdl.report.measured.lines import number
 from ngcdl.spec import kind_of
 
-# File cache is not counted (but of a process the files that it maps): the rest is all that the next batch can have.
+# Memory in use leaves out the file cache (but, for a process, not the files that it maps), so the next batch can only
+# have the rest.
 FULL_MEMORY = 0.9
 # The share of the time lost waiting for memory, in percent.
 PRESSURE_PERCENT = 10.0
 
 
 def out_of_memory(case: Case) -> Iterator[Finding]:
-    """Report a run out of memory, by the trainer, the engine or a search's last `oom` event with the largest batch that
-    fits."""
+    """Report that a run ran out of memory, according to the trainer, the engine or the log, or which batch is the
+    largest that fits, according to the last `oom` event of a search."""
     told = [event for event in case.events if event.get("event") == "oom"][-1:]
     since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
     last = case.events[since:]  # without the errors of earlier attempts
@@ -87,5 +88,6 @@ def pressed(case: Case) -> Iterator[Finding]:
 
 
 def _was_search(case: Case) -> bool:
-    """Return whether batches were tried, or ways to compute of which one failed: a trial may be killed."""
+    """Return whether the killed process may have been a trial: the run tried batches, or ways to compute of which one
+    failed."""
     return any(event.get("event") == "oom" or tuned.has_failed(event) for event in case.events)

@@ -35,7 +35,7 @@ _LONGEST = 60  # characters of a command in a name
 
 
 def what(run: Run) -> str:
-    """Name what was run: cifar10; or a command, and where that ran."""
+    """Name what was run: a training, such as cifar10, or a command and where it ran."""
     name = run.workload.get("name")
     if isinstance(name, str) and name:
         return name
@@ -56,7 +56,7 @@ def typed(run: Run, most: int | None = None) -> str | None:
 
 
 def folder(run: Run) -> str | None:
-    """Say in which folder a command ran; where a folder of the host was mounted there, which. None if unknown."""
+    """Say in which folder a command ran, and which folder of the host was mounted there, if any; None if unknown."""
     spec = run.spec or {}
     inside = spec.get("workdir")
     if run.workload or not isinstance(inside, str):
@@ -67,9 +67,10 @@ def folder(run: Run) -> str | None:
 
 
 def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how it was fed and computed, by its `start` event, else as requested; None is unknown or not applicable.
+    """Return how a training was fed and computed, by its `start` event, else as requested. None is unknown or not
+    applicable.
 
-    Trainers that did not report all of this fed ahead, and computed float32 on a CPU."""
+    Trainers that did not report all of this made batches ahead, and computed in float32 on a CPU."""
     asked = run.workload
     precision = asked.get("precision")
     if precision in (None, "auto"):
@@ -87,7 +88,8 @@ def computed(run: Run, start: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def way(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Return the same in words, without the batch: `tf32, compiled, channels last, fed resident`. None: unknown."""
+    """Say in words what computed() returns, without the batch: `tf32, compiled, channels last, fed resident`. None:
+    unknown."""
     it = computed(run, start)
     words = [str(it["precision"])] if it["precision"] else []
     words += ["compiled"] if it["compiled"] else []
@@ -99,7 +101,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
 
 
 def without_result(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Say why its speed is not a training's; None if it is."""
+    """Say why the run's speed is not a training's; None if it is."""
     return _WITHOUT_RESULT.get(str(computed(run, start)["feed"]))
 
 
@@ -112,7 +114,7 @@ def stages(event: Mapping[str, Any]) -> str | None:
 
 
 def length(run: Run, start: Mapping[str, Any]) -> str | None:
-    """Say how far it was to train: 1,000 steps; 10 epochs (2,000 steps); 30 s; None if unknown."""
+    """Say how long a training was to be: 1,000 steps; 10 epochs (2,000 steps); 30 s; None if unknown."""
     asked = run.workload
     steps, epochs, seconds = start.get("steps", asked.get("steps")), asked.get("epochs"), asked.get("seconds")
     words = [f"{steps:,} steps"] if isinstance(steps, int) else []
@@ -124,7 +126,7 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
 
 
 def device(run: Run) -> str:
-    """GPU, CPU, or n/a if the framework never reported it."""
+    """Return GPU or CPU, or n/a if the framework never reported its device."""
     return run.device.upper() if run.device else "n/a"
 
 
@@ -139,12 +141,12 @@ def given(run: Run) -> str | None:
 
 
 def with_assumed_device(run: Run) -> Run:
-    """Return a command's run as if it had computed on what it was given; any other unchanged."""
+    """Return a command's run as if it had computed on the device it was given, any other run unchanged."""
     return replace(run, device=found) if (found := given(run)) else run
 
 
 def hardware(run: Run) -> str | None:
-    """Name what it computed on: the cards of the run, or the processor. None if unknown."""
+    """Name what the run computed on: its cards, or the processor. None if unknown."""
     if run.device == "gpu":
         names = [gpu.name for gpu in run.machine.gpus or () if run.gpus and gpu.uuid in run.gpus and gpu.name]
         names = names or [gpu.name for gpu in run.summary.gpus if gpu.name]
@@ -156,7 +158,7 @@ def hardware(run: Run) -> str | None:
 
 
 def cores(run: Run) -> str | None:
-    """Say how many processors there were, and of how many it was allowed to use; None if unknown."""
+    """Say how many processors the machine had, and how many of them the run was allowed to use; None if unknown."""
     if not run.machine.cores:
         return None
     allowed = "" if run.allowed_cores is None else f"{run.allowed_cores:g} of "
@@ -164,7 +166,7 @@ def cores(run: Run) -> str | None:
 
 
 def on(run: Run) -> str:
-    """Say where it computed: `the GPU (NVIDIA H200)`."""
+    """Say where the run computed: `the GPU (NVIDIA H200)`."""
     if not run.device:
         return "a device that was not recorded"
     there = hardware(run)
@@ -172,7 +174,7 @@ def on(run: Run) -> str:
 
 
 def command(run: Run) -> str | None:
-    """Return the command that requests the same; None if the record has no spec, such as one from Docker Compose.
+    """Return the command that requests the same run; None if the record has no spec, as a record from Docker Compose.
 
     The image is named by its digest. A variable with a redacted value is taken from the caller's environment.
     """
@@ -182,7 +184,7 @@ def command(run: Run) -> str | None:
     words = ["ngcdl", "run", *_image(run)]
     asked = run.workload
     for name, value in asked.items():
-        if name == "feed" and value and asked.get("autotune"):  # typed, else it would have been the trial's choice
+        if name == "feed" and value and asked.get("autotune"):  # typed by the user: otherwise the trial chooses it
             words += ["--feed", str(value)]
             continue
         words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
@@ -202,7 +204,7 @@ def command(run: Run) -> str | None:
 
 
 def _placement(placement: Mapping[str, Any]) -> list[str]:
-    """Return the options that place it on a cluster, without what ngcdl found by itself."""
+    """Return the options that place the run on a cluster, without values that ngcdl found by itself."""
     words = []
     for name, value in placement.items():
         if name in ("options", "cpus", "images") or value in (None, _PLACED.get(name)):
@@ -234,7 +236,8 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _typed(mount: str) -> bool:
-    """Return whether it was typed rather than planned by ngcdl. A claim at /work was typed."""
+    """Return whether the user typed this mount, rather than ngcdl's plan adding it. A volume claim at /work was
+    typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
     return not is_ours(inside) and not (inside == WORK and mount.startswith("/"))
 

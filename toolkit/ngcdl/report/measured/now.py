@@ -1,4 +1,4 @@
-"""What does a run do now? From the last lines of its events and samples. Pure."""
+"""What a run does now, by the last lines of its events and samples. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from ngcdl.report.measured.lines import Line, number, text
 
-# Older samples say nothing about now: they are a second apart, unless nothing measures the run any more.
+# Older samples say nothing about now: samples are a second apart, so after an older one nothing measures the run any
+# more.
 FRESH_SECONDS = 10.0
 
 
@@ -25,8 +26,8 @@ class CardNow:
 @dataclass(frozen=True)
 class Now:
     """The step that was reported last, at `step_t` (s since the epoch), with its figures; and the last sample. None is
-    unknown. `waited_share` (0..1) is how much of that step the run waited for its batch; `cores` are the processors
-    that the run itself keeps busy, `host_cpu_percent` is of all, 0..100."""
+    unknown. `waited_share` (0..1) is the share of that step in which the run waited for its batch. `cores` is how many
+    processors the run itself keeps busy; `host_cpu_percent`, 0..100, is the use of all processors."""
 
     step: int | None = None
     step_t: float | None = None
@@ -42,7 +43,8 @@ class Now:
 
 
 def now(events: Iterable[Line], samples: Iterable[Line], clock: float) -> Now:
-    """Read the last step and the last sample. One that was taken FRESH_SECONDS before `clock` does not count."""
+    """Read the last step and the last sample. A sample older than FRESH_SECONDS at `clock` (s since the epoch) does not
+    count."""
     step: Line = {}
     for event in events:
         if event.get("event") == "step" and number(event.get("step")) is not None:

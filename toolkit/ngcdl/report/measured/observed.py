@@ -10,13 +10,13 @@ from ngcdl.report.measured.case import can_judge
 from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import formatted
 
-# More cards are summed up: a line for each of eight is too much.
+# More cards than this are summed up: a line for each of eight is too much.
 _MOST_CARDS = 2
 
 
 def observed(run: Run) -> list[str]:
-    """Return a line with what was read of the run's cards, and a second with what follows; [] if its samples are too
-    few, or if it had no card."""
+    """Return a line with how the run's cards were used, and a second line with the first finding, if there is one; []
+    if the run has too few samples, or no card."""
     cards = run.summary.gpus
     if not cards or not can_judge(run):
         return []

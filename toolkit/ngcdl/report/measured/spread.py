@@ -9,9 +9,9 @@ from statistics import median
 
 from ngcdl.console import NOT_AVAILABLE, measured
 
-# A ratio closer to 1 is a difference that nobody would act on, and two digits show it as 1.00.
+# A ratio closer to 1 than this is a difference that nobody would act on, and two digits show it as 1.00.
 NEAREST = 1.01
-# This few rounds agree by chance alone: they must also be closer together.
+# So few rounds may agree by chance: they must also be closer together.
 FEW_ROUNDS = 4
 
 
@@ -52,7 +52,7 @@ def by_round(make: Callable[..., float], *series: Mapping[int, float]) -> Spread
 
 
 def times(it: Spread) -> str:
-    """7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057): the minimum keeps two digits, whatever the maximum is."""
+    """Format a ratio: 7.81 times (7.60..7.93); 0.0051 times (0.0044..0.0057). The minimum keeps two digits."""
     digits = 4 if it.max < 0.1 else 2 if it.max < 10 else 1 if it.max < 100 else 0
     if it.min > 0:
         digits = max(digits, 1 - floor(log10(it.min)))
@@ -60,14 +60,15 @@ def times(it: Spread) -> str:
 
 
 def percent(it: Spread) -> str:
-    """A share 0..1 as 88 % (86..90) or 0.42 % (0.38..0.47): the minimum keeps two digits, from 10 % on no decimals."""
+    """Format a share 0..1: 88 % (86..90) or 0.42 % (0.38..0.47). The minimum keeps two digits, from 10 % on no
+    decimals."""
     least = it.min if it.min > 0 else it.median
     digits = 0 if least <= 0 or least >= 0.1 else min(1 - floor(log10(100 * least)), 4)
     return f"{100 * it.median:.{digits}f} % ({100 * it.min:.{digits}f}..{100 * it.max:.{digits}f})"
 
 
 def duration(it: Spread) -> str:
-    """Seconds to three digits: 1.90 ms (1.85..1.97); a single value has no range."""
+    """Format seconds to three digits: 1.90 ms (1.85..1.97). A single value has no range."""
     named = (("s", 1.0), ("ms", 1e3))
     unit, factor = next((one for one in named if abs(it.median) * one[1] >= 1), ("µs", 1e6))
     middle, least, most = (value * factor for value in (it.median, it.min, it.max))
@@ -77,7 +78,7 @@ def duration(it: Spread) -> str:
 
 
 def figure(value: Spread | None, digits: int = 1) -> str:
-    """599.9 (590.1..605.0); a single value has no range."""
+    """Format a figure: 599.9 (590.1..605.0). A single value has no range."""
     if value is None:
         return NOT_AVAILABLE
     middle = measured(value.median, digits)

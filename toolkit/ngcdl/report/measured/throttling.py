@@ -25,9 +25,9 @@ class ClockReason:
     is_damage: bool = False
 
 
-# Without persistence, which a record does not have, the limit is gone as soon as no program uses the card:
+# Without persistence mode, which a record does not tell, a power limit is gone as soon as no program uses the card:
 # https://docs.nvidia.com/deploy/driver-persistence/data-persistence.html
-# nvidia-smi's -i takes a UUID, too, which names the card of that run whatever its index is by now.
+# INDEX is replaced by the UUID, which nvidia-smi's -i takes, too, because the index of the run's card may have changed.
 _LIMIT = "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS"
 _COOLER = "Check its cooling: fans, dust, distance to its neighbours, the room. Less power makes less heat:\n"
 _COOLER += f"    nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n{_LIMIT}"

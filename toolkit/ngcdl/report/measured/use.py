@@ -14,8 +14,8 @@ from ngcdl.report.measured.lines import known_values
 
 @dataclass(frozen=True)
 class Use:
-    """Of `cards` cards `used` did something; `percent`, 0..100, is the utilization of the busiest. They are medians
-    over the runs; None is unknown, for the reason `why`."""
+    """How many of the `cards` did something (`used`); `percent`, 0..100, is the utilization of the busiest card. Both
+    are medians over the runs. None is unknown, for the reason `why`."""
 
     cards: int | None = None
     used: int | None = None
@@ -35,7 +35,8 @@ class Use:
 
 
 def use(runs: Sequence[Run]) -> Use:
-    """Combine the readings of an arm's runs: each over its steps, or, if it reported none, over all of it."""
+    """Combine the readings of an arm's runs: those of each run over its steps, or over the whole run if it reported
+    none."""
     cards = [[gpu.gpu_percent_mean for gpu in run.summary.gpus] for run in runs]
     if not all(cards) or not cards:
         return Use(why="it was not measured")
@@ -49,7 +50,7 @@ def use(runs: Sequence[Run]) -> Use:
 
 
 def _lacking(run: Run) -> str | None:
-    """Say why its readings don't show how busy its cards were; None if they do."""
+    """Say why the run's readings don't show how busy its cards were; None if they do."""
     if (run.summary.training_samples or 0) < COMMAND_SAMPLES:
         return "too few samples"
     if run.summary.steps is not None or can_judge(run):

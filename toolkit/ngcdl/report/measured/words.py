@@ -48,7 +48,7 @@ _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
     "joules": ("energy", _JOULES),
     "sm_mhz_mean": ("clock (mean)", _MHZ),
 }
-# How the figures were obtained, or the same figures in other units: --json has them.
+# Fields that only --json shows: how the figures were obtained, or the same figures in other units.
 _NOT_SAID = frozenset({
     "samples", "gaps", "training_samples", "cores_busy", "threads_running_mean", "energy_seconds", "energy_gap_seconds",
 })  # fmt: skip
@@ -69,17 +69,17 @@ def formatted(of: Summary | GpuSummary, name: str, **digits: int) -> str:
 
 
 def computed(summary: Summary) -> str:
-    """Say how fast it computed, and what share of the card's peak that is."""
+    """Say how fast a run computed, and what share of the card's peak that is."""
     if summary.flops_per_second is None:
         return NOT_AVAILABLE
     return operations(summary.flops_per_second, summary.peak_share, summary.peak_source, summary.peak_recalled)
 
 
 def outcome(run: Run, why: str | None = None) -> str:
-    """Say in a few words how it ended, with `why`: finished, 96 s.
+    """Say in a few words how a run ended, with `why`: finished, 96 s.
 
-    A run that finished managed without the process inside that was OOM-killed, or that was one of its own trials; its
-    reason and its findings report that."""
+    An OOM kill is left out if the run finished, because the run did without the killed process, or this was one of its
+    own trials. The run's reason and its findings report the kill."""
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
@@ -89,7 +89,7 @@ def outcome(run: Run, why: str | None = None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """96.4 -> 96 s; 4000 -> 1 h 6 min."""
+    """Format seconds: 96.4 -> 96 s; 4000 -> 1 h 6 min."""
     if seconds is None:
         return NOT_AVAILABLE
     if seconds < 120:
