@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tarfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,9 +63,25 @@ def test_the_first_table_has_the_rows_that_a_training_on_a_cpu_shows_and_they_fi
     assert gflops == pytest.approx(rate * bundled("cifar10").flops_per_example / 1e9, rel=1e-4)
 
 
+@pytest.fixture(scope="module")
+def own_image(lab: dict[str, Any]) -> Iterator[str]:
+    """The image in the lab's engine that the README takes for one of the reader's own: an empty one."""
+    import docker
+
+    name, empty = "mine:v2", io.BytesIO()
+    tarfile.open(fileobj=empty, mode="w").close()
+    client = docker.APIClient(base_url=lab["engine"]["host"])
+    client.import_image_from_data(empty.getvalue(), *name.split(":"))
+    yield name
+    client.remove_image(name)
+    client.close()
+
+
 @pytest.mark.lab
 @pytest.mark.parametrize("line", [line for line in commands() if " run " in line])
-def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, Any], tmp_path: Path) -> None:
+def test_every_run_line_of_the_readme_can_be_planned(
+    line: str, lab: dict[str, Any], own_image: str, tmp_path: Path
+) -> None:
     words = shlex.split(line)[1:]
     at = words.index("--") if "--" in words else len(words)
     # There is no card, and what is started does not matter.
@@ -79,6 +98,7 @@ def test_every_run_line_of_the_readme_can_be_planned(line: str, lab: dict[str, A
         [sys.executable, "-P", "-m", "ngcdl", *argv], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert (own_image in line) == (f"{own_image}: this engine's own image" in done.stderr)
     engine = asked[asked.index("--engine") + 1] if "--engine" in asked else "docker"
     assert PLANS[engine] in done.stdout
 
