@@ -17,7 +17,7 @@ from ngcdl.spec import kind_of
 
 # The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
-# The line of a node that goes on without a limit it refused (engines/slurm/runners.py), and the words of the refusals
+# The line of a node that goes on without a limit it refused (engines/slurm/memlock.sh), and the words of the refusals
 # that this line settles.
 _SETTLED = "forbids --ulimit memlock="
 _REFUSED = ("rlimit type 8", "RLIMIT_MEMLOCK")
