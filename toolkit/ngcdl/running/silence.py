@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ngcdl import waiting
 from ngcdl.folder import EVENTS, last_lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number
@@ -70,13 +69,19 @@ class Teller:
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
         """Look every LOOK_SECONDS while the block lasts."""
+        over = threading.Event()
 
-        def look_on(over: threading.Event) -> None:
+        def look_on() -> None:
             while not over.wait(LOOK_SECONDS):
                 self.look()
 
-        with waiting.alongside(look_on, "ngcdl-silence"):
+        thread = threading.Thread(target=look_on, name="ngcdl-silence", daemon=True)
+        thread.start()
+        try:
             yield
+        finally:
+            over.set()
+            thread.join()
 
 
 def _last_report(folder: Path) -> float | None:
