@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,10 @@ GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
+def house(tmp_path: Path) -> Iterator[House]:
     """A home without Docker, a GPU or TensorFlow."""
-    return House(tmp_path)
+    with contextlib.closing(House(tmp_path)) as house:
+        yield house
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ngcdl import processes
 from ngcdl.cli.run import exit_code, no_open_record
 from ngcdl.record import Run
 from ngcdl.running import owner
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.interrupt import STOPPING, Interrupted
 from ngcdl.storing.store import Store
 
 
@@ -127,16 +127,12 @@ def test_a_second_ctrl_c_kills_what_does_not_listen(trained: House) -> None:
     run = until(lambda: (run := trained.store.load(trained.store.find("last"))).container and run, "its record")
     child = int(run.container.split(":")[1])
     process.send_signal(signal.SIGINT)
-    until(lambda: _is_stopping(process.pid), "the first signal's thread")
+    assert process.stderr
+    until(lambda: STOPPING in process.stderr.readline(), "the first signal's word")
     process.send_signal(signal.SIGINT)
     assert ended(process)[0] == 130
     assert trained.record()["status"] == "interrupted"
     assert processes.began(child) is None
-
-
-def _is_stopping(pid: int) -> bool:
-    """Return whether the thread that waits for the stop has started, as the third beside main and the sampler."""
-    return len(list(Path(f"/proc/{pid}/task").iterdir())) >= 3
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class House:
     """An isolated home: everything that ngcdl reads or writes is below `home`."""
 
     home: Path
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def store(self) -> Store:
@@ -60,7 +61,14 @@ class House:
             env=self.environment(**(env or {})),
             **({"cwd": self.home} | streams | how),
         )
+        self._started.append(process)
         return process
+
+    def close(self) -> None:
+        """Kill what a test that failed has left running, so that it fails no other."""
+        for process in self._started:
+            with process:
+                process.kill()
 
     def run(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
         """Run ngcdl to its end. A traceback always fails the test."""
