@@ -1,4 +1,4 @@
-"""Says what a slow step waits for."""
+"""What goes on in a thread while something else lasts, and messages about what a slow step waits for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 
 
 @contextlib.contextmanager
+def alongside(work: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Run `work` in a thread called `name` while the block lasts. The event that it gets is set at the block's end,
+    which then waits for the thread."""
+    over = threading.Event()
+    thread = threading.Thread(target=work, args=(over,), name=name, daemon=True)
+    thread.start()
+    try:
+        try:
+            yield
+        finally:
+            over.set()
+    finally:
+        over.set()  # a signal may have interrupted the first call
+        thread.join()
+
+
+@contextlib.contextmanager
 def telling(
     say: Callable[[str], None],
     waits_for: Callable[[], str | None],
@@ -22,22 +39,14 @@ def telling(
     far, and what Ctrl-C does.
 
     Without these messages a hanging engine would look like a hanging ngcdl."""
-    over, began = threading.Event(), time.monotonic()
+    began = time.monotonic()
 
-    def tell() -> None:
+    def tell(over: threading.Event) -> None:
         seconds = pause
         while not over.wait(seconds):
             if what := waits_for():
                 say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C {at_ctrl_c}")
             seconds = min(2 * seconds, MOST_SECONDS)
 
-    thread = threading.Thread(target=tell, name="ngcdl-telling", daemon=True)
-    thread.start()
-    try:
-        try:
-            yield
-        finally:
-            over.set()
-    finally:
-        over.set()  # a signal may have interrupted the first call
-        thread.join()
+    with alongside(tell, "ngcdl-telling"):
+        yield

@@ -67,7 +67,7 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
             return
 
 
-def rows_of(run: Run, read: Now, t: float, silence: str = "") -> list[tuple[str, str]]:
+def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, str]]:
     """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row."""
     rows = [("run", f"{run.id}  ({_standing(run, t)})")]
     if run.reason and run.status == "running":  # it waits in a cluster's queue
@@ -80,8 +80,8 @@ def rows_of(run: Run, read: Now, t: float, silence: str = "") -> list[tuple[str,
         rows.append(("speed", f"{measured(read.examples_per_second)} examples/s{batch}"))
     if read.waited_share is not None:
         rows.append(("waits", f"{100 * read.waited_share:.0f} % of the time for its next batch"))
-    if silence:
-        rows.append(("waits", silence))
+    if silent:
+        rows.append(("waits", silent))
     for card in read.gpus[:_MOST_CARDS]:
         rows.append((f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)))
     if len(read.gpus) > _MOST_CARDS:

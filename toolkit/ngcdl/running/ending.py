@@ -109,8 +109,7 @@ def _told(events: Sequence[Line]) -> tuple[str | None, str | None]:
     if last.get("event") == "finish":
         return "finished", "the trainer reports that it finished"
     if last.get("event") == "error":
-        status = "interrupted" if last.get("kind") == "interrupted" else "failed"
-        return status, f"{last.get('kind')}: {last.get('message')}"
+        return "interrupted" if last.get("kind") == "interrupted" else "failed", _in_words(last)
     return None, None
 
 
@@ -133,4 +132,8 @@ def _why(end: End, events: Sequence[Line]) -> str | None:
         return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"
     if end.exit.reason or end.exit.code == 0 or not error:
         return end.exit.reason
+    return _in_words(error)
+
+
+def _in_words(error: Line) -> str:
     return f"{error.get('kind')}: {error.get('message')}"

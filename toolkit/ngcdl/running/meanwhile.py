@@ -196,20 +196,14 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
     if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and ready.engine.is_here):
         yield
         return
-    over = threading.Event()
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         if not over.wait(seconds) and are_idle(lines(ready.order.folder / SAMPLES), uuids, seconds):
             which = "its GPU" if len(uuids) == 1 else f"its {len(uuids)} GPUs"
             show.say(IDLE.format(seconds=seconds, which=which))
 
-    thread = threading.Thread(target=watch, name="ngcdl-idle-cards", daemon=True)
-    thread.start()
-    try:
+    with waiting.alongside(watch, "ngcdl-idle-cards"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ngcdl import waiting
 from ngcdl.folder import EVENTS, last_lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number
@@ -69,19 +70,13 @@ class Teller:
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
         """Look every LOOK_SECONDS while the block lasts."""
-        over = threading.Event()
 
-        def look_on() -> None:
+        def look_on(over: threading.Event) -> None:
             while not over.wait(LOOK_SECONDS):
                 self.look()
 
-        thread = threading.Thread(target=look_on, name="ngcdl-silence", daemon=True)
-        thread.start()
-        try:
+        with waiting.alongside(look_on, "ngcdl-silence"):
             yield
-        finally:
-            over.set()
-            thread.join()
 
 
 def _last_report(folder: Path) -> float | None:

@@ -163,13 +163,9 @@ class DockerEngine(OfKind):
         found = self._inspected(_asked_for(image))
         if found is None:
             return None
-        digest = image.digest
-        for listed in [] if digest else found.get("RepoDigests") or []:
-            name, _, its = str(listed).partition("@")
-            if _familiar(name) == _familiar(image.name):
-                digest = its
-                break
-        return Held(str(found["Id"]), digest)
+        listed = (str(one).partition("@") for one in found.get("RepoDigests") or [])
+        own = (digest for name, _, digest in listed if _familiar(name) == _familiar(image.name))
+        return Held(str(found["Id"]), image.digest or next(own, None))
 
     def config(self, image: ImageRef) -> Mapping[str, Any] | None:
         found = self._inspected(_asked_for(image))
