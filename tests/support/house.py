@@ -29,7 +29,7 @@ class House:
     """An isolated home: everything that ngcdl reads or writes is below `home`."""
 
     home: Path
-    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _started: list[subprocess.Popen[str]] = field(default_factory=list, init=False)
 
     @property
     def store(self) -> Store:
