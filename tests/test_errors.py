@@ -14,6 +14,8 @@ CLASSES = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issu
 # A realistic value for each argument.
 EXAMPLES = {
     "arms": ("gpus=1", "gpus=2"),
+    "packages": ("einops",),
+    "said": ("ERROR: No matching distribution found",),
     "most": 2,
     "nearest": ("18.01-py3", "18.02-py2"),
     "offered": ("linux/arm64",),

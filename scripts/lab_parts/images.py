@@ -36,9 +36,11 @@ TF_REST = [
     "enum34==1.1.10",
     "backports.weakref==1.0.post1",
     "wheel==0.37.1",
+    "pip==9.0.3",
 ]
 TF_TARGET = ["--python-version=2.7", "--implementation=cp", "--abi=cp27mu"]
 TF_TARGET += ["--platform=manylinux1_x86_64", "--platform=manylinux2010_x86_64"]
+TORCH_DEBIAN = ["python3", "python3-pip", "ca-certificates", "usr-is-merged"]
 TORCH = ["torch==2.13.0", "numpy==2.3.5"]
 TORCH_TARGET = ["--python-version=3.11", "--implementation=cp", "--abi=cp311"]
 TORCH_TARGET += ["--platform=manylinux_2_28_x86_64", "--platform=manylinux2014_x86_64"]
@@ -107,7 +109,7 @@ def up(lab: Lab) -> dict[str, str]:
             _tensorflow,
             [_script("tensorflow_entrypoint.sh"), TF_WHEELS, TF_REST, TF_CONFIG, debian],
         ),
-        "pytorch:26.07-py3": (_pytorch, [_script("pytorch_entrypoint.sh"), TORCH, TORCH_CONFIG, debian]),
+        "pytorch:26.07-py3": (_pytorch, [_script("pytorch_entrypoint.sh"), TORCH_DEBIAN, TORCH, TORCH_CONFIG, debian]),
         "busybox:1": (_busybox, [BUSYBOX_CONFIG]),
         "busybox:entry": (_busybox_entry, [BUSYBOX_CONFIG]),
         "busybox:big": (_busybox_big, [BUSYBOX_CONFIG]),
@@ -165,7 +167,7 @@ def _tensorflow(lab: Lab) -> str:
 
 def _pytorch(lab: Lab) -> str:
     # usr-is-merged: without it apt would install usrmerge, and with that all of Perl
-    debian = Debian(lab, "bookworm", "python3.11", ["python3", "ca-certificates", "usr-is-merged"])
+    debian = Debian(lab, "bookworm", "python3.11", TORCH_DEBIAN)
     with step("image nvidia/pytorch:26.07-py3"), debian:
         repository = "nvidia/pytorch"
         base = debian.layer(repository)

@@ -15,7 +15,7 @@ from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.running import RunOptions
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.kubernetes import limits
-from ngcdl.planning.asked import Asked, check_without_container, check_without_screen
+from ngcdl.planning.asked import Asked, check_without_container, check_without_packages, check_without_screen
 from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import words_about
 from ngcdl.spec import RunSpec, kind_of
@@ -68,13 +68,18 @@ def check(asked: Asked, engine: str) -> None:
         check_without_container(asked)
     if kind_of(engine).is_cluster:
         check_without_screen(asked, engine)
+        check_without_packages(asked, engine)
     if engine == "kubernetes":
         limits.check(RunSpec(None, mounts=asked.extra.mounts if asked.extra else ()))
 
 
 @pytest.mark.parametrize("is_training", [True, False], ids=["training", "command"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_remedy_names_nothing_that_such_a_run_refuses(engine: str, is_training: bool, tmp_path: Path) -> None:
+def test_a_remedy_names_nothing_that_such_a_run_refuses(
+    engine: str, is_training: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "requirements.txt").write_text("einops\n")  # that a remedy names
     about = words_about(run_of(engine, is_training))
     for row in failures.table():
         remedy = row.about(about).remedy if about.issuperset(row.needs) else ""

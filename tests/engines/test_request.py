@@ -180,6 +180,16 @@ def cached(spec: RunSpec = TRAINING, **more: Any) -> tuple[dict[str, str], list[
     return dict(variable.split("=", 1) for variable in body["Env"]), mounts
 
 
+def test_added_packages_are_read_only_and_their_programs_come_after_the_image_s() -> None:
+    added = replace(order(TRAINING, "none"), packages=Path("/home/me/.cache/ngcdl/packages/beef/packages"))
+    body = create_body(added, Terms(path="/opt/bin:/usr/bin"))
+    mount = {"Type": "bind", "Source": str(added.packages), "Target": "/ngcdl/packages", "ReadOnly": True}
+    assert mount in body["HostConfig"]["Mounts"]
+    assert {"PYTHONUSERBASE=/ngcdl/packages", "PATH=/opt/bin:/usr/bin:/ngcdl/packages/bin"} <= set(body["Env"])
+    without_path = create_body(added)["Env"]
+    assert not [variable for variable in without_path if variable.startswith("PATH=")]
+
+
 def test_caches_lie_in_a_folder_that_outlives_the_run_and_home_does_not() -> None:
     variables, mounts = cached()
     assert mounts == [{"Type": "bind", "Source": str(CACHE), "Target": "/ngcdl/cache", "ReadOnly": False}]

@@ -45,6 +45,7 @@ _SAME = {
     **dict.fromkeys(("--iterations", "--iters"), "--steps"),
     **dict.fromkeys(("--model", "--workload"), "--train"),
     "--bs": "--batch",
+    **dict.fromkeys(("--requirements", "--requirement", "--packages", "--with", "--install"), "--pip"),
     "--dataset": "--data",
     "-m": "--memory",
     **dict.fromkeys(("-v", "-V"), "--version"),

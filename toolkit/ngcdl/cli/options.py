@@ -121,6 +121,14 @@ Variables = Annotated[
     list[str] | None,
     container("-e", "--env", metavar="NAME[=VALUE]", help="Set an environment variable."),
 ]
+Packages = Annotated[
+    list[str] | None,
+    container(
+        "--pip",
+        metavar="PACKAGE|FILE",
+        help="Add a Python package, or what a requirements file lists; installed once for each image.",
+    ),
+]
 ShmSize = Annotated[str, container(metavar="SIZE", help="Size of /dev/shm.")]
 Limits = Annotated[
     list[str] | None,

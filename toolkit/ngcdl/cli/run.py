@@ -150,7 +150,10 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     run_id = "dry-run"
     target = prepare.planned_target(picked, asked)
     cache = prepare.cache_of(picked, spec, config)
-    order = Order(spec.without_secrets(), run_id, store.folder(run_id), target, picked.way.name, cache=cache)
+    added, way = prepare.planned_packages(picked, spec, config), picked.way.name
+    order = Order(spec.without_secrets(), run_id, store.folder(run_id), target, way, cache=cache, packages=added)
+    if added and not added.is_dir():
+        screen.say(f"the run itself first installs, for this image: {', '.join(spec.packages)}")
     if picked.engine.is_cluster and not as_json:
         console.result_exact(picked.engine.command_line(order).rstrip())
         return 0

@@ -111,6 +111,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         name, _, pinned = run.image.reference.partition("@")
         identity = run.image.identity or pinned
         rows.append(("image", f"{name}  {identity[:19]}..." if identity else name))
+    if run.packages:
+        rows.append(("packages", ", ".join(run.packages)))
     if command := naming.typed(run):
         rows.append(("command", command.replace("\n", "\\n")))
     if run.program:

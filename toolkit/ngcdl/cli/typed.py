@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from ngcdl import console, settings, trainings
 from ngcdl.cli import terminal
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.planning import plan
+from ngcdl.planning import packages, plan
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
@@ -74,6 +74,7 @@ class Typed:
     placement: Placement = field(default_factory=Placement)
     volumes: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
     shm_size: str = "1g"
     ulimits: tuple[str, ...] = ()
@@ -386,6 +387,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         image=None,
         mounts=mounts,
         environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
+        packages=packages.listed(typed.packages, _here()) if typed.packages else (),
         ports=tuple(Port.parse(text) for text in typed.ports),
         shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
         ulimits=tuple(limits.items()),

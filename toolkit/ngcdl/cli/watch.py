@@ -65,6 +65,7 @@ def hand_over(ready: Ready, store: Store) -> str:
     letter = {
         "root": str(store.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
         "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
+        "packages": str(order.packages) if order.packages else None,
     }  # fmt: skip
     watcher: subprocess.Popen[bytes] | None = None
     with contextlib.ExitStack() as stack:
@@ -180,6 +181,7 @@ def watch(argv: list[str]) -> int:
 
 def _followed(store: Store, run: Run, letter: dict[str, Any]) -> Run:
     folder = store.folder(run.id)
-    cache = Path(letter["cache"]) if letter.get("cache") else None
-    order = Order(RunSpec.from_json(letter["spec"]), run.id, folder, letter["target"], letter["way"], cache=cache)
+    cache, packages = (Path(letter[name]) if letter[name] else None for name in ("cache", "packages"))
+    spec = RunSpec.from_json(letter["spec"])
+    order = Order(spec, run.id, folder, letter["target"], letter["way"], cache=cache, packages=packages)
     return launch.follow(Ready(engines.connect(letter["engine"]), order, run), store, Silent(), Begun())

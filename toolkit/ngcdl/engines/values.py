@@ -15,7 +15,8 @@ class Order:
     """One start: the spec plus everything it left open. `target` is the image by digest or id, or the local Python;
     `way` is a GpuWay's name; `folder` is the run's, seen inside as inside.RUN. `after`, on a cluster with a queue:
     identities of the jobs that must have ended before this one starts. `cache` is a folder that outlives the run, seen
-    inside as inside.CACHE; None: what programs cache is lost when the run ends."""
+    inside as inside.CACHE; None: what programs cache is lost when the run ends. `packages` is a folder with the spec's
+    packages, seen inside as inside.PACKAGES."""
 
     spec: RunSpec
     run_id: str
@@ -24,6 +25,7 @@ class Order:
     way: str
     after: tuple[str, ...] = ()
     cache: Path | None = None
+    packages: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ NgcdlError (125)
 ├── NoReleases                nothing shows which tag of a repository is the newest
 ├── StartError
 │   ├── MountMissing          the source of a -v does not exist
+│   ├── PackagesNotInstalled  pip failed in a container of the image
+│   ├── PackagesNotKept       where packages are kept can't be used
 │   ├── CannotInvoke (126)
 │   ├── CommandNotFound (127)
 │   └── LocalUnavailable      this host can't train without a container
@@ -198,6 +200,8 @@ from ngcdl.errors.start import (
     MountMissing,
     NoneRuns,
     NoReleases,
+    PackagesNotInstalled,
+    PackagesNotKept,
     StartError,
 )
 from ngcdl.errors.usage import BadGpuRequest, BadOption, BadReference, NoKey, UsageError

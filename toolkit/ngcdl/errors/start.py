@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from ngcdl.errors.base import NgcdlError
 
@@ -68,6 +69,41 @@ class MountMissing(StartError):
         super().__init__(
             f"-v {path}: there is no such file or folder.",
             f"Check the path, or create it:\n    mkdir -p {shlex.quote(str(path))}",
+        )
+
+
+class PackagesNotInstalled(StartError):
+    """pip failed in a container of the image; the run did not start."""
+
+    def __init__(self, packages: Sequence[str], image: str, said: Sequence[str], log: object) -> None:
+        """`said` is what pip wrote, line by line; `log` is the file that has it."""
+        told = [line.strip() for line in said if line.startswith("ERROR:")] or [line for line in said if line.strip()]
+        says = f"says {' '.join(told[-2:])}" if told else "said nothing"
+        hint = next((hint for texts, hint in _OF_PIP.items() if any(one in line for line in said for one in texts)), "")
+        super().__init__(
+            f"Packages for {image} could not be installed ({', '.join(packages)}): pip {says}",
+            f"{hint}All that pip wrote:\n    cat {shlex.quote(str(log))}\n"
+            "What needs more than pip goes into an image of your own, made from that one:\n"
+            "    docker build -t mine .\n    ngcdl run mine ...",
+        )
+
+
+_NO_INDEX = ("Temporary failure in name resolution", "NewConnectionError", "ConnectTimeoutError", "ProxyError")
+_OF_PIP = {
+    ("No module named pip",): "The image's Python has no pip.\n",
+    _NO_INDEX: "The container does not reach the package index. If there is a mirror:\n"
+    "    ngcdl run ... -e PIP_INDEX_URL=https://MIRROR/simple\n",
+    ("ResolutionImpossible", "No matching distribution"): "Is there such a version, and for the image's Python? The "
+    "image's own builds of PyTorch, TensorFlow, JAX, Triton and NumPy are never replaced: leave their versions out, or "
+    "take another image:\n    ngcdl images\n",
+}
+
+
+class PackagesNotKept(StartError):
+    def __init__(self, folder: object, why: str) -> None:
+        super().__init__(
+            f"Packages for containers are kept in {folder}, which can't be used: {why}.",
+            "Make it writable, or name another place:\n    export XDG_CACHE_HOME=DIR",
         )
 
 

@@ -66,6 +66,7 @@ def container_options(asked: Asked) -> list[str]:
     plain, typed = RunSpec(None), asked.extra or RunSpec(None)
     given = {
         "-v": typed.mounts != plain.mounts,
+        "--pip": typed.packages != plain.packages,
         "-p": typed.ports != plain.ports,
         "--shm-size": typed.shm_bytes != plain.shm_bytes,
         "--ulimit": typed.ulimits != plain.ulimits,
@@ -89,6 +90,16 @@ def check_without_screen(asked: Asked, engine: str) -> None:
         raise BadOption(
             f"{what}: a run there has no terminal, and no port on this machine.",
             f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
+        )
+
+
+def check_without_packages(asked: Asked, engine: str) -> None:
+    """Raise BadOption if packages are to be added where ngcdl can't install them beforehand."""
+    if words := " ".join((*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ()))):
+        raise BadOption(
+            f"--pip: only with an engine of this machine, which --engine {engine} is not.",
+            "Install them in the same run, or put them into an image:\n"
+            f"    ngcdl run IMAGE --engine {engine} -- sh -c 'pip install --user {words} && python train.py'",
         )
 
 

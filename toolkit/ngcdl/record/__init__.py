@@ -14,12 +14,13 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     findings [{rule, text, numbers, advice}] (what held a training back, by report/measured/bottleneck.py; null: not
     examined),
     ngcdl (the version that wrote the record),
-    program (for a command without an image: the path of the program that its first word named on this host)
+    program (for a command without an image: the path of the program that its first word named on this host),
+    packages [name==version] (what --pip added to the image, dependencies included; null: nothing was to be added)
 Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
 
-History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, program, and every key after `gaps` in the summary
-(after `index` for a card, after `gpus` for a machine) were added later. If no ngcdl watches the run (docker compose,
-Slurm), the trainer itself writes the same file: containers/trainer/events.py.
+History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, program, packages, and every key after `gaps` in the
+summary (after `index` for a card, after `gpus` for a machine) were added later. If no ngcdl watches the run (docker
+compose, Slurm), the trainer itself writes the same file: containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -220,6 +221,7 @@ class Run:
     findings: tuple[Finding, ...] | None = None
     ngcdl: str | None = None
     program: str | None = None
+    packages: tuple[str, ...] | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -302,7 +304,7 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
         made["summary"] = make(Summary, {**data["summary"], "gpus": gpus_read})
     if "findings" in data:
         made["findings"] = tuple(make(Finding, one) for one in data["findings"])
-    for name in ("notes", "gpus"):
+    for name in ("notes", "gpus", "packages"):
         if name in data:
             made[name] = tuple(str(item) for item in data[name])
     return made

@@ -15,11 +15,17 @@ from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, ImageGone, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
-from ngcdl.planning.asked import Asked, check_without_container, check_without_screen, look_ahead
+from ngcdl.planning.asked import (
+    Asked,
+    check_without_container,
+    check_without_packages,
+    check_without_screen,
+    look_ahead,
+)
 from ngcdl.planning.show import Show
 from ngcdl.pulling import fetch
 from ngcdl.record import Image, Machine, Run
-from ngcdl.running import gpu_claims
+from ngcdl.running import gpu_claims, packages
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
@@ -45,6 +51,7 @@ class Settled:
     placement: Placement | None = None
     cache: Path | None = None
     image_id: str | None = None
+    added: packages.Packages | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,8 @@ def decide(
     picked = choice.without_gpu_warnings(picked, asked.device)
     if not picked.engine.has_containers:
         check_without_container(asked)
+    elif not picked.engine.shares_files or picked.engine.is_cluster:
+        check_without_packages(asked, picked.engine.name)
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
@@ -190,7 +199,24 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
     digest, image_id, target = _target(picked, asked, show, verdicts)
     cache = cache_of(picked, spec, settings)
-    return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id)
+    added = None
+    if spec.packages:
+        added = packages.installed(picked.engine, spec, target, _made(cache)[0], _packages_root(settings), show)
+    return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
+
+
+def planned_packages(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
+    """Return the folder that a run would see at inside.PACKAGES, which need not exist yet; None if it adds nothing."""
+    if picked.image is None or not spec.packages:
+        return None
+    held = picked.engine.has(picked.image)
+    known = (picked.engine.target(picked.image, held.digest) if held.digest else held.id) if held else str(picked.image)
+    return packages.folder_of(_packages_root(settings), spec, known) / packages.BASE
+
+
+def _packages_root(settings: Settings) -> Path:
+    """Return the folder that keeps what --pip adds to images."""
+    return settings.cache / "packages"
 
 
 def doubt(settled: Settled, store: Store) -> str | None:
@@ -222,6 +248,7 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
         machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
         spec=spec.as_json(),
         program=None if spec.workload or picked.image else settled.target,
+        packages=settled.added.installed if settled.added else None,
         owner=None if picked.engine.is_cluster else this_process(),
         notes=(*picked.loud, *notes, *lost),
         ngcdl=__version__,
@@ -232,7 +259,9 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
             break
         except NameTaken:
             run = replace(run, id=store.new_id(what))
-    return Ready(picked.engine, Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache), run)
+    added = settled.added.folder if settled.added else None
+    order = Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache, packages=added)
+    return Ready(picked.engine, order, run)
 
 
 def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
@@ -302,6 +331,7 @@ def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
         spec,
         mounts=spec.mounts + extra.mounts,
         environment=tuple((dict(spec.environment) | dict(extra.environment)).items()),
+        packages=extra.packages or spec.packages,
         ports=extra.ports,
         shm_bytes=extra.shm_bytes,
         ulimits=extra.ulimits,

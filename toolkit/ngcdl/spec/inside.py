@@ -5,6 +5,7 @@ TRAINER, DATA, RESUME, CHOICES = f"{ROOT}/trainer", f"{ROOT}/data", f"{ROOT}/res
 RUN = f"{ROOT}/run"
 HOME = f"{RUN}/home"
 CACHE = f"{ROOT}/cache"  # outlives the run
+PACKAGES = f"{ROOT}/packages"  # that --pip adds
 WORK = "/work"
 
 

@@ -21,11 +21,11 @@ class RunSpec:
     """Everything that one run is asked to be. `image` None means the local engine: a training runs with this host's own
     Python, a command as it would without ngcdl.
 
-    `command` () starts the image's default command. `user` is uid:gid, or None for the image's own.
-    `ulimits` are (name, number), for both the soft and the hard limit. They and `shm_bytes` mean nothing without an
-    image. `cpu_limit` and `memory_bytes` apply to each node; None: the engine's default. `environment` holds only what
-    was asked for, never a key. `placement` None: the run is on one machine, this one or its engine's; otherwise `gpus`
-    are per node.
+    `command` () starts the image's default command. `packages` are lines for pip: what is added to the image. `user` is
+    uid:gid, or None for the image's own. `ulimits` are (name, number), for both the soft and the hard limit. They and
+    `shm_bytes` mean nothing without an image. `cpu_limit` and `memory_bytes` apply to each node; None: the engine's
+    default. `environment` holds only what was asked for, never a key. `placement` None: the run is on one machine, this
+    one or its engine's; otherwise `gpus` are per node.
     """
 
     image: ImageRef | None
@@ -33,6 +33,7 @@ class RunSpec:
     gpus: GpuRequest = field(default_factory=GpuRequest)
     mounts: tuple[Mount, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
     # NVIDIA's documented flags: https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html
     shm_bytes: int = 1 << 30
@@ -60,6 +61,7 @@ class RunSpec:
             "gpus": str(self.gpus),
             "mounts": [str(mount) for mount in self.mounts],
             "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
+            "packages": list(self.packages),
             "ports": [str(port) for port in self.ports],
             "shm_bytes": self.shm_bytes if self.image else None,
             "ulimits": dict(self.ulimits) if self.image else {},
@@ -89,6 +91,7 @@ class RunSpec:
             gpus=GpuRequest.parse(data.get("gpus", "auto")),
             mounts=tuple(_mount(text) for text in data.get("mounts", ())),
             environment=tuple(_variable(name, value) for name, value in data.get("environment", {}).items()),
+            packages=tuple(_line(text) for text in data.get("packages", ())),
             ports=tuple(Port.parse(text) for text in data.get("ports", ())),
             cpu_limit=None if cpus is None else parse_cpus(str(cpus)),
             memory_bytes=None if memory is None else parse_bytes(str(memory), "--memory "),
@@ -106,6 +109,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{str(value)[:60]!r} is not text")
     return value
+
+
+def _line(value: object) -> str:
+    if "\n" in (line := _text(value)):
+        raise BadOption(f"--pip {line[:60]!r}: must be one line.")
+    return line
 
 
 def _mount(text: str) -> Mount:

@@ -40,6 +40,7 @@ class Hosted:
     placement: Placed
     volumes: options.Volumes = None
     environment: options.Variables = None
+    packages: options.Packages = None
 
 
 class RunOptions:

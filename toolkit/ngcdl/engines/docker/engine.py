@@ -219,7 +219,13 @@ class DockerEngine(OfKind):
         described = self.cdi_devices if order.way == "cdi" else ()
         shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine too
         remaps_users, has_selinux = (host.has_option(self.info, name) for name in ("userns", "selinux"))
-        return Terms(tuple(groups), proxies.variables(), remaps_users, described, shows_all, has_selinux)
+        path = self._path(order.target) if order.packages else ""
+        return Terms(tuple(groups), proxies.variables(), remaps_users, described, shows_all, has_selinux, path)
+
+    def _path(self, target: str) -> str:
+        """Return the PATH of an image; "" if it sets none, or is not here."""
+        variables = ((self._inspected(target) or {}).get("Config") or {}).get("Env") or ()
+        return next((one.removeprefix("PATH=") for one in variables if one.startswith("PATH=")), "")
 
     def _allowed(self, order: Order) -> Order:
         return memlock.without(order) if memlock.is_known_forbidden(self.info) else order

@@ -26,7 +26,7 @@ _PIDS = 32768
 class Terms:
     """What the caller and the engine add to every order: `groups` are the caller's besides the primary one, `proxies`
     the variables that Docker's config.json asks for. With `remaps_users`, a uid inside is a different one outside.
-    With `has_selinux`, a container may use only what is labelled for containers.
+    With `has_selinux`, a container may use only what is labelled for containers. `path` is the image's own PATH.
 
     `cdi_devices` are the GPUs that CDI describes, as far as known: all, 0, GPU-... With `shows_all`, a container sees
     every card of the host, whichever were requested."""
@@ -37,6 +37,7 @@ class Terms:
     cdi_devices: tuple[str, ...] = ()
     shows_all: bool = False
     has_selinux: bool = False
+    path: str = ""
 
 
 PLAIN = Terms()
@@ -59,7 +60,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
                 "Target": mount.container,
                 "ReadOnly": not mount.writable,
             }
-            for mount in (*spec.mounts, Mount(str(order.folder), inside.RUN, writable=True), *_cache_mount(order))
+            for mount in _mounts(order)
         ],
         "PortBindings": _bindings(spec),
     }
@@ -77,6 +78,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     environment |= {} if spec.workload else {"NGCDL_RUN": inside.RUN}  # where the user's own script reports its steps
     environment |= {"HOME": inside.HOME} if spec.user else {}
     environment |= _caches(order)
+    environment |= _packages(terms.path) if order.packages else {}
     environment |= _with_gpus(spec.gpus, order.way, host, terms)
     environment |= dict(spec.environment)
     return {
@@ -111,10 +113,11 @@ def _label(terms: Terms) -> list[str]:
     return ["label=disable"] if terms.has_selinux else []
 
 
-def _cache_mount(order: Order) -> tuple[Mount, ...]:
-    if order.cache is None or any(posixpath.normpath(one.container) == inside.CACHE for one in order.spec.mounts):
-        return ()
-    return (Mount(str(order.cache), inside.CACHE, writable=True),)
+def _mounts(order: Order) -> list[Mount]:
+    mounts = [*order.spec.mounts, Mount(str(order.folder), inside.RUN, writable=True)]
+    has_own = any(posixpath.normpath(one.container) == inside.CACHE for one in order.spec.mounts)
+    mounts += [Mount(str(order.cache), inside.CACHE, writable=True)] if order.cache and not has_own else []
+    return mounts + ([Mount(str(order.packages), inside.PACKAGES)] if order.packages else [])
 
 
 def _caches(order: Order) -> dict[str, str]:
@@ -141,6 +144,14 @@ def _caches(order: Order) -> dict[str, str]:
         "TORCHINDUCTOR_CACHE_DIR": f"{built}/inductor",
         "TRITON_CACHE_DIR": f"{built}/triton",
     }
+
+
+def _packages(path: str) -> dict[str, str]:
+    """Return the variables by which Python and a shell find the added packages and their programs.
+
+    https://docs.python.org/3/library/site.html#site.USER_BASE"""
+    programs = {"PATH": f"{path}:{inside.PACKAGES}/bin"} if path else {}
+    return {"PYTHONUSERBASE": inside.PACKAGES, **programs}
 
 
 def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -> dict[str, str]:

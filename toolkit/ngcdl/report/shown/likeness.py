@@ -58,6 +58,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     *((name.replace("_", " "), _asked(name)) for name in _ASKED),
     ("image", lambda it: it.run.image.reference),
     ("image digest", lambda it: it.run.image.identity),
+    ("packages added", lambda it: ", ".join(it.run.packages or ()) or None),
     ("framework", lambda it: it.training.start.get("framework")),
     ("framework's version", lambda it: it.training.start.get("framework_version")),
     ("batch", lambda it: it.training.start.get("batch", it.run.workload.get("batch"))),

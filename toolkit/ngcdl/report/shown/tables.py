@@ -163,6 +163,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("image", run.image.reference or no_image[0]),
         ("image digest", run.image.digest or no_image[1]),
         *([("image id", run.image.id)] if run.image.id else []),
+        *([("packages added", ", ".join(run.packages) or "none")] if run.packages is not None else []),
         ("framework", _framework(story)),
         ("engine", _words(run.engine, run.engine_version)),
         ("GPU access", run.gpu_way),
