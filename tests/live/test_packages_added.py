@@ -84,14 +84,12 @@ def test_what_pip_can_t_install_stops_the_run_before_it_is_recorded(project: Use
     assert (project.ids(), project.docker("ps", "-aq", "--filter", "name=ngcdl-packages")) == ([], "")
 
 
-@pytest.mark.parametrize("image", ["tensorflow:18.01-py2", "pytorch:26.07-py3"])
-def test_the_image_s_own_framework_is_not_replaced(project: User, image: str) -> None:
-    name = image.partition(":")[0].replace("pytorch", "torch")
-    wheel(project.here / "wheels", name)
-    done = project.run("run", image, *PIP, "--pip", f"{name}==1.0", "--", "true")
+def test_the_image_s_own_framework_is_not_replaced(project: User) -> None:
+    wheel(project.here / "wheels", "torch")
+    done = project.run("run", "pytorch:26.07-py3", *PIP, "--pip", "torch==1.0", "--", "true")
     assert done.code == 125, done
     assert "never replaced" in done.err
-    assert project.run("run", image, *PIP, "--pip", name, "--", "true").code == 0
+    assert project.run("run", "pytorch:26.07-py3", *PIP, "--pip", "torch", "--", "true").code == 0
     assert project.record()["packages"] == ["greet==1.0"]
 
 

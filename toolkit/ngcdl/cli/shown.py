@@ -27,6 +27,7 @@ _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may b
 _GAP = re.compile(rb'"gap": ?"')
 _MISSED = " ticks before this one were missed"  # telemetry/sampler.py
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
+_MOST_PACKAGES = 8
 
 
 def show_summary(store: Store, run: Run) -> None:
@@ -112,7 +113,9 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         identity = run.image.identity or pinned
         rows.append(("image", f"{name}  {identity[:19]}..." if identity else name))
     if run.packages:
-        rows.append(("packages", ", ".join(run.packages)))
+        more = len(run.packages) - _MOST_PACKAGES
+        some = ", ".join(run.packages[:_MOST_PACKAGES])
+        rows.append(("packages", some + (f" and {more} more (--json lists them)" if more > 0 else "")))
     if command := naming.typed(run):
         rows.append(("command", command.replace("\n", "\\n")))
     if run.program:

@@ -77,7 +77,8 @@ class PackagesNotInstalled(StartError):
 
     def __init__(self, packages: Sequence[str], image: str, said: Sequence[str], log: object) -> None:
         """`said` is what pip wrote, line by line; `log` is the file that has it."""
-        told = [line.strip() for line in said if line.startswith("ERROR:")] or [line for line in said if line.strip()]
+        lines = [stripped for line in said if (stripped := line.strip())]
+        told = [line for line in lines if line.startswith("ERROR:")] or lines
         says = f"says {' '.join(told[-2:])}" if told else "said nothing"
         hint = next((hint for texts, hint in _OF_PIP.items() if any(one in line for line in said for one in texts)), "")
         super().__init__(
