@@ -98,8 +98,8 @@ def test_a_remedy_is_for_what_ran_and_where(log: Path) -> None:
 
 def test_a_missing_python_module_is_told_of_a_command_in_an_image_with_what_installs_it(log: Path) -> None:
     missing = "ModuleNotFoundError: No module named 'transformers'\n"
-    assert "PYTHONUSERBASE=/ngcdl/cache/user" in remedy(replace(RUN, engine="docker"), log, missing)
-    assert "/ngcdl/cache" not in remedy(replace(RUN, engine="slurm"), log, missing), "nothing outlives a run there"
+    assert "--pip requirements.txt" in remedy(replace(RUN, engine="docker"), log, missing)
+    assert "--pip" not in remedy(replace(RUN, engine="slurm"), log, missing), "nothing is installed beforehand there"
     assert remedy(replace(RUN, engine="local"), log, missing) == ""
     assert remedy(TRAINING, log, missing) == ""
 
