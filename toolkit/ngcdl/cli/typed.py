@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from ngcdl import console, settings, trainings
 from ngcdl.cli import terminal
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.planning import packages, plan
+from ngcdl.planning import plan, requirements
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
@@ -387,7 +387,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         image=None,
         mounts=mounts,
         environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
-        packages=packages.listed(typed.packages, _here()) if typed.packages else (),
+        packages=requirements.listed(typed.packages, _here()) if typed.packages else (),
         ports=tuple(Port.parse(text) for text in typed.ports),
         shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
         ulimits=tuple(limits.items()),

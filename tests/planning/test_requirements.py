@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.errors import BadOption
-from ngcdl.planning.packages import listed
+from ngcdl.planning.requirements import listed
 
 
 def test_names_and_the_lines_of_files_are_one_list_without_doubles_or_comments(tmp_path: Path) -> None:
