@@ -94,9 +94,11 @@ def test_every_run_line_of_the_readme_can_be_planned(
         "NGCDL_REGISTRY": lab["registry"]["host"],
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # Debian itself has no `python`
     }
+    (tmp_path / "requirements.txt").write_text("einops\n")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "ngcdl", *argv], env=environment, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-P", "-m", "ngcdl", *argv],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (own_image in line) == (f"{own_image}: this engine's own image" in done.stderr)
     engine = asked[asked.index("--engine") + 1] if "--engine" in asked else "docker"

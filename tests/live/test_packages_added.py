@@ -76,6 +76,14 @@ def test_a_script_finds_what_the_image_lacks_and_it_is_installed_once(project: U
     assert (replayed.code, replayed.out.splitlines()[-1]) == (0, "hello by its program"), replayed
 
 
+def test_a_project_that_names_its_image_and_packages_needs_neither_typed(project: User) -> None:
+    (project.here / "ngcdl.toml").write_text('image = "pytorch:26.07-py3"\npip = ["requirements.txt"]\n')
+    done = project.run("run", "--", "greet")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "hello by its program"), done
+    assert f"from {project.here}/ngcdl.toml: pytorch:26.07-py3, --pip requirements.txt" in done.err
+    assert project.record()["packages"] == ["greet==1.0"]
+
+
 def test_what_pip_can_t_install_stops_the_run_before_it_is_recorded(project: User) -> None:
     done = project.run("run", "pytorch:26.07-py3", *PIP, "--pip", "greet>=2", "--", "true")
     assert done.code == 125, done

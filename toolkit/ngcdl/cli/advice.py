@@ -90,6 +90,8 @@ def _on_this_host(typed: Typed) -> str:
     words = _without(words_of(typed), ("--engine", "--engine"), typed.engine)
     if typed.image in words[: words.index("--")]:
         words.remove(typed.image)
+    else:  # a project's settings name the image
+        words[1:1] = ["--engine", "local"]
     return again(words)
 
 

@@ -12,7 +12,7 @@ from ngcdl.cli.typed import again
 # Options of `compare` that `run` lacks.
 _OF_COMPARE = ("--vary", "--scaling", "--repeat")
 # Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
-_ADD_UP = ("-v", "-e", "-p", "--ulimit")
+_ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
 _ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
 
 

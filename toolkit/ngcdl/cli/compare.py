@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ngcdl import choice, console, settings, trainings
 from ngcdl.cli import lookup as reconciled
+from ngcdl.cli import project
 from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
@@ -85,6 +86,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     known = _known(typed)
     if not (known or typed.image) and (rounds.vary or "").startswith("image="):
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
+    typed = project.filled(typed)
     _check(typed, rounds, known)
     repeat, vary = rounds.repeat, _vary(known, others, rounds)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ngcdl import console, settings, trainings
+from ngcdl.cli import project
 from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
@@ -31,6 +32,7 @@ def run(typed: Typed) -> int:
     config = settings.load()
     store = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
+    typed = project.filled(typed)
     asked = parsed(typed, config, store)
     with advised(typed, asked):
         if typed.dry_run:

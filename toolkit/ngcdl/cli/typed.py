@@ -43,8 +43,10 @@ from ngcdl.storing.store import Store
 
 @dataclass(frozen=True)
 class Typed:
-    """The argv of `ngcdl run`, or of a similar command, as typer read it; nothing in it is checked yet."""
+    """The argv of `ngcdl run`, or of a similar command, as typer read it; nothing in it is checked yet. `given` names
+    the fields that were typed: others have their default."""
 
+    given: frozenset[str] = frozenset()
     image: str | None = None
     stray: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
