@@ -181,7 +181,7 @@ def watch(argv: list[str]) -> int:
 
 def _followed(store: Store, run: Run, letter: dict[str, Any]) -> Run:
     folder = store.folder(run.id)
-    cache, packages = (Path(letter[name]) if letter[name] else None for name in ("cache", "packages"))
+    cache, packages = (Path(letter[name]) if letter.get(name) else None for name in ("cache", "packages"))
     spec = RunSpec.from_json(letter["spec"])
     order = Order(spec, run.id, folder, letter["target"], letter["way"], cache=cache, packages=packages)
     return launch.follow(Ready(engines.connect(letter["engine"]), order, run), store, Silent(), Begun())
