@@ -147,6 +147,22 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
     assert len(engine.orders) == 1
 
 
+def test_a_repeated_run_gets_the_versions_that_it_had(tmp_path: Path) -> None:
+    spec = replace(SPEC, packages=("--no-index", "einops"))
+    pinned = packages.as_before(spec, TARGET, tmp_path, ("einops==1", "numpy==2"))
+    assert pinned.packages == ("--no-index", "einops==1", "numpy==2")
+    assert packages.as_before(spec, TARGET, tmp_path, None) is spec
+    packages.installed(PipEngine(FakeJob()), spec, TARGET, None, tmp_path, FakeShow())
+    assert packages.as_before(spec, TARGET, tmp_path, ("einops==1",)) is spec
+    assert packages.as_before(spec, TARGET, tmp_path, ("einops==0.9",)).packages[1:] == ("einops==0.9",)
+
+
+def test_a_container_that_was_killed_for_memory_says_so(tmp_path: Path) -> None:
+    engine = PipEngine(FakeJob(exit=Exit(137, True, "out of memory: the kernel killed it")), pip=lambda _: None)
+    with pytest.raises(PackagesNotInstalled, match="out of memory"):
+        packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+
+
 def test_a_place_that_can_t_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PackagesNotKept, match="file/kept, which can't be used: Not a directory"):

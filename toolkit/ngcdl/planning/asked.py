@@ -25,7 +25,8 @@ class Asked:
     force: bool = False
     root: bool = False
     placement: Placement | None = None  # where on a cluster; None without one
-    extra: RunSpec | None = None  # the mounts, environment, ports, limits, -w and -i that were typed
+    extra: RunSpec | None = None  # the mounts, environment, packages, ports, limits, -w and -i that were typed
+    installed: tuple[str, ...] | None = None  # the packages, name==version, of the run that this one repeats
 
     @property
     def nodes(self) -> int:

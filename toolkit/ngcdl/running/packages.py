@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -72,20 +73,37 @@ def installed(engine: Engine, spec: RunSpec, target: str, cache: Path | None, ro
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder.with_suffix(".lock"), show):
-            if not folder.is_dir():
+            there = _there(folder)
+            if there is None:
                 show.say(f"installing for this image, once: {', '.join(spec.packages)}")
-                _install(engine, spec, target, cache, folder, show)
-                show.say(f"installed: {', '.join(_there(folder)) or 'nothing, as the image has it all'}")
-            return Packages(folder / BASE, _there(folder))
+                there = _install(engine, spec, target, cache, folder, show)
+                show.say(f"installed: {', '.join(there) or 'nothing, as the image has it all'}")
+            return Packages(folder / BASE, there)
     except OSError as error:
         raise PackagesNotKept(root, error.strerror or str(error)) from error
 
 
-def _there(folder: Path) -> tuple[str, ...]:
-    return tuple((folder / INSTALLED).read_text().splitlines())
+def as_before(spec: RunSpec, target: str, root: Path, before: tuple[str, ...] | None) -> RunSpec:
+    """Return `spec` so that it adds what an earlier run had (`before`, name==version; None: whatever the list gives).
+
+    What the list gave then is used if it is still there: an index may have lost it."""
+    if before is None or _there(folder_of(root, spec, target)) == before:
+        return spec
+    options = (line for line in spec.packages if line.startswith("-") and not re.match("-e|--editable", line))
+    return replace(spec, packages=(*options, *before))
 
 
-def _install(engine: Engine, spec: RunSpec, target: str, cache: Path | None, folder: Path, show: Show) -> None:
+def _there(folder: Path) -> tuple[str, ...] | None:
+    """Return what is installed in `folder`; None if nothing is."""
+    try:
+        return tuple((folder / INSTALLED).read_text().splitlines())
+    except FileNotFoundError:
+        return None
+
+
+def _install(
+    engine: Engine, spec: RunSpec, target: str, cache: Path | None, folder: Path, show: Show
+) -> tuple[str, ...]:
     part = folder.with_suffix(".part")
     run_id = f"packages-{folder.name}"
     _end(engine, run_id)  # what a killed ngcdl left running
@@ -111,9 +129,10 @@ def _install(engine: Engine, spec: RunSpec, target: str, cache: Path | None, fol
     finally:
         _end(engine, run_id)
     if how.code != 0:
-        said = (part / LOG).read_text(errors="replace").splitlines()
+        said = [*(part / LOG).read_text(errors="replace").splitlines(), how.reason or ""]
         raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
     part.rename(folder)
+    return _there(folder) or ()
 
 
 def _followed(engine: Engine, order: Order, log: Path, show: Show) -> Exit:

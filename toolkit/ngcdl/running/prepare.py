@@ -199,9 +199,10 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
     digest, image_id, target = _target(picked, asked, show, verdicts)
     cache = cache_of(picked, spec, settings)
-    added = None
+    added, root = None, _packages_root(settings)
     if spec.packages:
-        added = packages.installed(picked.engine, spec, target, _made(cache)[0], _packages_root(settings), show)
+        spec = packages.as_before(spec, target, root, asked.installed)
+        added = packages.installed(picked.engine, spec, target, _made(cache)[0], root, show)
     return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
 
 

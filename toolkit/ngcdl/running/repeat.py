@@ -85,6 +85,7 @@ def request_again(
         root=kind_of(before.engine).has_containers and recorded.get("user") is None,
         placement=spec.placement,
         extra=extra,
+        installed=before.packages,
     )
     if before.ngcdl not in (None, __version__):
         remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
