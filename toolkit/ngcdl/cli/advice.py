@@ -18,7 +18,7 @@ from ngcdl.planning.asked import (
     why_no_card_variables,
     why_no_container_options,
 )
-from ngcdl.spec import kind_of
+from ngcdl.spec import KINDS, kind_of
 
 # Shell builtins whose work no program can do, each with the simplest shell that has it.
 _OF_SHELLS = {
@@ -91,7 +91,7 @@ def _on_this_host(typed: Typed) -> str:
     if typed.image in words[: words.index("--")]:
         words.remove(typed.image)
     else:  # a project's settings name the image
-        words[1:1] = ["--engine", "local"]
+        words[1:1] = ["--engine", next(name for name, kind in KINDS.items() if not kind.has_containers)]
     return again(words)
 
 

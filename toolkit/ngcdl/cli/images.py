@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
 NEWEST = 10
+_ARCHITECTURES = ("amd64", "arm64")
 _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
 _TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
@@ -55,6 +58,32 @@ def pull(name: str, force: bool = False) -> None:
         for line in judge.cautions(image, host, config, found, "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
+    console.result(image.pinned(digest))
+
+
+def pull_to(name: str, path: Path, architecture: str | None) -> None:
+    """Fetch the image into a file, and print its reference by digest. Raise BadOption, RegistryError, DiskFull or
+    NotWritten."""
+    from ngcdl import hostfacts
+    from ngcdl.cli.screen import Screen
+    from ngcdl.pulling import fetch
+
+    image = meant.named(name, settings.load().registry)
+    if not (image.tag or image.digest):
+        raise BadOption(
+            f"--to: {name} leaves open which image; the newest that runs here may not run where the file goes.",
+            _TELL.format(name=name),
+        )
+    if architecture not in (None, *_ARCHITECTURES):
+        raise BadOption(f"--arch {architecture}: must be {' or '.join(_ARCHITECTURES)}.")
+    with Screen() as screen:
+        digest = fetch.image_file(
+            image, architecture or hostfacts.architecture(), path.absolute(), screen.pull, screen.say
+        )
+    console.say(
+        f"Copy {path} to the other machine, and type there:\n    docker load -i {shlex.quote(path.name)}\n"
+        f"    ngcdl run {image}"
+    )
     console.result(image.pinned(digest))
 
 

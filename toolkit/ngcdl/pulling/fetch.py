@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import settings
@@ -38,22 +39,39 @@ _UNHEARD = (RegistryUnreachable, RegistryAnswer, RateLimited, UsageError)
 
 
 def image(engine: Engine, ref: ImageRef, show: ShowPull, say: Callable[[str], None]) -> str:
-    """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError.
+    """Pull `ref` and return its digest, never that of an old image of that name. Raise RegistryError or EngineError."""
+    return _with_or_without_key(ref, lambda credential: _pulled(engine, ref, credential, show, say), say)
 
-    A public image needs no key, so a broken or refused key is no error if the image can be pulled without a key.
+
+def image_file(ref: ImageRef, architecture: str, path: Path, show: ShowPull, say: Callable[[str], None]) -> str:
+    """Fetch `ref` for Linux on `architecture` (amd64, arm64) into a file for `docker load`, and return its digest.
+
+    Raise RegistryError, DiskFull or NotWritten; nothing is then at `path`."""
+    from ngcdl.pulling import image_file as it
+
+    folder = settings.load().cache / "blobs"
+    return _with_or_without_key(
+        ref, lambda credential: it.save(ref, ("linux", architecture), path, credential, folder, show, say), say
+    )
+
+
+def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str], say: Callable[[str], None]) -> str:
+    """Fetch `ref` with the caller's key, if there is one.
+
+    A public image needs no key, so a broken or refused key is no error if the image can be fetched without a key.
     """
     from ngcdl.registry import credentials
 
     credential, trouble = credentials.find_or_none(ref.registry)
     if credential:
         try:
-            return _pulled(engine, ref, credential, show, say)
+            return fetch(credential)
         except KeyRejected as error:
             trouble = error
     if trouble:
         say(f"{trouble.message} Trying without a key.")
     try:
-        return _pulled(engine, ref, None, show, say)
+        return fetch(None)
     except (LoginNeeded, UnknownRepository) as error:
         if trouble:
             raise trouble from error

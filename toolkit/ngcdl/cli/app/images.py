@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from typer.core import TyperCommand
 from ngcdl.cli import options
 from ngcdl.cli.app.root import IMAGES, app
 from ngcdl.cli.options import CardTyped, Force, HostTyped, ImageName, Json
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import BadOption, NgcdlError
 
 _USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside typer
 
@@ -32,15 +33,34 @@ class _Judging(TyperCommand):
             raise NgcdlError(error.message, error.hint) from error
 
 
-@app.command(rich_help_panel=IMAGES)
+@app.command(
+    rich_help_panel=IMAGES,
+    epilog="\b\nExamples:\n  ngcdl pull pytorch:25.03-py3\n"
+    "  ngcdl pull pytorch:25.03-py3 --to pytorch.tar     # for a machine without this network: docker load -i",
+)
 def pull(
     image: ImageName,
     force: Force = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Into a file, for another machine's docker load; needs no Docker."),
+    ] = None,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            "--arch", metavar="amd64|arm64", help="With --to: for that architecture; default: this machine's."
+        ),
+    ] = None,
 ) -> None:
     """Fetch an image; an interrupted pull resumes where it stopped."""
-    from ngcdl.cli.images import pull
+    from ngcdl.cli import images as it
 
-    pull(image, force)
+    if to:
+        it.pull_to(image, to, arch)
+    elif arch:
+        raise BadOption("--arch: only with --to.", f"    ngcdl pull {image} --to FILE --arch {arch}")
+    else:
+        it.pull(image, force)
 
 
 @app.command(

@@ -1,0 +1,52 @@
+"""`ngcdl pull --to FILE`: real engines, old and new, load the file, and ngcdl runs the image without the registry."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from faulty_front import Front
+from house import until
+from ngcdl_child import User, user_in
+from own_engine import engine_of_ones_own
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.mark.parametrize("engine", ["bare", "floor", "containerd"])
+def test_an_engine_loads_the_file_and_the_image_runs_without_its_registry(
+    lab: dict[str, Any], front: Front, tmp_path: Any, engine: str
+) -> None:
+    settings = {"features": {"containerd-snapshotter": True}} if engine == "containerd" else {}
+    with (
+        engine_of_ones_own(lab, packages="floor" if engine == "floor" else "bare", **settings) as one,
+        user_in(tmp_path, lab, one.host) as user,
+    ):
+        user.environment["NGCDL_REGISTRY"] = front.host
+        done = user.run("pull", "busybox:entry", "--to", "image.tar", DOCKER_HOST="unix:///nosuch.sock")
+        assert done.code == 0, done
+        assert done.out == f"{front.host}/nvidia/busybox@{lab['images']['busybox:entry']}\n"
+        assert "docker load -i image.tar" in done.err
+        assert [path.name for path in user.here.iterdir()] == ["image.tar"]
+        user.docker("load", "-i", str(user.here / "image.tar"))
+        before = len(front.requests("/blobs/"))
+        ran = user.run("run", "busybox:entry", "--", "echo", "hi")
+        assert (ran.code, ran.out) == (0, "lab entrypoint: echo hi\nhi\n"), ran
+        assert len(front.requests("/blobs/")) == before
+
+
+def test_ctrl_c_keeps_what_has_arrived_for_the_next_try(user: User, front: Front) -> None:
+    user.environment["NGCDL_REGISTRY"] = front.host
+    front.break_down(blob={"bytes_per_second": 3_000_000})
+    child = user.start("pull", "busybox:big", "--to", "image.tar")
+    child.until_err("Ctrl-C keeps")
+    blobs = user.home / ".cache/ngcdl/blobs"
+    until(lambda: sum(path.stat().st_size for path in blobs.glob("*.part")) > 1_000_000, "some bytes")
+    child.signal(signal.SIGINT)
+    assert child.done().code == 130
+    assert not (user.here / "image.tar").exists()
+    front.break_down()
+    done = user.run("pull", "busybox:big", "--to", "image.tar")
+    assert done.code == 0, done
+    assert "are here already" in done.err

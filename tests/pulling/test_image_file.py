@@ -1,0 +1,115 @@
+"""An image in a file for another machine's docker load: whole, verified, resumed, the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from ngc_server import OCI_INDEX, SCHEMA_1, digest, reset
+from pulling_engine import LAYERS, Table
+
+from ngcdl.engines.values import PullEvent
+from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer, WrongPlatform
+from ngcdl.pulling import disk_space, image_file
+
+
+def save(table: Table, path: Path, architecture: str = "amd64") -> str:
+    show, say = table.shown.append, table.said.append
+    platform = "linux", architecture
+    return image_file.save(table.image, platform, path, None, table.folder, show, say, table.naps.append)
+
+
+def content(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {member.name: opened.read() for member in tar if (opened := tar.extractfile(member))}
+
+
+def test_the_file_has_every_blob_under_its_digest_and_both_lists_of_contents(table: Table, tmp_path: Path) -> None:
+    path = tmp_path / "image.tar"
+    name = save(table, path)
+    assert name == table.ngc.tags["nvidia/tensorflow"]["18.01-py2"]
+    files = content(path)
+    blobs = {member: body for member, body in files.items() if member.startswith("blobs/")}
+    assert all(member == f"blobs/sha256/{hashlib.sha256(body).hexdigest()}" for member, body in blobs.items())
+    assert sorted(files.keys() - blobs.keys()) == ["index.json", "manifest.json", "oci-layout"]
+    ((older),) = json.loads(files["manifest.json"])
+    assert older["RepoTags"] == [str(table.image)]
+    assert [files[layer] for layer in older["Layers"]] == LAYERS
+    assert json.loads(files[older["Config"]])["architecture"] == "amd64"
+    (about,) = json.loads(files["index.json"])["manifests"]
+    assert about["digest"] == name
+    assert len(files[f"blobs/{name.replace(':', '/')}"]) == about["size"]
+    assert table.left() == [], "the blobs are removed once the file is whole"
+    assert {event.layer for event in table.shown} == {digest(layer)[7:19] for layer in LAYERS}
+    assert isinstance(table.shown[0], PullEvent)
+
+
+def test_the_same_image_gives_the_same_bytes(table: Table, tmp_path: Path) -> None:
+    for name in ("a.tar", "b.tar"):
+        save(table, tmp_path / name)
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+
+
+def test_after_a_cut_the_next_try_fetches_only_the_rest(table: Table, tmp_path: Path) -> None:
+    table.ngc.fail(f"/blobs/{digest(LAYERS[0])}", reset)
+    with pytest.raises(NgcdlError):
+        save(table, tmp_path / "image.tar")
+    assert not (tmp_path / "image.tar").exists()
+    assert digest(LAYERS[1]).replace(":", "-") in table.left()
+    table.ngc.faults.clear()
+    before = len(table.blobs())
+    save(table, tmp_path / "image.tar")
+    assert digest(LAYERS[1]) not in table.blobs()[before:]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["image.tar"]
+
+
+def test_a_layer_that_is_not_its_digest_makes_no_file(table: Table, tmp_path: Path) -> None:
+    table.ngc.blobs[digest(LAYERS[2])] = b"pot"
+    with pytest.raises(DigestMismatch):
+        save(table, tmp_path / "image.tar")
+    assert [path for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_what_is_there_already_is_left_alone_and_nothing_is_asked(table: Table, tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_text("mine")
+    with pytest.raises(NotWritten, match="it is there already"):
+        save(table, tmp_path / "image.tar")
+    assert (tmp_path / "image.tar").read_text() == "mine"
+    assert table.ngc.seen == []
+
+
+def test_a_folder_that_is_not_there_is_named(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(NotWritten, match=r"none/image.tar can't be written: No such file"):
+        save(table, tmp_path / "none/image.tar")
+
+
+def test_without_room_nothing_is_fetched(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sum(map(len, LAYERS))
+    monkeypatch.setattr(disk_space, "file_system_of", lambda *_, **__: disk_space.Room(1, 2 * whole - 1))
+    with pytest.raises(DiskFull, match="are free"):
+        save(table, tmp_path / "image.tar")
+    assert table.blobs() == []
+
+
+def test_of_several_platforms_the_named_one_is_taken(table: Table, tmp_path: Path) -> None:
+    ((name, (_, one)),) = table.ngc.manifests.items()
+    about = {"digest": name, "size": len(one), "platform": {"os": "linux", "architecture": "arm64"}}
+    index = json.dumps({"schemaVersion": 2, "manifests": [about]}).encode()
+    table.ngc.manifests[digest(index)] = (OCI_INDEX, index)
+    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(index)
+    assert save(table, tmp_path / "arm.tar", "arm64") == name
+    with pytest.raises(WrongPlatform, match="linux/arm64"):
+        save(table, tmp_path / "amd.tar")
+
+
+def test_an_image_of_before_2017_is_refused(table: Table, tmp_path: Path) -> None:
+    body = json.dumps({
+        "schemaVersion": 1, "architecture": "amd64", "fsLayers": [], "history": [{"v1Compatibility": "{}"}],
+    }).encode()  # fmt: skip
+    table.ngc.manifests[digest(body)] = (SCHEMA_1, body)
+    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(body)
+    with pytest.raises(RegistryAnswer, match="schema 1"):
+        save(table, tmp_path / "image.tar")
