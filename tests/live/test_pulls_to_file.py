@@ -50,3 +50,15 @@ def test_ctrl_c_keeps_what_has_arrived_for_the_next_try(user: User, front: Front
     done = user.run("pull", "busybox:big", "--to", "image.tar")
     assert done.code == 0, done
     assert "are here already" in done.err
+
+
+def test_an_image_for_the_other_processor_is_told_with_its_option_and_a_name_without_a_tag_is_refused(
+    user: User,
+) -> None:
+    done = user.run("pull", "busybox:arm64", "--to", "image.tar")
+    assert done.code == 125, done
+    line = next(line.strip() for line in done.err.splitlines() if "--arch" in line)
+    assert user.run(*line.split()[1:]).code == 0
+    assert [path.name for path in user.here.iterdir()] == ["image.tar"]
+    done = user.run("pull", "pytorch", "--to", "other.tar")
+    assert (done.code, "leaves open which image" in done.err) == (2, True), done

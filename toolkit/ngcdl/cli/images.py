@@ -21,6 +21,7 @@ from ngcdl.errors import (
     NgcdlError,
     NoneRuns,
     RegistryError,
+    WrongPlatform,
 )
 from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
@@ -76,10 +77,14 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
         )
     if architecture not in (None, *_ARCHITECTURES):
         raise BadOption(f"--arch {architecture}: must be {' or '.join(_ARCHITECTURES)}.")
+    wanted = architecture or hostfacts.architecture()
     with Screen() as screen:
-        digest = fetch.image_file(
-            image, architecture or hostfacts.architecture(), path.absolute(), screen.pull, screen.say
-        )
+        try:
+            digest = fetch.image_file(image, wanted, path.absolute(), screen.pull, screen.say)
+        except WrongPlatform as error:
+            other = next(one for one in _ARCHITECTURES if one != wanted)
+            error.hint += f"\nFor a machine with such a processor:\n    ngcdl pull {image} --to {path} --arch {other}"
+            raise
     console.say(
         f"Copy {path} to the other machine, and type there:\n    docker load -i {shlex.quote(path.name)}\n"
         f"    ngcdl run {image}"
