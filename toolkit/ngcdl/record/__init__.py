@@ -238,7 +238,7 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the run waits in its cluster's queue. Its `reason` says so."""
+        """Whether the run waits, in a cluster's queue or for GPUs of this host. Its `reason` says so."""
         return self.status == "running" and self.reason is not None
 
     @property
