@@ -452,3 +452,46 @@ def test_docker_has_no_use_for_the_caller_s_variable(
     daemon.info |= NVIDIA
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert len(choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"]) == 2
+
+
+def test_a_run_that_waits_is_decided_for_the_cards_that_it_gets_if_all_are_free(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    monkeypatch.setenv("WAITS", "1")
+    daemon.info |= NVIDIA
+    cards.set(gpu0__processes="7:5", gpu1__processes="8:5")
+    one = choose(cards, image="tensorflow:1", docker=daemon.host)
+    (uuid,) = one["uuids"]
+    both = {uuid: uuid, FIRST: FIRST}
+    assert (one["gpus"], one["device"], one["loud"], one["shares"]) == (f"auto:{uuid}", "auto", [], False)
+    assert one["awaits"] == [1, both]
+    two = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
+    assert (two["uuids"], two["device"], two["awaits"]) == ([uuid, FIRST], "gpu", [2, both])
+    named = choose(cards, image="tensorflow:1", gpus="0,", docker=daemon.host)
+    assert (named["gpus"], named["awaits"]) == (FIRST, [1, {FIRST: FIRST}])
+    every = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
+    assert (every["gpus"], every["awaits"][0]) == (f"{FIRST},{uuid}", 2)
+    monkeypatch.setenv("UNFIT", uuid)
+    assert choose(cards, image="tensorflow:1", docker=daemon.host)["awaits"] == [1, {FIRST: FIRST}]
+
+
+def test_cards_that_will_never_be_free_for_a_run_are_not_waited_for(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "1")
+    monkeypatch.setenv("WAITS", "1")
+    no_way = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (no_way["error"], "Docker can't pass it on" in no_way["message"]) == ("NoGpu", True)
+    daemon.info |= NVIDIA
+    cards.set(fail__gpu0__DeviceGetMemoryInfo=15)
+    lost = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
+    assert (lost["error"], lost["message"]) == ("NoGpu", "--gpus 2: of this host's GPUs, 1 can be waited for.")
+    cards.set(**MIG)
+    assert choose(cards, image="tensorflow:1", docker=daemon.host)["awaits"][0] == 1
+    parts = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
+    assert parts["message"] == "--gpus 2: of this host's GPUs, 1 can be waited for.", "a MIG device has no replica"
+    daemon.info |= {"Name": os.uname().nodename + "-vm"}
+    away = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (away["error"], away["code"]) == ("BadOption", 2)
+    assert away["message"] == "--wait: the engine is on another machine, whose GPUs are not seen here."

@@ -91,8 +91,9 @@ def test_what_is_typed_reaches_the_command() -> None:
     ]
     app(words, standalone_mode=False, obj=("ls", "-l"))
     placement = Placement(nodes=2, options=("--exclusive",))
+    given = frozenset({"image", "stray", "no_eval", "compile", "environment", "ports", "channels_last"})
     expected = Typed(
-        image="x:1", stray=("ls",), command=("ls", "-l"), no_eval=True, compile=True, environment=("A=1", "B"),
-        ports=("80:80",), placement=placement, channels_last=False,
+        given=given, image="x:1", stray=("ls",), command=("ls", "-l"), no_eval=True, compile=True,
+        environment=("A=1", "B"), ports=("80:80",), placement=placement, channels_last=False,
     )  # fmt: skip
     assert seen == [(expected, False, True)]

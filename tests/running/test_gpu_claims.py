@@ -34,7 +34,7 @@ from dataclasses import replace
 sys.path.insert(0, sys.argv[1])
 from fakes import IMAGE, FakeShow
 from ngcdl import settings
-from ngcdl.running import gpu_claims, prepare
+from ngcdl.running import gpu_claims, prepare, turn
 from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
@@ -56,8 +56,9 @@ class Show(FakeShow):
             prepare.begin(others.pop(), store)
 
 show = Show()
+turn.PAUSE_SECONDS = 0.01
 try:
-    asked = replace(own, always_pull="IMAGE" in os.environ)
+    asked = replace(own, always_pull="IMAGE" in os.environ, waits="WAITS" in os.environ)
     run = prepare.prepare(asked, config, store, show).run
     print(json.dumps({"gpus": run.gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": run.id}))
 except NgcdlError as error:
@@ -150,6 +151,23 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
     assert it["held"][it["gpus"][0]] == it["id"]
     assert it["held"][other] != it["id"]
     assert "another run took the GPU meanwhile: choosing again" in it["said"]
+
+
+def test_one_that_waits_chooses_its_card_after_its_image_is_there(
+    host: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run takes the card that it would have got before."""
+    image = ImageRef.parse("127.0.0.1:1/tensorflow:18.01-py2")
+    has(daemon, image)
+    daemon.pulled = json.dumps({"status": f"Digest: {DIGEST}"}).encode() + b"\n"
+    monkeypatch.setenv("IMAGE", str(image))
+    monkeypatch.setenv("WAITS", "yes")
+    it = prepared(host, "1", "1")
+    (other,) = set(CARDS) - set(it["gpus"])
+    assert (it["held"][it["gpus"][0]], it["held"][other] != it["id"]) == (it["id"], True)
+    assert len([path for path in daemon.asked if "/images/create?" in path]) == 1
+    assert it["said"][0].endswith("; GPUs: 1 free GPU, by runtime (the runtime nvidia is there)")
+    assert it["said"][-1].startswith("GPUs: 0 (NVIDIA GeForce GTX 1050 Ti), by runtime")
 
 
 def test_a_command_that_gets_all_cards_that_may_compute_did_not_choose_free_ones(

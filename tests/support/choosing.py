@@ -24,10 +24,11 @@ try:
     named = meant.named(image, "nvcr.io") if image else None
     unfit = lambda *_: os.environ.get("UNFIT", "").split()
     usual = os.environ.get("USUAL", "").split() or DEFAULT_FRAMEWORKS
-    it = choose(Wanted(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual))
+    waits = "WAITS" in os.environ
+    it = choose(Wanted(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual, waits=waits))
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
-                      "shares": it.shares}))
+                      "shares": it.shares, "awaits": it.awaits and [it.awaits.count, dict(it.awaits.names)]}))
 except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
 """

@@ -11,7 +11,7 @@ from ngcdl import engines, given_cards
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, NoGpu
-from ngcdl.given_cards import Seen
+from ngcdl.given_cards import Need, Seen
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free_cards
 from ngcdl.telemetry import gpu as nvml
@@ -28,7 +28,8 @@ class Choice:
     """`gpus` is the request with the free cards named; `device` is what a training must compute on: auto, cpu or gpu.
 
     `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss. `shares`:
-    no card was free, and the run gets one that others use."""
+    no card was free, and the run gets one that others use. `awaits`: what the run must still wait for; `gpus` and
+    `uuids` are then the cards that it gets if all are free."""
 
     engine: Engine
     image: ImageRef | None
@@ -40,6 +41,7 @@ class Choice:
     probe: Probe
     loud: tuple[str, ...] = ()
     shares: bool = False
+    awaits: Need | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Wanted:
     """What was asked for. `engine` is an engine's name, or auto. `unfit` returns the UUIDs of cards that the image
     can't use, which are never chosen as free cards; it is called only on hosts with several cards. `held` returns the
     cards that other runs hold, with the ids of these runs; such cards are not free either. `usual`: the frameworks to
-    take an image from if no image was named."""
+    take an image from if no image was named. `waits`: the run waits for its cards if they are not free."""
 
     engine: str
     image: ImageRef | None
@@ -57,6 +59,7 @@ class Wanted:
     unfit: Unfit = lambda *_: ()
     held: Callable[[], Mapping[str, str]] = dict
     usual: Sequence[str] = DEFAULT_FRAMEWORKS
+    waits: bool = False
 
 
 def choose(wanted: Wanted) -> Choice:
@@ -78,6 +81,8 @@ def choose(wanted: Wanted) -> Choice:
         return without
     if engine.is_cluster:
         return _of_cluster(wanted.gpus, without)
+    if wanted.waits and not engine.is_here:
+        raise BadOption("--wait: the engine is on another machine, whose GPUs are not seen here.", "Leave it out.")
     return _here(wanted, without) if engine.is_here else _elsewhere(wanted.gpus, without)
 
 
@@ -100,7 +105,7 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
     named = None if engine.has_containers else free_cards.visible_to_cuda(probe.cards, os.environ)
     seen = Seen(probe, named, engine.has_containers)
     if why := seen.why_none:
-        if gpus.demanded:
+        if gpus.demanded or wanted.waits:
             raise NoGpu(str(gpus), why)
         way = replace(NO_GPU, why=why)
         if not (engine.has_containers or wanted.is_training):
@@ -108,13 +113,19 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.")
     unfit = wanted.unfit(engine, without.image, probe) if len(probe.usable) > 1 and without.image else ()
     seen = replace(seen, unfit=unfit, held=wanted.held)
-    given = (given_cards.for_training if wanted.is_training else given_cards.for_command)(gpus, seen)
+    if wanted.waits:
+        given = given_cards.for_waiting(gpus, seen, is_training=wanted.is_training)
+    else:
+        given = (given_cards.for_training if wanted.is_training else given_cards.for_command)(gpus, seen)
     if given.gpus.kind == "none":
         return _on_cpu(without, replace(NO_GPU, why=given_cards.NONE_TO_SHARE), *given.loud)
     way = _way(engine, given.gpus)
     if way.name == "none" and engine.has_containers:
-        loud = f"WARNING: this host has a GPU, but Docker can't pass it on: {way.why}. This run computes on the CPU."
-        return _on_cpu(without, way, loud)
+        said = f"this host has a GPU, but Docker can't pass it on: {way.why}"
+        if wanted.waits:
+            raise NoGpu(str(gpus), said)
+        return _on_cpu(without, way, f"WARNING: {said}. This run computes on the CPU.")
+    names = dict(zip(given.among, given_cards.handed(given.among, probe, way), strict=True))
     return replace(
         without,
         way=way,
@@ -122,8 +133,9 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         device="gpu" if given.gpus.demanded else "auto",
         uuids=given.uuids,
         why=f"{without.why}; {given.rule}" if given.rule else without.why,
-        loud=(*given.loud, *given_cards.without_fabric(probe, given.uuids)),
+        loud=(*given.loud, *given_cards.without_fabric(probe, given.among or given.uuids)),
         shares=bool(given.loud),
+        awaits=Need(len(given.gpus.devices), names) if wanted.waits else None,
     )
 
 

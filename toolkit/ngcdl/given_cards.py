@@ -50,15 +50,28 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class Need:
+    """Cards to wait for: `count` of those in `names`, which has the UUIDs, each with the name that `handed` gives."""
+
+    count: int
+    names: Mapping[str, str]
+
+    def filled(self, gpus: GpuRequest, uuids: Sequence[str]) -> GpuRequest:
+        """Return `gpus` with the cards that became free."""
+        return replace(gpus, devices=tuple(self.names[uuid] for uuid in uuids))
+
+
+@dataclass(frozen=True)
 class Given:
     """What a run is given. `gpus` is the request with the cards named, of the kind none if the run gets none. `uuids`
     are the cards, None if NVML can't tell. `loud` warns that others use the cards, or says why there is none; `rule`
-    says by which rule the cards were chosen."""
+    says by which rule the cards were chosen. `among`: all cards of which a run that waits may get others instead."""
 
     gpus: GpuRequest
     uuids: tuple[str, ...] | None
     loud: tuple[str, ...] = ()
     rule: str = ""
+    among: tuple[str, ...] = ()
 
 
 def for_command(gpus: GpuRequest, seen: Seen) -> Given:
@@ -71,9 +84,32 @@ def for_training(gpus: GpuRequest, seen: Seen) -> Given:
     given = _free(gpus, seen) if gpus.kind in ("auto", "count") else _named_or_all(gpus, seen)
     if not given.gpus.demanded or given.uuids is None or len(given.uuids) < 2:
         return given
-    if any(map(is_mig, given.uuids)):
-        raise NoGpu(str(gpus), _ONE_MIG_DEVICE)
+    _check_replicas(gpus, given.uuids)
     return replace(given, gpus=GpuRequest("devices", devices=given.uuids))  # the training must know their number
+
+
+def for_waiting(gpus: GpuRequest, seen: Seen, *, is_training: bool) -> Given:
+    """Give a run that waits the cards that it gets if all are free. Named by UUID, they are held by the run even if it
+    is a command that wants all. Raise GpuError if it can never get enough."""
+    if gpus.kind in ("auto", "count"):
+        count, among = gpus.count or 1, free_cards.candidates(seen.unfit, seen.shown)
+        if is_training and count > 1:
+            among = tuple(uuid for uuid in among if not is_mig(uuid))  # _ONE_MIG_DEVICE
+    else:
+        among = _named_or_all(gpus, seen).uuids or ()
+        count = len(among)
+        if is_training:
+            _check_replicas(gpus, among)
+    if not 0 < count <= len(among):
+        raise NoGpu(str(gpus), f"of this host's GPUs, {len(among)} can be waited for")
+    taken = among[:count]
+    return Given(GpuRequest("devices" if gpus.demanded else "auto", devices=taken), taken, among=among)
+
+
+def _check_replicas(gpus: GpuRequest, uuids: Sequence[str]) -> None:
+    """Raise NoGpu if a training can't have a replica on each of the cards."""
+    if len(uuids) > 1 and any(map(is_mig, uuids)):
+        raise NoGpu(str(gpus), _ONE_MIG_DEVICE)
 
 
 def _free(gpus: GpuRequest, seen: Seen) -> Given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,18 @@ def program(pid: int) -> str | None:
         return (_PROC / str(pid) / "exe").readlink().name
     except OSError:
         return None
+
+
+def user(pid: int) -> str | None:
+    """Return the name of a process's user, or their number if they have no name; None if it can't be read."""
+    try:
+        number = (_PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def environment(pid: int) -> frozenset[bytes]:

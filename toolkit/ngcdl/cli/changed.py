@@ -55,6 +55,8 @@ def _line(line: str, argv: Sequence[str]) -> str:
             typed = _without(typed, name, has_value=not value.startswith("-"))
     if "--gpus" in change:
         typed = _choosing_no_cards(typed)
+    if {"none", "cpu"}.intersection(change):
+        typed = _without(typed, "--wait", has_value=False)  # nobody waits for no GPU
     return f"{advised['before']}{again([advised['command'], *typed, *change, *command]).strip()}"
 
 

@@ -90,7 +90,8 @@ def _when(run: Run, now: float, *, is_absolute: bool) -> str:
 def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...]:
     """Return the cells TOOK, STATUS, EXAMPLES/S and BUSY."""
     seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
-    status = run.status if run.exit_code in (0, None) else f"{run.status} {run.exit_code}"
+    status = "waiting" if run.is_waiting else run.status
+    status += f" {run.exit_code}" if run.exit_code else ""
     said = "" if silent_seconds is None else silence.in_words(silent_seconds)
     speed = run.summary.examples_per_second
     has_speed = bool(run.workload or run.dataset or speed is not None)

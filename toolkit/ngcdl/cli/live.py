@@ -70,8 +70,8 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
 def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, str]]:
     """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row."""
     rows = [("run", f"{run.id}  ({_standing(run, t)})")]
-    if run.reason and run.status == "running":  # it waits in a cluster's queue
-        rows.append(("waits", run.reason))
+    if run.is_waiting:
+        rows.append(("waits", str(run.reason)))
     if read.step is not None:
         steps = run.workload.get("steps")
         rows.append(("step", f"{read.step:,}{f' of {steps:,}' if isinstance(steps, int) else ''}{_ago(read, t)}"))
@@ -93,7 +93,9 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, 
 
 
 def _standing(run: Run, t: float) -> str:
-    return f"running, {duration(max(t - run.started, 0.0))}" if run.status == "running" else how_it_ended(run)
+    if run.status != "running":
+        return how_it_ended(run)
+    return f"{'waiting' if run.is_waiting else 'running'}, {duration(max(t - run.started, 0.0))}"
 
 
 def _ago(read: Now, t: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -16,11 +15,11 @@ from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
 from ngcdl.engines.values import Order
-from ngcdl.errors import NgcdlError, signal_exit_code
+from ngcdl.errors import NgcdlError
 from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
-from ngcdl.running import launch, meanwhile, prepare
+from ngcdl.running import ending, launch, meanwhile, prepare, turn
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.owner import this_process
 from ngcdl.spec import RunSpec
@@ -46,14 +45,16 @@ def carry_out(
     """Prepare, start and show what was asked for, and return the exit code. Raise NgcdlError."""
     reconcile_last(store)
     with screen, no_open_record(store):
-        ready = prepare.prepare(asked, config, store, screen)
+        ready = prepare.prepare(asked, config, store, screen, is_left=detach)
         if detach:
             run_id = _left(ready, store, screen)
             if as_json:
                 console.result_json(store.load(run_id).as_json())
             else:
                 console.result(run_id)
-                console.say(f"detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}")
+                watch = f"ngcdl show {run_id}" if ready.awaits else f"ngcdl logs -f {run_id}"
+                waits = f"; it waits for {turn.cards(ready.awaits)}" if ready.awaits else ""
+                console.say(f"detached{waits}. Watch it, or stop it:\n    {watch}\n    ngcdl stop {run_id}")
             return 0
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, store, screen, terminal)
@@ -96,8 +97,7 @@ def no_open_record(store: Store) -> Iterator[None]:
             with contextlib.suppress(NgcdlError):
                 run = store.load(run_id)
                 if run.status == "running" and run.owner == this_process():
-                    reason = f"stopped by {signal.Signals(number).name} before it had started"
-                    store.save(run.closed("interrupted", signal_exit_code(number), reason, time.time()))
+                    store.save(ending.before_start(run, number))
         raise
 
 
@@ -149,6 +149,8 @@ def _terminal(spec: RunSpec) -> meanwhile.Terminal | None:
 def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:
     """Print the request that would be sent, and its equivalent by hand; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
+    if picked.awaits:
+        screen.say(turn.foreseen(picked.awaits, store))
     run_id = "dry-run"
     target = prepare.planned_target(picked, asked)
     cache = prepare.cache_of(picked, spec, config)

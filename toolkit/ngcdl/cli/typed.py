@@ -87,6 +87,7 @@ class Typed:
     root: bool = False
     pull: str = "missing"
     force: bool = False
+    wait: bool = False
     detach: bool = False
     dry_run: bool = False
     json: bool = False
@@ -131,6 +132,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         device=typed.device,
         always_pull=typed.pull == "always",
         force=typed.force,
+        waits=typed.wait,
         root=typed.root,
         extra=_extra(typed, own),
         placement=typed.placement if kind_of(typed.engine).is_cluster else None,

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from ngcdl import console, engines, errors, waiting
 from ngcdl.engines.base import Job
 from ngcdl.engines.values import Chunk, Order, PullEvent
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.given_cards import Need
 from ngcdl.record import Run
-from ngcdl.running import launch
+from ngcdl.running import ending, launch, prepare, turn
 from ngcdl.running.interrupt import Interrupted, signals_deferred
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
@@ -56,7 +57,8 @@ class Begun:
 
 
 def hand_over(ready: Ready, store: Store) -> str:
-    """Start a watcher for `ready`, and return the run's id once the run has started and its GPUs were checked.
+    """Start a watcher for `ready`, and return the run's id once the run has started and its GPUs were checked, or once
+    it waits in line for them.
 
     If the start fails, close the record and raise the error. The order goes through a pipe, so variables that look
     like secrets are in no file and on no command line.
@@ -66,6 +68,7 @@ def hand_over(ready: Ready, store: Store) -> str:
         "root": str(store.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
         "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
         "packages": str(order.packages) if order.packages else None,
+        "awaits": asdict(ready.awaits) if ready.awaits else None,
     }  # fmt: skip
     watcher: subprocess.Popen[bytes] | None = None
     with contextlib.ExitStack() as stack:
@@ -176,6 +179,10 @@ def watch(argv: list[str]) -> int:
             store.save(left.closed("failed", error.exit_code, error.message, time.time()))
         _answer({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
+    except (KeyboardInterrupt, Interrupted) as error:
+        if (left := store.load(run_id)).status == "running":
+            store.save(ending.before_start(left, error.number if isinstance(error, Interrupted) else signal.SIGINT))
+        raise
     return done.exit_code or 0
 
 
@@ -184,4 +191,10 @@ def _followed(store: Store, run: Run, letter: dict[str, Any]) -> Run:
     cache, packages = (Path(letter[name]) if letter.get(name) else None for name in ("cache", "packages"))
     spec = RunSpec.from_json(letter["spec"])
     order = Order(spec, run.id, folder, letter["target"], letter["way"], cache=cache, packages=packages)
-    return launch.follow(Ready(engines.connect(letter["engine"]), order, run), store, Silent(), Begun())
+    ready = Ready(engines.connect(letter["engine"]), order, run)
+    if letter.get("awaits"):
+        need = Need(**letter["awaits"])
+        with turn.awaited(need, store, Silent().say, in_line=lambda: _answer({})) as cards:
+            ready = prepare.with_cards(ready, need, cards)
+            store.save(ready.run)
+    return launch.follow(ready, store, Silent(), Begun())

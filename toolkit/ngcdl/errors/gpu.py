@@ -23,15 +23,18 @@ class NoGpu(GpuError):
         option: Literal["--gpus", "--device"] = "--gpus",
         command: str = "run",
         instead: str | None = None,
+        is_busy: bool = False,
     ) -> None:
         """`option` asked for the GPU, in the command `command` of ngcdl. `instead`: what to do without a GPU, if the
-        usual advice, to leave out the request, does not fit."""
+        usual advice, to leave out the request, does not fit. `is_busy`: there are enough, but others use them."""
         usual = {
             "--gpus": f"To run without a GPU, say so:\n    ngcdl {command} ... --gpus none",
             "--device": f"Leave it out, or, to run without a GPU, say so:\n    ngcdl {command} ... --device cpu",
         }
+        wait = f"To wait until they are free:\n    ngcdl {command} ... --wait\n" if is_busy else ""
         super().__init__(
-            f"{option} {asked}: {found}.", f"{instead or usual[option]}\nTo see what the driver reports:\n    ngcdl gpu"
+            f"{option} {asked}: {found}.",
+            f"{wait}{instead or usual[option]}\nTo see what the driver reports:\n    ngcdl gpu",
         )
         self.found = found
 

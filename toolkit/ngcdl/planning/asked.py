@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.errors import BadOption, MountMissing
-from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload, kind_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Asked:
     device: str | None = None
     always_pull: bool = False
     force: bool = False
+    waits: bool = False  # until its GPUs are free
     root: bool = False
     placement: Placement | None = None  # where on a cluster; None without one
     extra: RunSpec | None = None  # the mounts, environment, packages, ports, limits, -w and -i that were typed
@@ -101,6 +102,19 @@ def check_without_packages(asked: Asked, engine: str) -> None:
             f"--pip: only with an engine of this machine, which --engine {engine} is not.",
             "Install them in the same run, or put them into an image:\n"
             f"    ngcdl run IMAGE --engine {engine} -- sh -c 'pip install --user {words} && python train.py'",
+        )
+
+
+def check_waiting(asked: Asked) -> None:
+    """Raise BadOption if there are no GPUs of this host for which the run could wait."""
+    if asked.gpus.kind == "none" or asked.device == "cpu":
+        needless = "--device cpu" if asked.device == "cpu" else "--gpus none"
+        raise BadOption(f"--wait: with {needless} the run needs no GPU.", "Leave one of them out.")
+    if kind_of(asked.engine).is_cluster:
+        raise BadOption(f"--wait: {asked.engine} has a queue of its own.", "Leave it out.")
+    if asked.gpus.kind == "auto" and not asked.workload:
+        raise BadOption(
+            "--wait: a command gets all GPUs, free or not, unless it asks for some.", "    ngcdl run ... --gpus 1"
         )
 
 

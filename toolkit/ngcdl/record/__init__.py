@@ -237,6 +237,11 @@ class Run:
         return self.status == "running" or self.owner is not None
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the run waits, in a cluster's queue or for GPUs of this host. Its `reason` says so."""
+        return self.status == "running" and self.reason is not None
+
+    @property
     def workload(self) -> Mapping[str, Any]:
         """The requested bundled training, as in the spec; {} for a command."""
         return (self.spec or {}).get("workload") or {}

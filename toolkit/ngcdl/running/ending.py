@@ -56,10 +56,18 @@ def closed(run: Run, end: End, events: Sequence[Line], signals: Signals) -> Run:
     return replace(done, owner=run.owner) if status == "lost" else done  # with an owner, reconcile looks for it again
 
 
+def before_start(run: Run, number: int) -> Run:
+    """Return `run` closed because a signal came before it had started."""
+    reason = f"stopped by {signal.Signals(number).name} before it had started"
+    return run.closed("interrupted", signal_exit_code(number), reason, time.time())
+
+
 def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
     """Return `run` closed with what its trainer's events say about the end, if nothing else is left to ask."""
     what = "ngcdl was killed" if run.owner else "it was killed"
     status, told = _told(events)
+    if run.owner and run.reason and not events:
+        return run.closed("interrupted", None, f"{what} while the run waited for its GPUs", None)
     reason = told or f"{what}, and nothing is left that could tell how the run ended"
     if status == "finished":
         reason = f"{what}; {told}"

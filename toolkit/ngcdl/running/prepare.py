@@ -17,6 +17,7 @@ from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
 from ngcdl.planning.asked import (
     Asked,
+    check_waiting,
     check_without_container,
     check_without_packages,
     check_without_screen,
@@ -25,7 +26,7 @@ from ngcdl.planning.asked import (
 from ngcdl.planning.show import Show
 from ngcdl.pulling import fetch
 from ngcdl.record import Image, Machine, Run
-from ngcdl.running import gpu_claims, packages
+from ngcdl.running import gpu_claims, packages, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
@@ -33,6 +34,7 @@ from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
     from ngcdl import dataset
+    from ngcdl.given_cards import Need
     from ngcdl.judging.imagefacts import Found
 
 
@@ -56,11 +58,13 @@ class Settled:
 
 @dataclass(frozen=True)
 class Ready:
-    """A run that is decided, fetched and recorded as running, but not started yet."""
+    """A run that is decided, fetched and recorded as running, but not started yet. `awaits`: the cards that it must get
+    before (`with_cards`)."""
 
     engine: Engine
     order: Order
     run: Run
+    awaits: Need | None = None
 
 
 def decide(
@@ -83,11 +87,15 @@ def decide(
             "Nothing to run: name an image, a training with --train, or a command after --.",
             "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
         )
+    if asked.waits:
+        check_waiting(asked)
     verdicts = verdicts or Verdicts(asked, settings)
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
     is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
-    wanted = choice.Wanted(asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual)
+    wanted = choice.Wanted(
+        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits
+    )
     picked = choice.choose(wanted)
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
@@ -99,6 +107,8 @@ def decide(
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
+    if picked.shares and asked.command == "run":
+        show.say("with --wait it waits until a card is free")
     if picked.engine.is_cluster:
         check_without_screen(asked, picked.engine.name)
         if not dry:
@@ -155,10 +165,19 @@ def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path |
     return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
 
 
-def prepare(asked: Asked, settings: Settings, store: Store, show: Show) -> Ready:
-    """Do everything that comes before the start. If NgcdlError is raised, nothing is recorded."""
+def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_left: bool = False) -> Ready:
+    """Do everything that comes before the start. If NgcdlError is raised, nothing is recorded.
+
+    A run that waits for its cards does so here, unless it `is_left` to a watcher, which then waits."""
     asked = _fed(asked)
     settled = settle(asked, settings, store, show)
+    need = settled.picked.awaits
+    if need and not is_left:
+        with turn.awaited(need, store, show.say) as cards:
+            gpus = need.filled(settled.picked.gpus, cards)
+            picked = replace(settled.picked, gpus=gpus, uuids=cards, awaits=None)
+            show.say(f"GPUs: {_gpu_words(picked)}")
+            return begin(replace(settled, picked=picked), store)
     if not _chose_free(settled):
         return begin(settled, store)
     with gpu_claims.choosing_lock(store, show.say):
@@ -183,7 +202,7 @@ def _chose_free(settled: Settled) -> bool:
     fetched meanwhile."""
     asked, picked = settled.asked, settled.picked
     takes_free = asked.gpus.kind == "count" or (asked.gpus.kind == "auto" and asked.workload is not None)
-    return takes_free and bool(picked.gpus.devices) and not picked.shares
+    return takes_free and bool(picked.gpus.devices) and not (picked.shares or picked.awaits)
 
 
 def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
@@ -229,9 +248,11 @@ def doubt(settled: Settled, store: Store) -> str | None:
 
 
 def begin(settled: Settled, store: Store, *notes: str) -> Ready:
-    """Record a run as running. Raise StateNotWritable."""
+    """Record a run as running; one that must still wait for its cards holds none. Raise StateNotWritable."""
     picked, data, digest = settled.picked, settled.data, settled.digest
     spec = _spec(settled.asked, picked, settled.placement, data, store)
+    need = picked.awaits
+    known = replace(spec, gpus=settled.asked.gpus) if need else spec
     cache, lost = _made(settled.cache)
     what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     run = Run(
@@ -245,12 +266,13 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
         image=Image(str(picked.image) if picked.image else None, digest, settled.image_id),
         dataset=data.kind if data else None,
         dataset_note=data.note if data else None,
-        gpus=picked.uuids,
+        gpus=None if need else picked.uuids,
         machine=Machine() if picked.engine.is_cluster else hostfacts.machine(picked.engine, picked.probe),
-        spec=spec.as_json(),
+        spec=known.as_json(),
         program=None if spec.workload or picked.image else settled.target,
         packages=settled.added.installed if settled.added else None,
         owner=None if picked.engine.is_cluster else this_process(),
+        reason=f"waits since {time.strftime('%F %R')} for {turn.cards(need)}" if need else None,
         notes=(*picked.loud, *notes, *lost),
         ngcdl=__version__,
     )
@@ -262,7 +284,14 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
             run = replace(run, id=store.new_id(what))
     added = settled.added.folder if settled.added else None
     order = Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache, packages=added)
-    return Ready(picked.engine, order, run)
+    return Ready(picked.engine, order, run, need)
+
+
+def with_cards(ready: Ready, need: Need, cards: tuple[str, ...]) -> Ready:
+    """Return a run that has waited with the cards that became free."""
+    spec = replace(ready.order.spec, gpus=need.filled(ready.order.spec.gpus, cards))
+    run = replace(ready.run, gpus=cards, spec=spec.as_json(), reason=None, started=time.time())
+    return Ready(ready.engine, replace(ready.order, spec=spec), run)
 
 
 def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
@@ -287,6 +316,7 @@ def _gpu_words(picked: choice.Choice) -> str:
     if picked.gpus.kind == "none" or picked.uuids == ():
         return "none" if picked.loud else f"none ({picked.way.why})"
     cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
+    cards = [turn.cards(picked.awaits)] if picked.awaits else cards
     way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
     return (", ".join(cards) or str(picked.gpus)) + way
 

@@ -26,7 +26,7 @@ def silent_seconds(run: Run, folder: Path, clock: Callable[[], float] = time.tim
 
     Also return None if silence says nothing: for a run in a cluster's queue, which has a `reason`, and for a pod, whose
     events arrive at its end."""
-    if run.status != "running" or run.reason or not kind_of(run.engine).shares_files:
+    if run.status != "running" or run.is_waiting or not kind_of(run.engine).shares_files:
         return None
     last = _last_report(folder)
     seconds = clock() - last if last is not None else 0.0

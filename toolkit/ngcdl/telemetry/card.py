@@ -133,11 +133,15 @@ class GpuReading:
     compute_mode: str | None = None
 
     @property
+    def is_out_of_order(self) -> bool:
+        return self.uuid is None or (self.error is not None and self.memory_used_bytes is None)
+
+    @property
     def is_free(self) -> bool:
         """Whether the card works and nothing computes on it. Without a list of processes (WSL), or if all processes
         draw or are MPS servers, the card's use decides; if the use is unknown, too, its memory decides. If nothing is
         known, the card counts as free."""
-        if self.uuid is None or (self.error is not None and self.memory_used_bytes is None):
+        if self.is_out_of_order:
             return False
         if self.processes == ():
             return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ngcdl import processes
 from ngcdl.errors import NoGpu
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, is_mig, is_prohibited
@@ -14,6 +15,7 @@ from ngcdl.telemetry.gpu import open_nvml
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 # A desktop's card was seen at 49 % and 7 % in listings of the same day: https://github.com/XuehaiPan/nvitop/issues/49
 _READINGS, _PAUSE_SECONDS = 3, 0.5
+_LOST = "out of order"
 _NO_MIG_DEVICE = "MIG is on, and nvidia-smi -L shows this user no MIG device to name"
 _PROHIBITED = f"compute mode {PROHIBITED}, which sudo nvidia-smi -i INDEX -c 0 ends"
 
@@ -29,6 +31,14 @@ class FreeCards:
 
     uuids: tuple[str, ...]
     rule: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The UUIDs of the cards that are free, the strongest first, and who uses the others, in words."""
+
+    free: tuple[str, ...]
+    users: str
 
 
 def choose(
@@ -49,15 +59,7 @@ def choose(
     fit = [card for card in every if card.uuid not in unfit and card not in hidden]
     named = compute_devices(fit)
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
-    whole = [one for one in free.values() if one.uuid and not is_mig(one.uuid)]
-    enough = max((one.memory_total_bytes or 0 for one in whole if one.capability >= _COMPUTES_SINCE), default=0) / 2
-    least = sorted(
-        (is_mig(one.uuid), (one.memory_total_bytes or 0) < enough, one.weakness, one.use, one.uuid)
-        for one in free.values()
-        if one.uuid
-    )
-    found = [one for one in shown or () if is_mig(one) and one not in held] + [uuid for *_, uuid in least]
-    found = list(dict.fromkeys(found))
+    found = _in_order(free.values(), [one for one in shown or () if one not in held])
     if len(found) < count:
         busy = ", ".join(_said(name, one, held) for name, one in named.items() if name not in free) or "none"
         others = {
@@ -68,10 +70,60 @@ def choose(
         }
         more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
         what = f"in use or out of order: {busy}{''.join(more)}"
-        raise NoGpu(str(count), f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})")
+        few = f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})"
+        raise NoGpu(str(count), few, is_busy=len(_in_order(_working(named), shown)) >= count)
     taken = found[:count]
+    whole = [one for one in free.values() if one.uuid and not is_mig(one.uuid)]
     is_by_rule = len(taken) < len(whole) and len({one.name for one in whole}) > 1 and not any(map(is_mig, taken))
     return FreeCards(tuple(taken), _RULE if is_by_rule else "")
+
+
+def candidates(unfit: Collection[str], shown: Collection[str] | None) -> tuple[str, ...]:
+    """Return all cards that choose() would choose from if every one were free, in its order. Raise NvmlUnavailable."""
+    fit = [card for card in readings() if card.uuid not in unfit and (shown is None or card.uuid in shown)]
+    return tuple(_in_order(_working(compute_devices(fit)), shown))
+
+
+def look(among: Collection[str], held: Mapping[str, str], sleep: Callable[[float], None] = time.sleep) -> Look:
+    """Look which of the cards `among` are free, by the rule of choose(). Raise NvmlUnavailable."""
+    every = compute_devices(readings(_READINGS, sleep))
+    named = {name: one for name, one in every.items() if one.uuid in among}
+    free = [one for one in named.values() if one.is_free and one.uuid not in held]
+    known = {one.uuid for one in named.values()}
+    # Nothing is known about a MIG device that this user may not see, so it counts as free, as in choose().
+    unseen = [one for one in among if one not in known and one not in held and (is_mig(one) or ":" in one)]
+    users = [f"GPU {name} ({one.name}): {_user(one, held)}" for name, one in named.items() if one not in free]
+    users += [f"{one}: {held.get(one, _LOST)}" for one in among if one not in known and one not in unseen]
+    return Look((*unseen, *_in_order(free)), "; ".join(users))
+
+
+def _working(named: Mapping[str, GpuReading]) -> list[GpuReading]:
+    return [one for one in named.values() if not one.is_out_of_order]
+
+
+def _in_order(devices: Iterable[GpuReading], shown: Collection[str] | None = None) -> list[str]:
+    """Return the UUIDs of `devices` in the order in which they are taken, after the MIG devices in `shown`."""
+    known = [(one.uuid, one) for one in devices if one.uuid]
+    strong = [one for uuid, one in known if not is_mig(uuid) and one.capability >= _COMPUTES_SINCE]
+    enough = max((one.memory_total_bytes or 0 for one in strong), default=0) / 2
+    least = sorted(
+        (is_mig(uuid), (one.memory_total_bytes or 0) < enough, one.weakness, one.use, uuid) for uuid, one in known
+    )
+    return list(dict.fromkeys([*filter(is_mig, shown or ()), *(uuid for *_, uuid in least)]))
+
+
+def _user(one: GpuReading, held: Mapping[str, str]) -> str:
+    """Say who uses a card that is not free: a run, programs and their users, or how busy it is."""
+    if run := held.get(one.uuid or ""):
+        return run
+    if one.is_out_of_order:
+        return _LOST
+    programs = (
+        f"{process.name} of {processes.user(process.pid) or 'another user'}"
+        for process in one.processes or ()
+        if process.name and process.computes
+    )
+    return one.why_busy or ", ".join(dict.fromkeys(programs)) or "another program"
 
 
 def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[str, ...] | None:

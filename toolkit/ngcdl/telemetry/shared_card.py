@@ -65,7 +65,7 @@ def _order(one: GpuReading) -> tuple[bool, int, tuple[int, int, int]]:
 
 
 def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: Collection[str] | None) -> str:
-    if one.uuid is None or (one.error is not None and one.memory_used_bytes is None):
+    if one.is_out_of_order:
         return "out of order"
     if whole.uuid in unfit:
         return "of no use to this image"

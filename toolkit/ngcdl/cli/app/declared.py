@@ -27,9 +27,10 @@ def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
             passed = {name: given.pop(name) for name in own}
             typed = {name: value for name, value in given.items() if value is not None}
-            said = frozenset(name for name in typed if str(context.get_parameter_source(name)).endswith("COMMANDLINE"))
             values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in typed.items()}
             placement = Placement(**{name: values.pop(name) for name in Placed.__annotations__ if name in values})
+            sources = {name: context.get_parameter_source(name) for name in values}
+            said = frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
             return command(Typed(given=said, command=context.obj or (), placement=placement, **values), **passed)
 
         called.__name__, called.__doc__ = command.__name__, command.__doc__

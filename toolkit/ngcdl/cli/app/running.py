@@ -76,6 +76,9 @@ class RunOptions:
     ] = None
     no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False
     hosted: Hosted
+    wait: Annotated[
+        bool, options.place("--wait", help="Wait, in line, until the GPUs that it needs are free; also with --detach.")
+    ] = False
     ports: Annotated[
         list[str] | None,
         options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),

@@ -1,0 +1,133 @@
+"""Waits until it is a run's turn and the cards that it needs are free: first come, first served.
+
+Each run that waits has a ticket in the store: a file that its process has locked, so the line forgets a process that
+was killed. The file has the UUIDs of the cards that would do: runs that wait for other cards are not in each other's
+way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from ngcdl import processes, waiting
+from ngcdl.given_cards import Need
+from ngcdl.running.gpu_claims import choosing_lock, claimed
+from ngcdl.storing.store import Store
+from ngcdl.telemetry import free_cards
+from ngcdl.telemetry.gpu import open_nvml
+
+PAUSE_SECONDS = 3.0  # between two looks
+_TICKETS = ".turn-*"
+
+
+@contextlib.contextmanager
+def awaited(
+    need: Need,
+    store: Store,
+    say: Callable[[str], None],
+    in_line: Callable[[], None] = lambda: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[tuple[str, ...]]:
+    """Wait for the cards, and yield their UUIDs. While the block lasts, no other ngcdl takes them: it records the run
+    that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable."""
+    with _in_line(store, need.names) as ahead:
+        in_line()
+        while True:
+            free = _free(need, store, ahead, say, sleep)
+            with choosing_lock(store, say):
+                if claimed(store).keys().isdisjoint(free):
+                    yield free
+                    return
+            say("another run took the GPU meanwhile: waiting again")
+
+
+def foreseen(need: Need, store: Store) -> str:
+    """Say what a run would wait for now."""
+    with _in_line(store, need.names) as ahead:
+        others = ahead()
+    look = free_cards.look(need.names, claimed(store))
+    if _must_wait(need, look, others):
+        return f"--wait: it would wait for {_words(need, look, others)}"
+    return "--wait: its GPUs are free now"
+
+
+def _free(
+    need: Need, store: Store, ahead: Callable[[], int], say: Callable[[str], None], sleep: Callable[[float], None]
+) -> tuple[str, ...]:
+    """Return the cards once they are free at two looks in a row: between two programs of somebody's script a card is
+    free for a moment."""
+    what: str | None = None
+    before: Collection[str] = ()
+    # The connection keeps idle cards awake: without persistence mode each look would wake them, beside timed runs.
+    with open_nvml(), waiting.telling(say, lambda: what):
+        while True:
+            others = ahead()  # before the claims are read: who leaves the line has recorded a run by then
+            look = free_cards.look(need.names, claimed(store))
+            stayed = [uuid for uuid in look.free if uuid in before]
+            if not others and len(stayed) >= need.count:
+                # if all are needed, in the order in which they were asked for
+                return tuple(need.names if need.count == len(need.names) else stayed[: need.count])
+            if _must_wait(need, look, others):
+                is_news, what = what is None, _words(need, look, others)
+                if is_news:
+                    say(f"waiting for {what}; Ctrl-C cancels")
+            before = look.free
+            sleep(PAUSE_SECONDS)
+
+
+def _must_wait(need: Need, look: free_cards.Look, ahead: int) -> bool:
+    return ahead > 0 or len(look.free) < need.count
+
+
+def _words(need: Need, look: free_cards.Look, ahead: int) -> str:
+    """Say what is waited for, who uses it, and which place in line the run has."""
+    place = f"place {ahead + 1} in line" if ahead else ""
+    return "; ".join(filter(None, (cards(need), look.users, place)))
+
+
+def cards(need: Need) -> str:
+    """Say how many cards are waited for."""
+    return f"{need.count} free GPU{'s' if need.count > 1 else ''}"
+
+
+@contextlib.contextmanager
+def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int]]:
+    """Stand in line while the block lasts. The function that it gets returns how many in front want one of the same
+    cards. Without file locks there is no line."""
+    # By the clock that nobody can set; the boot tells this host from others that share the home.
+    begins = f".turn-{processes.boot_id()}-"
+    ticket = store.root / f"{begins}{time.clock_gettime_ns(time.CLOCK_BOOTTIME):020}"
+
+    def ahead() -> int:
+        others = [one for one in store.root.glob(_TICKETS) if _is_rival(one, wanted)]
+        return sum(one.name.startswith(begins) and one.name < ticket.name for one in others)
+
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            fresh = ticket.with_name(f".new{ticket.name}")
+            lock = stack.enter_context(fresh.open("w"))
+            stack.callback(fresh.unlink, missing_ok=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write("\n".join(wanted))
+            lock.flush()
+            fresh.rename(ticket)  # so nobody ever sees it without lock and content
+            stack.callback(ticket.unlink, missing_ok=True)
+        yield ahead
+
+
+def _is_rival(ticket: Path, wanted: Collection[str]) -> bool:
+    """Return whether a process waits there for one of the cards `wanted`. Remove the ticket of a process that ended."""
+    try:
+        with ticket.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return not set(file.read().split("\n")).isdisjoint(wanted)
+            ticket.unlink()
+    except OSError:  # it has just left the line
+        pass
+    return False
