@@ -131,6 +131,7 @@ def _install(
     if how.code != 0:
         said = [*(part / LOG).read_text(errors="replace").splitlines(), how.reason or ""]
         raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
+    shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
     part.rename(folder)
     return _there(folder) or ()
 

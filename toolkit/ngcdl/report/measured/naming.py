@@ -224,7 +224,8 @@ def _container(spec: Mapping[str, Any]) -> list[str]:
     words += [
         word for name, limit in limits.items() if usual.get(name) != limit for word in ("--ulimit", f"{name}={limit}")
     ]
-    words += [word for line in _list(spec, "packages") for word in ("--pip", str(line))]
+    for line in map(str, _list(spec, "packages")):
+        words += [f"--pip={line}"] if line.startswith("-") else ["--pip", line]  # pip's own options
     limited = {"--cpus": spec.get("cpu_limit"), "--memory": spec.get("memory_bytes")}
     words += [word for name, limit in limited.items() if limit is not None for word in (name, str(limit))]
     words += ["-w", str(spec["workdir"])] if spec.get("workdir") not in _FOLDERS else []
