@@ -209,8 +209,8 @@ def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_n
     )  # fmt: skip
     run = Run("x", "finished", STARTED, image=Image("nvcr.io/nvidia/pytorch:24.05-py3", DIGEST), spec=typed.as_json())
     assert (naming.command(run) or "").partition("@")[2].removeprefix(DIGEST) == (
-        " -p 8888:8888 --shm-size 8589934592 --ulimit stack=host --ulimit nofile=4096 --pip=--no-index --pip 'einops>=1'"
-        " --cpus 1.5 --memory 34359738368 -w /data -i --root -- nvidia-smi"
+        " -p 8888:8888 --shm-size 8589934592 --ulimit stack=host --ulimit nofile=4096 --pip=--no-index"
+        " --pip 'einops>=1' --cpus 1.5 --memory 34359738368 -w /data -i --root -- nvidia-smi"
     )
     plain_spec = replace(typed, ports=(), shm_bytes=1 << 30, ulimits=RunSpec(None).ulimits, workdir="/work", user="1:1")
     plain_spec = replace(plain_spec, cpu_limit=None, memory_bytes=None, packages=())
