@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import console
-from ngcdl.cli.typed import Typed
+from ngcdl.cli.typed import Typed, current_folder
 from ngcdl.errors import BadOption
 from ngcdl.spec import KINDS, kind_of
 
@@ -27,7 +27,7 @@ def filled(typed: Typed) -> Typed:
 
     Raise BadOption if the file is no such file, or grants what only its caller may grant."""
     has_container = typed.engine not in KINDS or kind_of(typed.engine).has_containers
-    path = None if typed.train or not has_container else _found(Path.cwd())
+    path = None if typed.train or not has_container else _found(current_folder())
     if path is None:
         return typed
     settings = _read(path)

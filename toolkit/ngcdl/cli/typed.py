@@ -120,7 +120,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         is_terminal = terminal.is_here() and not typed.detach and has_input
         own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive)
         if not image:
-            own = replace(own, workdir=str(_here()))
+            own = replace(own, workdir=str(current_folder()))
         elif kind_of(typed.engine).shares_files:
             own = _at_hand(own, typed, config)
     return Asked(
@@ -235,7 +235,7 @@ def image_of(name: str, config: settings.Settings, command: str = "run") -> Imag
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     """Return `own` with the current folder mounted. A folder that holds keys is mounted only if -v or -w names it;
     otherwise the folder is left out, with a message."""
-    here = _here()
+    here = current_folder()
     if not _holds_keys(here, config):
         return plan.with_folder_mounted(own, here)
     if any(mount.container == WORK for mount in _mounts(typed)):
@@ -260,11 +260,11 @@ def _holds_keys(folder: Path, config: settings.Settings) -> bool:
 
 
 def _mounts(typed: Typed) -> tuple[Mount, ...]:
-    here, home = str(_here()), os.environ.get("HOME", "/")
+    here, home = str(current_folder()), os.environ.get("HOME", "/")
     return tuple(Mount.parse(text, here, home) for text in typed.volumes)
 
 
-def _here() -> Path:
+def current_folder() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
@@ -391,7 +391,7 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         image=None,
         mounts=mounts,
         environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
-        packages=requirements.listed(typed.packages, _here()) if typed.packages else (),
+        packages=requirements.listed(typed.packages, current_folder()) if typed.packages else (),
         ports=tuple(Port.parse(text) for text in typed.ports),
         shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
         ulimits=tuple(limits.items()),
