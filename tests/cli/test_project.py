@@ -28,6 +28,7 @@ COMMAND = Typed(command=("python", "train.py"))
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "src").mkdir()
     (tmp_path / "ngcdl.toml").write_text(SETTINGS)
+    (tmp_path / "requirements.txt").write_text("scipy\n")
     monkeypatch.chdir(tmp_path / "src")
     return tmp_path
 
@@ -37,7 +38,7 @@ def test_what_is_not_typed_comes_from_the_project_and_is_said(
 ) -> None:
     found = filled(COMMAND)
     assert (found.image, found.shm_size, found.gpus) == ("pytorch:25.03-py3", "8g", "1")
-    assert found.packages == (str(project / "requirements.txt"), "einops")
+    assert found.packages == ("scipy", "einops")
     assert found.volumes == (f"{project}/data:/data:ro",)
     assert found.environment == ("EPOCHS=3",)
     assert capsys.readouterr().err.replace("\n    ", " ") == (
@@ -63,9 +64,12 @@ def test_a_bundled_training_and_a_command_on_this_host_take_nothing_of_it(typed:
     assert filled(typed) is typed
 
 
-def test_without_an_image_there_is_no_container_to_set_up(project: Path) -> None:
+def test_without_an_image_there_is_no_container_to_set_up_and_that_is_said(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / "ngcdl.toml").write_text('pip = ["einops"]\n')
     assert filled(COMMAND) is COMMAND
+    assert "is left out: no image is named" in capsys.readouterr().err
     assert filled(Typed(image="pytorch")).packages == ("einops",)
 
 
@@ -109,6 +113,13 @@ def test_what_is_no_setting_or_opens_the_host_is_refused(project: Path, text: st
 def test_a_link_out_of_the_project_opens_nothing(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     (project / "data").symlink_to(tmp_path_factory.mktemp("elsewhere"))
     with pytest.raises(BadOption, match="only folders of the project"):
+        filled(COMMAND)
+
+
+def test_no_list_outside_of_the_project_is_read(project: Path) -> None:
+    (project / "ngcdl.toml").write_text('image = "pytorch"\npip = ["../notes.txt"]\n')
+    (project.parent / "notes.txt").write_text("hush\n")
+    with pytest.raises(BadOption, match="only files there are read"):
         filled(COMMAND)
 
 

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from house import until
 from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
@@ -92,12 +93,13 @@ def test_what_pip_can_t_install_stops_the_run_before_it_is_recorded(project: Use
     assert (project.ids(), project.docker("ps", "-aq", "--filter", "name=ngcdl-packages")) == ([], "")
 
 
-def test_the_image_s_own_framework_is_not_replaced(project: User) -> None:
-    wheel(project.here / "wheels", "torch")
-    done = project.run("run", "pytorch:26.07-py3", *PIP, "--pip", "torch==1.0", "--", "true")
+@pytest.mark.parametrize(("image", "name"), [("tensorflow:18.01-py2", "numpy"), ("pytorch:26.07-py3", "torch")])
+def test_the_image_s_own_builds_are_not_replaced(project: User, image: str, name: str) -> None:
+    wheel(project.here / "wheels", name)
+    done = project.run("run", image, *PIP, "--pip", f"{name}==1.0", "--", "true")
     assert done.code == 125, done
     assert "never replaced" in done.err
-    assert project.run("run", "pytorch:26.07-py3", *PIP, "--pip", "torch", "--", "true").code == 0
+    assert project.run("run", image, *PIP, "--pip", f"{name}>=1", "--", "true").code == 0
     assert project.record()["packages"] == ["greet==1.0"]
 
 
@@ -106,8 +108,7 @@ def test_ctrl_c_gives_an_installation_up(project: User) -> None:
     child = project.start("run", "pytorch:26.07-py3", *PIP, "--pip", "slow", "--", "true")
     kept = project.home / ".cache/ngcdl/packages"
     child.until_err("installing for this image, once:")
-    while not any("slow-1.0.tar.gz" in log.read_text() for log in kept.glob("*.part/pip.log")):
-        assert child.process.poll() is None, child.done()
+    until(lambda: any("slow-1.0.tar.gz" in log.read_text() for log in kept.glob("*.part/pip.log")), "its setup.py")
     child.signal(signal.SIGINT)
     assert child.done().code == 130
     assert (project.ids(), project.docker("ps", "-aq", "--filter", "name=ngcdl-packages")) == ([], "")

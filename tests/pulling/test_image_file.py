@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import tarfile
@@ -14,12 +15,13 @@ from pulling_engine import LAYERS, Table
 from ngcdl.engines.values import PullEvent
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer, WrongPlatform
 from ngcdl.pulling import disk_space, image_file
+from ngcdl.spec import ImageRef
 
 
 def save(table: Table, path: Path, architecture: str = "amd64") -> str:
     show, say = table.shown.append, table.said.append
     platform = "linux", architecture
-    return image_file.save(table.image, platform, path, None, table.folder, show, say, table.naps.append)
+    return image_file.Saving(table.image, path, None, table.folder, show, say, table.naps.append).save(platform)
 
 
 def content(path: Path) -> dict[str, bytes]:
@@ -84,6 +86,52 @@ def test_what_is_there_already_is_left_alone_and_nothing_is_asked(table: Table, 
 def test_a_folder_that_is_not_there_is_named(table: Table, tmp_path: Path) -> None:
     with pytest.raises(NotWritten, match=r"none/image.tar can't be written: No such file"):
         save(table, tmp_path / "none/image.tar")
+    assert table.ngc.seen == [], "nothing was asked, let alone fetched"
+
+
+def test_a_blob_that_was_damaged_while_it_was_kept_makes_no_file_and_is_fetched_anew(
+    table: Table, tmp_path: Path
+) -> None:
+    table.folder.mkdir()
+    kept = table.folder / digest(LAYERS[0]).replace(":", "-")
+    kept.write_bytes(bytes(len(LAYERS[0])))  # zeros, as after a power cut
+    with pytest.raises(DigestMismatch, match="damaged"):
+        save(table, tmp_path / "image.tar")
+    assert not (tmp_path / "image.tar").exists()
+    save(table, tmp_path / "image.tar")
+    assert content(tmp_path / "image.tar")[f"blobs/{digest(LAYERS[0]).replace(':', '/')}"] == LAYERS[0]
+
+
+def test_the_draft_of_a_process_that_was_killed_is_removed_and_that_of_a_living_one_is_not(
+    table: Table, tmp_path: Path
+) -> None:
+    dead, alive = tmp_path / ".image.tar.ngcdl-dead", tmp_path / ".image.tar.ngcdl-alive"
+    dead.write_bytes(b"half")
+    with alive.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        save(table, tmp_path / "image.tar")
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"image.tar", alive.name}
+
+
+def test_what_appeared_under_that_name_meanwhile_is_left_alone(table: Table, tmp_path: Path) -> None:
+    path = tmp_path / "image.tar"
+    table.ngc.fail("/manifests/", lambda handler: path.write_text("mine") and handler.send(503, b""), times=1)
+    with pytest.raises(NotWritten, match="File exists"):
+        save(table, path)
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "loaded"),
+    [
+        ("pytorch:25.03-py3", "nvcr.io/nvidia/pytorch:25.03-py3"),
+        (f"pytorch:25.03-py3@sha256:{'ab' * 32}", "nvcr.io/nvidia/pytorch:25.03-py3"),
+        (f"pytorch@sha256:{'ab' * 32}", "nvcr.io/nvidia/pytorch:sha256-abababababab"),
+    ],
+)
+def test_an_engine_gets_a_name_that_it_takes(name: str, loaded: str) -> None:
+    assert image_file.loaded_name(ImageRef.parse(name)) == loaded
+    assert str(ImageRef.parse(loaded)) == loaded
 
 
 def test_without_room_nothing_is_fetched(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

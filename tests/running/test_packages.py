@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+from house import until
 
 from ngcdl.engines.base import Job
 from ngcdl.engines.values import Exit, Order
@@ -23,7 +24,7 @@ SPEC = RunSpec(
     ("python", "train.py"),
     GpuRequest.parse("all"),
     mounts=(Mount("/home/me", "/work", writable=True),),
-    environment=(("PIP_INDEX_URL", "https://mirror.example/simple"),),
+    environment=(("PIP_INDEX_URL", "https://mirror.example/simple"), ("EPOCHS", "3")),
     packages=("einops", "tqdm==4.67.1"),
     ports=(Port.parse("8888"),),
     user="1000:1000",
@@ -64,9 +65,11 @@ def test_a_container_of_the_image_installs_them_once(tmp_path: Path) -> None:
     spec = order.spec
     assert (spec.gpus.kind, spec.ports, spec.tty, spec.stdin, spec.packages) == ("none", (), False, False, ())
     assert (order.target, order.way, order.cache, spec.user) == (TARGET, "none", tmp_path / "cache", "1000:1000")
-    assert spec.mounts[0] == SPEC.mounts[0]
-    assert dict(spec.environment)["PIP_INDEX_URL"] == "https://mirror.example/simple"
-    assert dict(spec.environment)["PYTHONUSERBASE"] == inside.PACKAGES == spec.mounts[1].container
+    assert [mount.container for mount in spec.mounts] == [inside.PACKAGES], "pip needs no folder of the run's"
+    variables = dict(spec.environment)
+    assert variables["PIP_INDEX_URL"] == "https://mirror.example/simple"
+    assert variables["PYTHONUSERBASE"] == inside.PACKAGES
+    assert "EPOCHS" not in variables
     kept = first.folder.parent
     assert (kept / packages.LIST).read_text() == "-c constraints.txt\neinops\ntqdm==4.67.1\n"
     assert (kept / packages.LOG).read_text() == "Collecting einops\n"
@@ -74,21 +77,74 @@ def test_a_container_of_the_image_installs_them_once(tmp_path: Path) -> None:
     assert show.said == ["installing for this image, once: einops, tqdm==4.67.1", "installed: einops==1"]
 
 
+def with_variables(**more: str) -> RunSpec:
+    return replace(SPEC, environment=(*SPEC.environment, *more.items()))
+
+
+NAMED = replace(SPEC, packages=("--find-links /work/wheels", "einops"))
+
+
 @pytest.mark.parametrize(
-    ("spec", "target"),
+    ("one", "other"),
     [
-        (replace(SPEC, packages=("einops",)), TARGET),
-        (replace(SPEC, environment=()), TARGET),
-        (SPEC, IMAGE.pinned("sha256:" + "6" * 64)),
+        (SPEC, replace(SPEC, packages=("einops",))),
+        (SPEC, replace(SPEC, environment=())),
+        (SPEC, with_variables(TORCH_CUDA_ARCH_LIST="9.0")),
+        (NAMED, replace(NAMED, mounts=(Mount("/home/you", "/work"),))),
+        (replace(SPEC, packages=("a @ https://${HOST}/a.whl",)), with_variables(HOST="x")),
     ],
 )
-def test_another_list_index_or_image_has_its_own(tmp_path: Path, spec: RunSpec, target: str) -> None:
-    assert packages.folder_of(tmp_path, spec, target) != packages.folder_of(tmp_path, SPEC, TARGET)
+def test_what_decides_what_pip_installs_is_told_apart(tmp_path: Path, one: RunSpec, other: RunSpec) -> None:
+    assert packages.folder_of(tmp_path, one, TARGET) != packages.folder_of(tmp_path, other, TARGET)
 
 
-def test_another_command_or_variable_shares_them(tmp_path: Path) -> None:
-    other = replace(SPEC, command=("bash",), environment=(*SPEC.environment, ("EPOCHS", "3")))
+def test_so_is_another_image(tmp_path: Path) -> None:
+    assert packages.folder_of(tmp_path, SPEC, IMAGE.pinned("sha256:" + "6" * 64)) != packages.folder_of(
+        tmp_path, SPEC, TARGET
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SPEC, command=("bash",)),
+        with_variables(EPOCHS="5", HTTPS_PROXY="http://proxy:3128", MAX_JOBS="4"),
+        replace(SPEC, mounts=(Mount("/home/you", "/work"),)),
+    ],
+)
+def test_what_changes_nothing_shares_them(tmp_path: Path, other: RunSpec) -> None:
     assert packages.folder_of(tmp_path, other, TARGET) == packages.folder_of(tmp_path, SPEC, TARGET)
+
+
+def test_pip_gets_the_folder_that_the_list_names_a_proxy_and_the_run_s_limits(tmp_path: Path) -> None:
+    engine = PipEngine(FakeJob())
+    spec = replace(NAMED, environment=(("HTTPS_PROXY", "http://proxy:3128"),), memory_bytes=1 << 30)
+    packages.installed(engine, spec, TARGET, None, tmp_path, FakeShow())
+    alone = engine.orders[0].spec
+    assert alone.mounts[0] == SPEC.mounts[0]
+    assert dict(alone.environment)["HTTPS_PROXY"] == "http://proxy:3128"
+    assert alone.memory_bytes == 1 << 30
+
+
+def test_a_user_base_that_was_typed_does_not_lead_pip_astray(tmp_path: Path) -> None:
+    engine = PipEngine(FakeJob())
+    packages.installed(engine, with_variables(PYTHONUSERBASE="/elsewhere"), TARGET, None, tmp_path, FakeShow())
+    assert dict(engine.orders[0].spec.environment)["PYTHONUSERBASE"] == inside.PACKAGES
+
+
+def test_lines_about_the_image_s_own_builds_are_checked_after_the_installation(tmp_path: Path) -> None:
+    lines = (
+        "torch>=2",
+        "numpy==1.26.4 --hash=sha256:ab",
+        "torchmetrics",
+        "Torch ; python_version > '3'",
+        "jax @ https://x/y",
+    )
+    engine = PipEngine(FakeJob())
+    folder = packages.installed(engine, replace(SPEC, packages=lines), TARGET, None, tmp_path, FakeShow()).folder
+    assert (folder.parent / packages.KEPT).read_text().splitlines() == [
+        "torch>=2", "numpy==1.26.4", "Torch ; python_version > '3'",
+    ]  # fmt: skip
 
 
 def test_what_pip_could_not_install_is_told_in_its_words_and_tried_again(tmp_path: Path) -> None:
@@ -119,9 +175,19 @@ def test_a_signal_leaves_neither_a_container_nor_half_a_folder(tmp_path: Path) -
 
 def test_a_container_that_a_killed_ngcdl_left_is_removed_first(tmp_path: Path) -> None:
     engine = PipEngine(FakeJob())
-    left = engine.left[f"packages-{packages.folder_of(tmp_path, SPEC, TARGET).name}"] = FakeJob()
+    packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+    left = engine.left[engine.orders[0].run_id] = FakeJob()
+    (packages.folder_of(tmp_path, SPEC, TARGET) / packages.INSTALLED).unlink()
     packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
     assert left.asked == ["remove"]
+
+
+def test_another_user_s_container_with_the_same_list_is_another(tmp_path: Path) -> None:
+    engine = PipEngine(FakeJob())
+    for home in ("mine", "yours"):
+        packages.installed(engine, SPEC, TARGET, None, tmp_path / home, FakeShow())
+    mine, yours = (order.run_id for order in engine.orders)
+    assert mine != yours
 
 
 def test_two_at_once_install_once(tmp_path: Path) -> None:
@@ -139,8 +205,7 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
     both[0].start()
     assert entered.wait(20)
     both[1].start()
-    while not any("another ngcdl" in line for line in show.said):
-        assert both[1].is_alive()
+    until(lambda: any("another ngcdl" in line for line in show.said), "that the second waits")
     go.set()
     for thread in both:
         thread.join(20)
@@ -148,13 +213,34 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
 
 
 def test_a_repeated_run_gets_the_versions_that_it_had(tmp_path: Path) -> None:
-    spec = replace(SPEC, packages=("--no-index", "einops"))
-    pinned = packages.as_before(spec, TARGET, tmp_path, ("einops==1", "numpy==2"))
-    assert pinned.packages == ("--no-index", "einops==1", "numpy==2")
-    assert packages.as_before(spec, TARGET, tmp_path, None) is spec
-    packages.installed(PipEngine(FakeJob()), spec, TARGET, None, tmp_path, FakeShow())
-    assert packages.as_before(spec, TARGET, tmp_path, ("einops==1",)) is spec
-    assert packages.as_before(spec, TARGET, tmp_path, ("einops==0.9",)).packages[1:] == ("einops==0.9",)
+    engine, show = PipEngine(FakeJob()), FakeShow()
+
+    def again(*before: str) -> list[str]:
+        packages.installed(engine, SPEC, TARGET, None, tmp_path, show, before)
+        return (engine.orders[-1].folder.with_suffix("") / packages.CONSTRAINTS).read_text().splitlines()
+
+    assert again("einops==0.9", "a @ https://example.com/a.whl") == ["einops==0.9"]
+    assert (engine.orders[-1].folder.with_suffix("") / packages.LIST).read_text().splitlines()[1:] == list(
+        SPEC.packages
+    )
+    packages.installed(engine, SPEC, TARGET, None, tmp_path, show)
+    many = len(engine.orders)
+    assert packages.installed(engine, SPEC, TARGET, None, tmp_path, show, ("einops==1",)).installed == ("einops==1",)
+    assert len(engine.orders) == many, "what the list gave then is still there"
+
+
+def test_a_list_with_hashes_keeps_them_in_a_repeated_run(tmp_path: Path) -> None:
+    engine, spec = PipEngine(FakeJob()), replace(SPEC, packages=("einops==1 --hash=sha256:ab",))
+    folder = packages.installed(engine, spec, TARGET, None, tmp_path, FakeShow(), ("einops==1.0",)).folder
+    assert (folder.parent / packages.CONSTRAINTS).read_text() == ""
+
+
+def test_a_password_in_an_address_is_not_recorded(tmp_path: Path) -> None:
+    def frozen(order: Order) -> None:
+        (order.folder / packages.INSTALLED).write_text("a @ git+https://me:hunter2hunter2@example.com/a.git@beef\n")
+
+    (said,) = packages.installed(PipEngine(FakeJob(), pip=frozen), SPEC, TARGET, None, tmp_path, FakeShow()).installed
+    assert "hunter2" not in said
 
 
 def test_a_container_that_was_killed_for_memory_says_so(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
             raise
     console.say(
         f"Copy {path} to the other machine, and type there:\n    docker load -i {shlex.quote(path.name)}\n"
-        f"    ngcdl run {image}"
+        f"    ngcdl run {fetch.loaded_name(image)}"
     )
     console.result(image.pinned(digest))
 

@@ -12,7 +12,8 @@ from typing import Any
 from ngcdl import console
 from ngcdl.cli.typed import Typed, current_folder
 from ngcdl.errors import BadOption
-from ngcdl.spec import KINDS, kind_of
+from ngcdl.planning import requirements
+from ngcdl.spec import KINDS, kind_of, redacted_words
 
 NAME = "ngcdl.toml"
 # The keys, and the fields of Typed that they set. They are named like the options that they stand for.
@@ -32,13 +33,14 @@ def filled(typed: Typed) -> Typed:
         return typed
     settings = _read(path)
     if not (typed.image or "image" in settings):
-        return typed  # without an image there is no container
+        console.say(f"{path} is left out: no image is named, so there is no container")
+        return typed
     own = {*typed.given, *(["image"] if typed.image else [])}  # --vary names images, too
     scalars = {name: settings[key] for key, name in _TEXTS.items() if key in settings and name not in own}
-    packages = tuple(_beside(path, word) for word in settings.get("pip", ()))
+    packages = requirements.listed(settings.get("pip", ()), path.parent, within=path.parent)
     volumes = tuple(_inside(path, text) for text in settings.get("volume", ()))
     variables = tuple(f"{name}={value}" for name, value in settings.get("env", {}).items())
-    console.say(f"from {path}: {', '.join(_words(settings, scalars))}")
+    console.say(f"from {path}: {', '.join(redacted_words(_words(settings, scalars)))}")
     return replace(
         typed,
         **scalars,
@@ -54,10 +56,10 @@ def _found(folder: Path) -> Path | None:
     for place in (folder, *folder.parents):
         path = place / NAME
         try:
-            owner = path.stat().st_uid
+            owners = {path.lstat().st_uid, path.stat().st_uid}
         except OSError:
             continue
-        if owner in (os.getuid(), _ROOT):
+        if owners <= {os.getuid(), _ROOT}:
             return path
         console.say(f"{path} is another user's, and is not read")
     return None
@@ -88,12 +90,6 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _beside(path: Path, word: str) -> str:
-    """Return a file that the project names by its whole path; anything else as it is."""
-    named = path.parent / word
-    return str(named) if named.is_file() or named.suffix == ".txt" else word
-
-
 def _inside(path: Path, text: str) -> str:
     """Return a mount with the whole path of its folder. Raise BadOption if that is outside the project: what somebody
     wrote there must not open other folders to a container."""
@@ -107,10 +103,10 @@ def _inside(path: Path, text: str) -> str:
     return f"{folder}:{rest}"
 
 
-def _words(settings: Mapping[str, Any], scalars: Mapping[str, str]) -> list[str]:
+def _words(settings: Mapping[str, Any], scalars: Mapping[str, str]) -> tuple[str, ...]:
     """Say what is taken from the settings, as it would be typed."""
     taken = [(key, settings[key]) for key, name in _TEXTS.items() if name in scalars]
     said = [value if key == "image" else f"--{key} {value}" for key, value in taken]
     said += [f"--pip {word}" for word in settings.get("pip", ())]
     said += [f"-v {text}" for text in settings.get("volume", ())]
-    return [*said, *(f"-e {name}" for name in settings.get("env", {}))] or ["nothing"]
+    return (*said, *(f"-e {name}" for name in settings.get("env", {}))) or ("nothing",)

@@ -380,6 +380,8 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
     cpus = None if typed.cpus is None else parse_cpus(typed.cpus)
     if cpus is not None and kind_of(typed.engine).has_whole_cpus:
         cpus = whole_cpus(cpus)
+    if typed.packages and any(text.partition("=")[0] == "PYTHONUSERBASE" for text in typed.environment):
+        raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
     mounts = _mounts(typed)
     taken = {mount.container for mount in own.mounts} if own else set()
     for mount in mounts:

@@ -92,6 +92,8 @@ class PackagesNotInstalled(StartError):
 _NO_INDEX = ("Temporary failure in name resolution", "NewConnectionError", "ConnectTimeoutError", "ProxyError")
 _OF_PIP = {
     ("No module named pip",): "The image's Python has no pip.\n",
+    ("User site-packages are not visible", "user site-packages are disabled"): "The image's Python, perhaps a virtual "
+    "environment, reads no packages but its own.\n",
     _NO_INDEX: "The container does not reach the package index. If there is a mirror:\n"
     "    ngcdl run ... -e PIP_INDEX_URL=https://MIRROR/simple\n",
     ("ResolutionImpossible", "No matching distribution"): "Is there such a version, and for the image's Python? The "

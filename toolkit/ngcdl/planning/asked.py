@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +98,12 @@ def check_without_screen(asked: Asked, engine: str) -> None:
 
 def check_without_packages(asked: Asked, engine: str) -> None:
     """Raise BadOption if packages are to be added where ngcdl can't install them beforehand."""
-    if words := " ".join((*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ()))):
+    if packages := (*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ())):
+        line = shlex.quote(f"pip install --user {shlex.join(packages)} && python train.py")
         raise BadOption(
             f"--pip: only with an engine of this machine, which --engine {engine} is not.",
             "Install them in the same run, or put them into an image:\n"
-            f"    ngcdl run IMAGE --engine {engine} -- sh -c 'pip install --user {words} && python train.py'",
+            f"    ngcdl run IMAGE --engine {engine} -- sh -c {line}",
         )
 
 

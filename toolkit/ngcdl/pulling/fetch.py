@@ -50,9 +50,18 @@ def image_file(ref: ImageRef, architecture: str, path: Path, show: ShowPull, say
     from ngcdl.pulling import image_file as it
 
     folder = settings.load().cache / "blobs"
-    return _with_or_without_key(
-        ref, lambda credential: it.save(ref, ("linux", architecture), path, credential, folder, show, say), say
-    )
+
+    def saved(credential: Credential | None) -> str:
+        return it.Saving(ref, path, credential, folder, show, say).save(("linux", architecture))
+
+    return _with_or_without_key(ref, saved, say)
+
+
+def loaded_name(ref: ImageRef) -> str:
+    """Return the name that `ref` has in an engine that has loaded its file."""
+    from ngcdl.pulling import image_file as it
+
+    return it.loaded_name(ref)
 
 
 def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str], say: Callable[[str], None]) -> str:

@@ -4,25 +4,34 @@ The file is an OCI image layout in a tar, with a manifest.json for engines befor
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 https://docs.docker.com/reference/cli/docker/image/save/
 The same image gives the same bytes. No engine is needed. What has arrived is kept in blobs, as during a pull.
+
+    FILE                   complete, and every blob hashed while it was copied
+    .FILE.ngcdl-<hex>      a draft; its process has it locked, so that the next one removes a dead one's
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
+import hashlib
 import io
 import json
 import os
+import secrets
 import tarfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, BinaryIO, cast
 
 from ngcdl.engines.values import PullEvent, ShowPull
-from ngcdl.errors import DiskFull, NotWritten, RegistryAnswer
+from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
 from ngcdl.pulling import disk_space
 from ngcdl.pulling.blob_folder import here_bytes
 from ngcdl.pulling.blobs import Blob, FolderTrouble
@@ -33,109 +42,120 @@ from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
 from ngcdl.spec import ImageRef
 
 
-def save(
-    ref: ImageRef,
-    platform: tuple[str, str],
-    path: Path,
-    credential: Credential | None,
-    folder: Path,
-    show: ShowPull,
-    say: Callable[[str], None],
-    sleep: Callable[[float], None] = time.sleep,
-) -> str:
-    """Write the image of `platform` (os, architecture) to `path`, and return its digest. `folder` is for the blobs.
+def loaded_name(ref: ImageRef) -> str:
+    """Return the name under which an engine has the image once it has loaded the file. An engine takes no digest there:
+    an image without a tag gets the digest's beginning as its tag."""
+    return f"{ref.name}:{ref.tag or str(ref.digest).replace(':', '-')[:19]}"
 
-    Raise RegistryError, DiskFull or NotWritten; nothing is then at `path`."""
-    if os.path.lexists(path):
-        raise NotWritten(path, "it is there already")
-    with Registry(ref.registry, credential, sleep=sleep) as registry:
-        image, document = registry.described(ref, platform)
-    if image.is_schema_1:
-        raise RegistryAnswer(ref.registry, f"{ref} has a manifest of schema 1, of before 2017, which no file can hold.")
-    parts = _parts(ref, image, document)
-    _check_room(ref, parts, folder, path, say)
-    with contextlib.ExitStack() as stack:
-        try:
-            blobs = [Blob(folder, part.digest, part.size_bytes, _patient(say)) for part in parts]
+
+@dataclass(frozen=True)
+class Saving:
+    """One image, on its way into a file. `folder` is for the blobs."""
+
+    ref: ImageRef
+    path: Path
+    credential: Credential | None
+    folder: Path
+    show: ShowPull
+    say: Callable[[str], None]
+    sleep: Callable[[float], None] = time.sleep
+
+    def save(self, platform: tuple[str, str]) -> str:
+        """Write the image of `platform` (os, architecture), and return its digest.
+
+        Raise RegistryError, DigestMismatch, DiskFull or NotWritten; nothing is then at `path`."""
+        with contextlib.ExitStack() as stack:
+            # before anything is asked: a mistyped folder is told at once, not after 20 GB
+            draft = stack.enter_context(_draft(self.path))
+            with self._registry() as registry:
+                image, document = registry.described(self.ref, platform)
+            parts = self._parts(image, document)
+            self._check_room(parts)
+            try:
+                blobs = [Blob(self.folder, part.digest, part.size_bytes, self._patient) for part in parts]
+                for blob in blobs:
+                    stack.callback(blob.close)
+                self._fetch(blobs)
+            except FolderTrouble as trouble:
+                raise NotWritten(self.folder, str(trouble)) from trouble
+            self.say(f"writing {self.path}")
+            try:
+                _write(draft.file, loaded_name(self.ref), image, document, blobs)
+                draft.keep()
+            except OSError as error:
+                raise _trouble(self.path, error) from error
             for blob in blobs:
-                stack.callback(blob.close)
-            _fetch(ref, credential, blobs, lambda blob: _shown(blob, show) if blob is not blobs[0] else None, sleep)
-        except FolderTrouble as trouble:
-            raise NotWritten(folder, str(trouble)) from trouble
-        say(f"writing {path}")
-        _write(path, ref, image, document, blobs)
-        for blob in blobs:
-            blob.close(keep=False)
-    return image.digest
+                blob.close(keep=False)
+        return image.digest
+
+    def _registry(self) -> Registry:
+        return Registry(self.ref.registry, self.credential, sleep=self.sleep)
+
+    def _parts(self, image: Manifest, document: Document) -> tuple[Layer, ...]:
+        """Return the configuration, first, and the layers, each once."""
+        if image.is_schema_1:
+            said = f"{self.ref} has a manifest of schema 1, of before 2017, which no file can hold."
+            raise RegistryAnswer(self.ref.registry, said)
+        size = document.tree["config"].get("size")
+        if image.config_digest is None or not isinstance(size, int):
+            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
+        return tuple(dict.fromkeys((Layer(image.config_digest, size), *image.layers)))
+
+    def _check_room(self, parts: Sequence[Layer]) -> None:
+        """Raise DiskFull before a byte is fetched if the blobs, or the file beside them, have no room."""
+        whole = sum(part.size_bytes for part in parts)
+        here = sum(min(here_bytes(self.folder, part.digest), part.size_bytes) for part in parts)
+        beside = self.path.parent
+        blobs, file = (disk_space.file_system_of(one, as_root=False) for one in (self.folder, beside))
+        is_one = blobs is not None and file is not None and blobs.device == file.device
+        for where, room, need in ((self.folder, blobs, whole - here + whole * is_one), (beside, file, whole)):
+            if room is not None and room.free_bytes < need:
+                needs = f"{self.ref} needs {disk_space.gb(need)} there; {disk_space.gb(room.free_bytes)} are free"
+                raise DiskFull(str(where), needs)
+        kept = f", of which {disk_space.gb(here)} are here already" if here else ""
+        self.say(f"{self.ref}: {disk_space.gb(whole)}{kept}; Ctrl-C keeps what has arrived.")
+
+    def _fetch(self, blobs: Sequence[Blob]) -> None:
+        """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
+        waiting, screen = deque(blobs), threading.Lock()
+
+        def work() -> None:
+            with self._registry() as registry, contextlib.suppress(IndexError):
+                while True:
+                    fill(waiting.popleft(), registry)
+
+        def fill(blob: Blob, registry: Registry) -> None:
+            def grown() -> None:
+                if blob is not blobs[0]:  # the configuration is no layer
+                    status = "Download complete" if blob.is_whole else "Downloading"
+                    layer = blob.digest.partition(":")[2][:12]
+                    with screen:
+                        self.show(PullEvent(layer, status, blob.have_bytes, blob.size_bytes))
+
+            blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), self.sleep, grown)
+            grown()
+
+        connections = min(CONNECTIONS, len(blobs))
+        with ThreadPoolExecutor(connections) as pool:
+            jobs = [pool.submit(work) for _ in range(connections)]
+            try:
+                for job in as_completed(jobs):
+                    job.result()
+            except BaseException:
+                waiting.clear()
+                for blob in blobs:
+                    blob.close()  # its connection ends with the next bytes
+                raise
+
+    def _patient(self, error: NgcdlError, seconds: float) -> None:
+        self.say(f"{error.message} Waiting {seconds:.0f} s.")
 
 
-def _parts(ref: ImageRef, image: Manifest, document: Document) -> tuple[Layer, ...]:
-    """Return the configuration, first, and the layers, each once."""
-    size = document.tree["config"].get("size")
-    if image.config_digest is None or not isinstance(size, int):
-        raise RegistryAnswer(ref.registry, "a manifest with a configuration that has no size.")
-    return tuple(dict.fromkeys((Layer(image.config_digest, size), *image.layers)))
+# -- the file -------------------------------------------------------------------------------------------------------
 
 
-def _check_room(ref: ImageRef, parts: Sequence[Layer], folder: Path, path: Path, say: Callable[[str], None]) -> None:
-    """Raise DiskFull before a byte is fetched if the blobs, or the file beside them, have no room."""
-    whole = sum(part.size_bytes for part in parts)
-    here = sum(min(here_bytes(folder, part.digest), part.size_bytes) for part in parts)
-    blobs, file = (disk_space.file_system_of(one, as_root=False) for one in (folder, path.parent))
-    is_one = blobs is not None and file is not None and blobs.device == file.device
-    for where, room, need in (
-        (folder, blobs, whole - here + whole * is_one),
-        (path.parent, file, whole),
-    ):
-        if room is not None and room.free_bytes < need:
-            needs = f"{ref} needs {disk_space.gb(need)} there; {disk_space.gb(room.free_bytes)} are free"
-            raise DiskFull(str(where), needs)
-    kept = f", of which {disk_space.gb(here)} are here already" if here else ""
-    say(f"{ref}: {disk_space.gb(whole)}{kept}; Ctrl-C keeps what has arrived.")
-
-
-def _shown(layer: Blob, show: ShowPull) -> None:
-    status = "Download complete" if layer.is_whole else "Downloading"
-    show(PullEvent(layer.digest.partition(":")[2][:12], status, layer.have_bytes, layer.size_bytes))
-
-
-def _fetch(
-    ref: ImageRef,
-    credential: Credential | None,
-    blobs: Sequence[Blob],
-    arrived: Callable[[Blob], object],
-    sleep: Callable[[float], None],
-) -> None:
-    """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
-    waiting, lock = deque(blobs), threading.Lock()
-
-    def work() -> None:
-        with Registry(ref.registry, credential, sleep=sleep) as registry, contextlib.suppress(IndexError):
-            while True:
-                fill(waiting.popleft(), registry)
-
-    def fill(blob: Blob, registry: Registry) -> None:
-        def grown() -> None:
-            with lock:  # one screen
-                arrived(blob)
-
-        blob.fill(lambda start: registry.open(ref.repository, blob.digest, start), sleep, grown)
-        grown()
-
-    with ThreadPoolExecutor(min(CONNECTIONS, len(blobs))) as pool:
-        jobs = [pool.submit(work) for _ in range(min(CONNECTIONS, len(blobs)))]
-        try:
-            for job in as_completed(jobs):
-                job.result()
-        except BaseException:
-            waiting.clear()
-            for blob in blobs:
-                blob.close()  # its connection ends with the next bytes
-            raise
-
-
-def _write(path: Path, ref: ImageRef, image: Manifest, document: Document, blobs: Sequence[Blob]) -> None:
-    name = str(ref) if ref.tag else ref.name
+def _write(draft: BinaryIO, name: str, image: Manifest, document: Document, blobs: Sequence[Blob]) -> None:
+    """Write the tar. Raise DigestMismatch if a blob that an earlier process left is damaged; that one is removed."""
     about = {
         "mediaType": document.kind,
         "digest": document.digest,
@@ -147,28 +167,35 @@ def _write(path: Path, ref: ImageRef, image: Manifest, document: Document, blobs
     index = {"schemaVersion": 2, "mediaType": INDEX_TYPES[0], "manifests": [about]}
     for_older = {
         "Config": _member(str(image.config_digest)),
-        "RepoTags": [name] if ref.tag else None,
+        "RepoTags": [name],
         "Layers": [_member(layer.digest) for layer in image.layers],
     }
-    draft = path.with_name(f".{path.name}.ngcdl-part")
-    try:
-        with draft.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
-            _add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-            _add(tar, "index.json", json.dumps(index).encode())
-            _add(tar, "manifest.json", json.dumps([for_older]).encode())
-            _add(tar, _member(document.digest), document.body)
-            for blob in blobs:
-                for descriptor, *_ in blob.arriving(0):  # all of it is here; its name may be gone
-                    with Path(f"/proc/self/fd/{descriptor}").open("rb") as content:
-                        tar.addfile(_entry(_member(blob.digest), blob.size_bytes), content)
-        draft.replace(path)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise DiskFull(str(path.parent), f"{path} could not be written") from error
-        raise NotWritten(path, error.strerror or str(error)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+    with tarfile.open(fileobj=draft, mode="w") as tar:
+        _add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        _add(tar, "index.json", json.dumps(index).encode())
+        _add(tar, "manifest.json", json.dumps([for_older]).encode())
+        _add(tar, _member(document.digest), document.body)
+        for blob in blobs:
+            algorithm, _, expected = blob.digest.partition(":")
+            for descriptor, *_range in blob.arriving(0):  # all of it is here; its name may be gone
+                with Path(f"/proc/self/fd/{descriptor}").open("rb") as file:
+                    content = _Hashed(file, algorithm)
+                    tar.addfile(_entry(_member(blob.digest), blob.size_bytes), cast("IO[bytes]", content))
+                if content.checksum.hexdigest() != expected:
+                    blob.close(keep=False)
+                    raise DigestMismatch(f"the layer {blob.digest}, kept here since an earlier pull, is damaged")
+
+
+class _Hashed:
+    """Reads a file, and hashes what was read."""
+
+    def __init__(self, file: BinaryIO, algorithm: str) -> None:
+        self._file, self.checksum = file, hashlib.new(algorithm)
+
+    def read(self, limit_bytes: int) -> bytes:
+        piece = self._file.read(limit_bytes)
+        self.checksum.update(piece)
+        return piece
 
 
 def _member(digest: str) -> str:
@@ -185,5 +212,58 @@ def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:
     return entry
 
 
-def _patient(say: Callable[[str], None]) -> Callable[[Exception, float], None]:
-    return lambda error, seconds: say(f"{error} Waiting {seconds:.0f} s.")
+class Draft:
+    """A new file beside `path`, which gets that name by `keep`."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self.file = path, file
+
+    def keep(self) -> None:
+        """Sync the file, and give it its name. Raise FileExistsError if something has that name by now."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        draft = Path(self.file.name)
+        try:
+            os.link(draft, self._path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links, such as a USB stick's exFAT
+            if os.path.lexists(self._path):
+                raise FileExistsError(errno.EEXIST, "it is there already") from None
+            draft.rename(self._path)
+
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[Draft]:
+    """Yield a draft for `path`; remove its own name after the block. Raise NotWritten if something is at `path`, or if
+    no file can be made beside it."""
+    begins = f".{path.name}.ngcdl-"
+    draft = path.with_name(f"{begins}{secrets.token_hex(6)}")
+    try:
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "it is there already")
+        _remove_dead(path.parent, begins)
+        file = draft.open("xb")
+    except OSError as error:
+        raise _trouble(path, error) from error
+    with file:
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield Draft(path, file)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _remove_dead(folder: Path, begins: str) -> None:
+    """Remove the drafts of processes that were killed."""
+    for path in folder.glob(f"{glob.escape(begins)}*"):
+        with contextlib.suppress(OSError), path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+
+
+def _trouble(path: Path, error: OSError) -> NgcdlError:
+    if error.errno == errno.ENOSPC:
+        return DiskFull(str(path.parent), f"{path} could not be written")
+    return NotWritten(path, error.strerror or str(error))

@@ -1,7 +1,8 @@
 """Installs the Python packages that a run adds to its image: before the run, once for each image and list.
 
     FOLDER/<key>/requirements.txt     what was asked for, one line for pip each
-    FOLDER/<key>/constraints.txt      what pip must leave as the image has it
+    FOLDER/<key>/constraints.txt      what pip must leave as the image has it, and the versions of an earlier run
+    FOLDER/<key>/kept.txt             the lines about packages that the image must have in that version
     FOLDER/<key>/installed.txt        what pip installed besides what the image has: name==version
     FOLDER/<key>/packages/            Python's user base, seen inside as inside.PACKAGES
     FOLDER/<key>/pip.log              what pip wrote
@@ -17,10 +18,11 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import waiting
@@ -29,16 +31,21 @@ from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import NgcdlError, PackagesNotInstalled, PackagesNotKept
 from ngcdl.folder import HOME
 from ngcdl.planning.show import Show
-from ngcdl.spec import GpuRequest, Mount, RunSpec, inside
+from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
 
-LIST, CONSTRAINTS, INSTALLED, LOG, BASE = "requirements.txt", "constraints.txt", "installed.txt", "pip.log", "packages"
+LIST, CONSTRAINTS, KEPT = "requirements.txt", "constraints.txt", "kept.txt"
+INSTALLED, LOG, BASE = "installed.txt", "pip.log", "packages"
 # The builds that people take NVIDIA's images for, and what these were compiled against. A package that depends on
 # another version would bring another build of them, without a word. NVIDIA's images before 25.10 pin more than these
 # (PIP_CONSTRAINT).
-_KEPT = "torch|torchvision|torchaudio|torchtext|triton|pytorch-triton|tensorflow|tensorflow-gpu|jax|jaxlib|numpy"
-_INSTALL = f"""cd {inside.RUN}; python=python; command -v python >/dev/null || python=python3
-"$python" -m pip list --format=freeze | grep -iE '^({_KEPT})==' >{CONSTRAINTS}
-"$python" -m pip install --user -r {LIST} && "$python" -m pip freeze --user >{INSTALLED}"""
+_NAMES = "torch|torchvision|torchaudio|torchtext|triton|pytorch-triton|tensorflow|tensorflow-gpu|jax|jaxlib|numpy"
+_OF_IMAGE = re.compile(rf"(?:{_NAMES})(?![\w.-])(?!.*@)", re.IGNORECASE)
+# The last line is for pip before 20.3, whose constraints win over the list without a word: what they kept must fulfil
+# the list. https://pip.pypa.io/en/stable/user_guide/#changes-to-the-pip-dependency-resolver-in-20-3-2020
+_INSTALL = f"""set -e; cd {inside.RUN}; python=python; command -v python >/dev/null || python=python3
+"$python" -m pip list --format=freeze | grep -iE '^({_NAMES})==' >>{CONSTRAINTS} || true
+"$python" -m pip install --user -r {LIST}; "$python" -m pip freeze --user >{INSTALLED}
+[ ! -s {KEPT} ] || "$python" -m pip install --user --no-index --no-deps -r {KEPT}"""
 # https://pip.pypa.io/en/stable/topics/configuration/#environment-variables (an older pip ignores those of a newer one)
 _FOR_PIP = {
     "PYTHONUSERBASE": inside.PACKAGES,
@@ -48,6 +55,9 @@ _FOR_PIP = {
     # Nothing of the system's is touched: https://peps.python.org/pep-0668/
     "PIP_BREAK_SYSTEM_PACKAGES": "1",
 }
+# Variables that pip, and what it builds, read; they are part of the key. Others of the run would only split the keys.
+_READ = re.compile(r"PIP_\w+|C(?:XX|PP)?FLAGS|LDFLAGS|CC|CXX|CMAKE_ARGS|TORCH_CUDA_ARCH_LIST|FORCE_CUDA|CUDA_HOME")
+_READ_WITHOUT_EFFECT = re.compile(r"(?i:\w+_proxy)|MAX_JOBS")  # on what is installed
 
 
 @dataclass(frozen=True)
@@ -58,71 +68,94 @@ class Packages:
     installed: tuple[str, ...]
 
 
-def folder_of(root: Path, spec: RunSpec, target: str) -> Path:
-    """Return the folder below `root` for what `spec` adds to the image `target`. It need not exist yet."""
-    # variables for pip may name another index, with other packages
-    for_pip = sorted(one for one in spec.environment if one[0].startswith("PIP_"))
-    return root / hashlib.sha256(json.dumps([target, spec.packages, for_pip]).encode()).hexdigest()[:20]
+def folder_of(root: Path, spec: RunSpec, target: str, pins: tuple[str, ...] = ()) -> Path:
+    """Return the folder below `root` for what `spec` adds to the image `target`, in the versions of `pins`. It need not
+    exist yet."""
+    decides = [target, spec.packages, pins, _variables(spec), list(map(str, _mounts(spec)))]
+    return root / hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:20]
 
 
-def installed(engine: Engine, spec: RunSpec, target: str, cache: Path | None, root: Path, show: Show) -> Packages:
-    """Install what `spec` adds to the image `target`, unless it is there. `cache` is as in Order.
+def installed(
+    engine: Engine,
+    spec: RunSpec,
+    target: str,
+    cache: Path | None,
+    root: Path,
+    show: Show,
+    before: tuple[str, ...] | None = None,
+) -> Packages:
+    """Install what `spec` adds to the image `target`, unless it is there. `cache` is as in Order. `before`: what an
+    earlier run had, whose versions are taken.
 
     Raise PackagesNotInstalled, PackagesNotKept, or what a start of a container raises."""
-    folder = folder_of(root, spec, target)
+    folder, pins = folder_of(root, spec, target), tuple[str, ...]()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if before is not None and _there(folder) != before and not any("--hash" in line for line in spec.packages):
+            pins = tuple(line for line in before if re.fullmatch(r"[\w.-]+==[\w.+!-]+", line))
+            folder = folder_of(root, spec, target, pins)
         with _locked(folder.with_suffix(".lock"), show):
             there = _there(folder)
             if there is None:
                 show.say(f"installing for this image, once: {', '.join(spec.packages)}")
-                there = _install(engine, spec, target, cache, folder, show)
+                there = _install(engine, spec, target, cache, folder, pins, show)
                 show.say(f"installed: {', '.join(there) or 'nothing, as the image has it all'}")
             return Packages(folder / BASE, there)
     except OSError as error:
         raise PackagesNotKept(root, error.strerror or str(error)) from error
 
 
-def as_before(spec: RunSpec, target: str, root: Path, before: tuple[str, ...] | None) -> RunSpec:
-    """Return `spec` so that it adds what an earlier run had (`before`, name==version; None: whatever the list gives).
-
-    What the list gave then is used if it is still there: an index may have lost it."""
-    if before is None or _there(folder_of(root, spec, target)) == before:
-        return spec
-    options = (line for line in spec.packages if line.startswith("-") and not re.match("-e|--editable", line))
-    return replace(spec, packages=(*options, *before))
-
-
 def _there(folder: Path) -> tuple[str, ...] | None:
-    """Return what is installed in `folder`; None if nothing is."""
+    """Return what is installed in `folder`, without the secrets in addresses; None if nothing is."""
     try:
-        return tuple((folder / INSTALLED).read_text().splitlines())
+        return tuple(redacted("", line) for line in (folder / INSTALLED).read_text().splitlines())
     except FileNotFoundError:
         return None
 
 
+def _variables(spec: RunSpec) -> list[tuple[str, str]]:
+    """Return the run's variables that decide what pip installs: those it reads, and those that the list names."""
+    named = re.findall(r"\$\{([A-Z0-9_]+)\}", " ".join(spec.packages))
+    return [one for one in spec.environment if _READ.fullmatch(one[0]) or one[0] in named]
+
+
+def _mounts(spec: RunSpec) -> tuple[Mount, ...]:
+    """Return the run's mounts if pip may need one: if the list, or a variable for pip, names a place inside."""
+    said = (*spec.packages, *(value for _, value in _variables(spec)))
+    return spec.mounts if any(re.search(r"(?:\A|[\s=])/|file:", text) for text in said) else ()
+
+
 def _install(
-    engine: Engine, spec: RunSpec, target: str, cache: Path | None, folder: Path, show: Show
+    engine: Engine,
+    spec: RunSpec,
+    target: str,
+    cache: Path | None,
+    folder: Path,
+    pins: tuple[str, ...],
+    show: Show,
 ) -> tuple[str, ...]:
     part = folder.with_suffix(".part")
-    run_id = f"packages-{folder.name}"
+    # the engine may serve other users, each with a folder of their own
+    run_id = f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
     _end(engine, run_id)  # what a killed ngcdl left running
     shutil.rmtree(part, ignore_errors=True)
     for made in (part, part / HOME, part / BASE):
         made.mkdir(mode=0o700)
-    (part / LIST).write_text("".join(f"{line}\n" for line in (f"-c {CONSTRAINTS}", *spec.packages)))
-    alone = replace(
-        spec,
+    kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
+    for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
+        (part / name).write_text("".join(f"{line}\n" for line in lines))
+    harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
+    alone = RunSpec(
+        image=spec.image,
         command=("sh", "-c", _INSTALL),
         gpus=GpuRequest("none"),
-        mounts=(*spec.mounts, Mount(str(part / BASE), inside.PACKAGES, writable=True)),
-        environment=tuple((_FOR_PIP | dict(spec.environment)).items()),
-        packages=(),
-        ports=(),
+        mounts=(*_mounts(spec), Mount(str(part / BASE), inside.PACKAGES, writable=True)),
+        environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
+        shm_bytes=spec.shm_bytes,
+        ulimits=spec.ulimits,
+        cpu_limit=spec.cpu_limit,
+        memory_bytes=spec.memory_bytes,
         user=spec.user or engine.caller(),
-        tty=False,
-        stdin=False,
-        workload=None,
     )
     try:
         how = _followed(engine, Order(alone, run_id, part, target, "none", cache=cache), part / LOG, show)
@@ -145,7 +178,7 @@ def _followed(engine: Engine, order: Order, log: Path, show: Show) -> Exit:
             file.write(chunk.data)
             file.flush()
             if lines := chunk.data.decode(errors="replace").split("\n")[-2:-1]:
-                last = f"pip: {lines[0].strip()[:100]}"
+                last = f"pip: {redacted('', lines[0].strip()[:100])}"
         return job.wait()
 
 

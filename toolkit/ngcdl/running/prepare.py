@@ -220,8 +220,7 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
     cache = cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
     if spec.packages:
-        spec = packages.as_before(spec, target, root, asked.installed)
-        added = packages.installed(picked.engine, spec, target, _made(cache)[0], root, show)
+        added = packages.installed(picked.engine, spec, target, _made(cache)[0], root, show, asked.installed)
     return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
 
 

@@ -149,6 +149,7 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
         "training": str(training.get("name", "")),
         "command": "" if training else shlex.join(spec.command),
         "folder": "" if training or kind_of(before.engine).has_containers else spec.workdir or "",
+        "packages": ", ".join(spec.packages),
         "variables": ", ".join(names),
         "folders": ", ".join(folders),
         "sbatch": shlex.join(spec.placement.options if spec.placement else ()),

@@ -31,7 +31,9 @@ BECAUSE_OF: Mapping[str, frozenset[str]] = {
 _PLAIN = {one.name: one.default for one in fields(Workload) if one.name not in ("name", "steps", "batch")}
 # Parts of the spec that other fields cover better: a tag may move, a digest can't; the command follows from the
 # workload; the cards that the run got matter, not those that were requested.
-_DERIVED = frozenset({"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement"})
+_DERIVED = frozenset(
+    {"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement", "packages"}
+)
 # Parts of the placement on a cluster that may affect the speed: the others say who pays, and where files come from.
 _OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
@@ -237,6 +239,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
         **naming.computed(run, start),
         "dataset": run.dataset,
         "digest": run.image.identity,
+        "packages": list(run.packages or ()),
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
