@@ -50,6 +50,11 @@ def slow_source(folder: Path) -> None:
         file.addfile(member, io.BytesIO(setup))
 
 
+def mounted(user: User) -> str:
+    """Return the folders that the engine's containers have mounted."""
+    return user.docker("ps", "-a", "--no-trunc", "--format", "{{.Mounts}}")
+
+
 @pytest.fixture
 def project(user: User) -> User:
     (user.here / "wheels").mkdir()
@@ -90,7 +95,7 @@ def test_what_pip_can_t_install_stops_the_run_before_it_is_recorded(project: Use
     assert done.code == 125, done
     assert "could not be installed" in done.err
     assert "docker build -t mine" in done.err
-    assert (project.ids(), project.docker("ps", "-aq", "--filter", "name=ngcdl-packages")) == ([], "")
+    assert (project.ids(), project.folder.name in mounted(project)) == ([], False)
 
 
 @pytest.mark.parametrize(("image", "name"), [("tensorflow:18.01-py2", "numpy"), ("pytorch:26.07-py3", "torch")])
@@ -109,9 +114,10 @@ def test_ctrl_c_gives_an_installation_up(project: User) -> None:
     kept = project.home / ".cache/ngcdl/packages"
     child.until_err("installing for this image, once:")
     until(lambda: any("slow-1.0.tar.gz" in log.read_text() for log in kept.glob("*.part/pip.log")), "its setup.py")
+    assert project.folder.name in mounted(project)
     child.signal(signal.SIGINT)
     assert child.done().code == 130
-    assert (project.ids(), project.docker("ps", "-aq", "--filter", "name=ngcdl-packages")) == ([], "")
+    assert (project.ids(), project.folder.name in mounted(project)) == ([], False)
     assert not [one for one in kept.iterdir() if one.is_dir() and one.suffix != ".part"]
 
 
