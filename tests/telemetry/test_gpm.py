@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 
 from ngcdl.telemetry.gpm import METRICS, SHORTEST_SECONDS
 
-from .stand_in import Host
+from .stand_in import ROOT, Host
 from .test_gpu import MIG
 
 # Read both cards for each of the given additions to the state, one second apart. At the end: how often the cards were
@@ -158,3 +161,39 @@ print(json.dumps([reader.read(is_brief)[0] for is_brief in (False, True, False)]
     assert [first[name] for name in METRICS] == NONE
     assert not METRICS.keys() & brief.keys()
     assert [second[name] for name in METRICS] == PERCENTS
+
+
+# Stands for PyTorch: its work changes what the card says of itself.
+TORCH = """
+import os
+from pathlib import Path
+float16 = None
+ones = matmul = lambda *_, **more: None
+class cuda:
+    def synchronize():
+        Path(os.environ["NGCDL_NVML_STATE"]).write_text(os.environ["LOADED"])
+"""
+
+
+@pytest.mark.parametrize(("idle", "loaded", "said", "passed"), [
+    ({}, {}, "no card here gives them: not checked\n", True),
+    (BUSY, dict.fromkeys(BUSY, 90), "tensor_active_percent: 0.0 idle, 90.0 under load\n", True),
+    (BUSY, BUSY, f"not given, or no higher under load: {', '.join(METRICS)}\n", False),
+    (BUSY, dict.fromkeys(BUSY, 90) | {"gpu1.gpm_dram": "code:21"}, "under load: dram_bandwidth_percent\n", False),
+    (BUSY, dict.fromkeys(BUSY, 90) | {"gpu1.gpm_sm": 101}, "no higher under load: sm_active_percent\n", False),
+])  # fmt: skip
+def test_a_real_card_is_checked_to_give_each_percentage_and_more_under_load(
+    new: Host, tmp_path: Path, idle: dict[str, object], loaded: dict[str, object], said: str, passed: bool
+) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+    base = new.state.read_text()
+    states = [base + "".join(f"{key}={value}\n" for key, value in more.items()) for more in (idle, loaded)]
+    new.state.write_text(states[0])
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/benchmarks/gpu_worked.py", "0"],
+        capture_output=True,
+        text=True,
+        env={**new.environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}", "LOADED": states[1]},
+    )
+    assert done.returncode == (0 if passed else 1), done.stderr
+    assert said in (done.stdout if passed else done.stderr)
