@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-Number = TypeVar("Number", int, float)
-
 # Above what any card has.
 BYTES, MILLIWATTS, MILLIJOULES, MHZ, CELSIUS, PERCENT, REASONS = 1 << 50, 10**8, 1 << 60, 10**5, 150, 100, (1 << 32) - 1
 
 
-def within(value: Number | None, most: int) -> Number | None:
+def within(value: int | None, most: int) -> int | None:
     """Return `value` if it is in 0..`most`, else None."""
     return value if value is not None and 0 <= value <= most else None
 

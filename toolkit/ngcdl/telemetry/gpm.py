@@ -27,17 +27,20 @@ METRICS = {"sm_active_percent": 2, "sm_occupancy_percent": 3, "tensor_active_per
 UNKNOWN: Percents = dict.fromkeys(METRICS)
 # The driver renews its counters every 100 ms (written from memory): samples that are closer may say nothing.
 SHORTEST_SECONDS = 0.2
+# Values are rounded to a tenth, so that a hair above 100 is not lost.
+_MOST = bounds.PERCENT + 0.05
 _SUCCESS = 0
-# Of a metric, after its number: its own code, its value, three pointers to texts.
-_ANSWERS = Struct("24x" + "4xId24x" * len(METRICS))
+# Parts of NVML's record, because ctypes takes several times as long for its single fields: after version and count the
+# two samples; of each metric, after its number, its own code, its value, and three pointers to texts.
+_SAMPLES, _ANSWERS = Struct("PP"), Struct("24x" + "4xId24x" * len(METRICS))
 
 
 @dataclass
 class _Samples:
     """A card's last sample, taken at `at` (None: not yet), and the memory for the next one."""
 
-    last: Any
-    spare: Any
+    last: ctypes.c_void_p
+    spare: ctypes.c_void_p
     percents: Percents
     at: float | None = None
 
@@ -52,10 +55,11 @@ class Gpm:
             calls.function(binding, f"Gpm{name}") for name in names
         )
         version = binding.NVML_GPM_METRICS_GET_VERSION
-        self._asked = binding.c_nvmlGpmMetricsGet_t(version=version, numMetrics=len(METRICS))
+        asked = binding.c_nvmlGpmMetricsGet_t(version=version, numMetrics=len(METRICS))
         for place, number in enumerate(METRICS.values()):
-            self._asked.metrics[place].metricId = number
-        self._answers = partial(_ANSWERS.unpack_from, self._asked)
+            asked.metrics[place].metricId = number
+        self._asked = ctypes.byref(asked)
+        self._ask, self._answers = partial(_SAMPLES.pack_into, asked, 8), partial(_ANSWERS.unpack_from, asked)
         self._cards: dict[int | str, _Samples | None] = {}
 
     def read(self, which: int | str, card: Any) -> Percents:
@@ -82,7 +86,7 @@ class Gpm:
         support = self._n.c_nvmlGpmSupport_t(version=self._n.NVML_GPM_SUPPORT_VERSION)
         if self._supports(card, ctypes.byref(support)) != _SUCCESS or not support.isSupportedDevice:
             return None
-        made = [one for one in (self._n.c_nvmlGpmSample_t() for _ in "12") if not self._alloc(ctypes.byref(one))]
+        made = [one for one in (ctypes.c_void_p() for _ in "12") if not self._alloc(ctypes.byref(one))]
         if len(made) == 2:
             return _Samples(made[0], made[1], UNKNOWN)
         for one in made:
@@ -96,13 +100,11 @@ class Gpm:
         is_first, samples.at = samples.at is None, now
         if is_first:
             return UNKNOWN
-        self._asked.sample1, self._asked.sample2 = samples.spare, samples.last
-        if self._compute(ctypes.byref(self._asked)) != _SUCCESS:
+        self._ask(samples.spare.value, samples.last.value)
+        if self._compute(self._asked) != _SUCCESS:
             return UNKNOWN
         answers = self._answers()
-        return dict(zip(METRICS, map(_percent, answers[::2], answers[1::2]), strict=True))
-
-
-def _percent(code: int, value: float) -> float | None:
-    """Return a metric's value, rounded so that a hair above 100 is not lost. NaN is in no range."""
-    return bounds.within(round(value, 1), bounds.PERCENT) if code == _SUCCESS else None
+        return {
+            name: round(value, 1) if code == _SUCCESS and 0 <= value < _MOST else None  # NaN is in no range
+            for name, code, value in zip(METRICS, answers[::2], answers[1::2], strict=True)
+        }
