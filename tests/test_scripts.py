@@ -134,7 +134,11 @@ def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> N
         (("pytest",), ["the CUDA graphs: python lacks pytest"]),
         (
             ("torch", "numpy"),
-            ["the CUDA graphs: python lacks numpy, torch", "the first losses: python lacks numpy, torch"],
+            [
+                "the CUDA graphs: python lacks numpy, torch",
+                "how much of the card works: python lacks torch",
+                "the first losses: python lacks numpy, torch",
+            ],
         ),
         ((), ["the first losses: python lacks a GPU that PyTorch sees"]),
     ],
@@ -167,13 +171,15 @@ def test_a_failed_check_of_the_gpu_stops_no_other_and_is_told_at_the_end(clone: 
     (clone / "scripts/ngcdl").write_text("#!/bin/sh\necho ngcdl $*\n")
     (clone / "scripts/benchmarks").mkdir(exist_ok=True)
     (clone / "scripts/benchmarks/gpu_apart.py").write_text("raise SystemExit('other losses')\n")
+    (clone / "scripts/benchmarks/gpu_worked.py").write_text("raise SystemExit('not given')\n")
     environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "NGCDL_BENCH_PYTHON": "python"}
     words = [clone / "scripts/gpu-check"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "ngcdl gpu")
     assert "other losses\n" in done.stderr
     told = [line for line in done.stderr.splitlines() if "not passed" in line]
-    assert told == ["== not passed: the CUDA graphs, not checked", "== not passed: the first losses"]
+    names = ("the CUDA graphs, not checked", "how much of the card works", "the first losses")
+    assert told == [f"== not passed: {name}" for name in names]
 
 
 # Stands for scripts/ngcdl with an image of PyTorch, whose Python prints a banner and computes on a GPU.
@@ -208,7 +214,7 @@ def test_with_an_image_of_pytorch_its_python_makes_the_checks(
     environment = {"PATH": f"{clone.parent}/bin:{os.defpath}", "SHOWN": shown, "NGCDL_BENCH_PYTHON": "no-python"}
     words = [clone / "scripts/gpu-check", "nvcr.io/nvidia/pytorch:26.07-py3"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-    assert done.stdout.count("in the image:") == 2
+    assert done.stdout.count("in the image:") == 3
     assert (done.returncode, done.stderr.splitlines()) == (int(bool(failed)), [f"== not passed: {it}" for it in failed])
 
 

@@ -1,9 +1,9 @@
 """What the GPUs are and do, read from the driver's own library through ctypes: images have no Python binding for it.
 
 A value that the card or the driver does not report is None. With MIG on, power and energy are None, because the driver
-gives the whole card's (https://github.com/NVIDIA/dcgm-exporter/issues/257), and the memory is that of the program's MIG
-device; the rest is the card's. "error" names each call that failed, with its return code
-(https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 15 is "GPU is lost").
+gives the whole card's (https://github.com/NVIDIA/dcgm-exporter/issues/257), as is how much of the card worked, and the
+memory is that of the program's MIG device; the rest is the card's. "error" names each call that failed, with its return
+code (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html: 15 is "GPU is lost").
 Without a driver the list of GPUs is empty.
 """
 from __future__ import absolute_import, division, print_function
@@ -11,6 +11,8 @@ from __future__ import absolute_import, division, print_function
 import contextlib
 import ctypes
 import os
+
+from . import gpm
 
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
@@ -63,8 +65,11 @@ class Library(object):
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
         self.shown = None
+        self.counters = {}
 
     def close(self):
+        for counters in self.counters.values():
+            counters.close()
         self.call("nvmlShutdown")
 
     def call(self, name, *arguments):
@@ -136,8 +141,13 @@ class Library(object):
         return None if self.call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(96)) else decoded(text)
 
     def readings(self):
-        """Return what the cards do now, one dict each."""
+        """Return what the cards do now, one dict each, and since the previous call how much of them worked."""
         return [Reading(self, handle, code).now(index) for index, handle, code in self.handles()]
+
+    def worked(self, index, handle):
+        if index not in self.counters:
+            self.counters[index] = gpm.Counters(self.call, handle)
+        return self.counters[index].read()
 
     def cards(self):
         """Return what the cards are, one dict each."""
@@ -221,7 +231,8 @@ class Reading(object):
             "energy_joules": None if millijoules is None else millijoules / 1000,
             "throttle_reasons": self.reasons(),
         }
-        return dict(values, error=", ".join(self.errors) or None)
+        worked = gpm.UNKNOWN if self.lost or has_parts else self.library.worked(index, self.handle)
+        return dict(values, error=", ".join(self.errors) or None, **worked)
 
     def card(self, index):
         memory, major, minor = self.memory(self.has_mig_on()), ctypes.c_int(), ctypes.c_int()

@@ -8,7 +8,9 @@
     memory_pressure_percent share of the last 10 s in which threads of the container waited for memory
     gpus                    [{index, uuid, name, gpu_percent, memory_percent (how long its memory was read or written),
                             memory_used_bytes, memory_total_bytes, watts, energy_joules (a counter), celsius, sm_mhz,
-                            memory_mhz, throttle_reasons [text], error}]; [] without a driver
+                            memory_mhz, throttle_reasons [text], sm_active_percent, sm_occupancy_percent,
+                            tensor_active_percent, dram_bandwidth_percent (of what the card has, since the previous
+                            sample), error}]; [] without a driver
     gap                     null, or why a sample is missing
 CPU figures are means since the previous sample. Whatever can't be read is null.
 """

@@ -8,6 +8,8 @@
  * gpuN.name. A call whose key is missing returns NVML_ERROR_NOT_SUPPORTED (3). Without a file the driver is "not
  * loaded" (9). processes=PID:BYTES,... (- for BYTES: not available); an empty list is an idle card;
  * graphics_processes likewise, and mps_processes: clients of the MPS server that is among processes.
+ * gpuN.gpm=1 is a card with performance monitoring, whose metrics are gpuN.gpm_sm, gpm_occupancy, gpm_tensor and gpm_dram
+ * in percent (12.5, nan), or code:N, which is the metric's own return code; ngcdl_gpm_samples counts what is not freed.
  * If gpuN.mig=1, gpuN.migM.uuid=MIG-... defines MIG device M (0 to 6) of the card, with all of its own keys.
  *
  * Faults, where CALL is a function's name without nvml (and optionally without _v2, _v3); Init covers InitWithFlags:
@@ -511,6 +513,80 @@ int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned kind, unsigned *mhz)
     BEGIN_CARD("DeviceGetMaxClockInfo");
     return clock_of(&state, card, kind, 1, mhz);
 }
+
+/* ---- performance monitoring ---- */
+
+#ifndef NGCDL_OLD_DRIVER
+enum { GPM_METRICS = 4 };
+typedef struct { unsigned version, supported; } nvmlGpmSupport_t;
+typedef struct sample { long card; u64 number; double values[GPM_METRICS]; int codes[GPM_METRICS]; } *nvmlGpmSample_t;
+typedef struct { unsigned id; int code; double value; const char *texts[3]; } nvmlGpmMetric_t;
+typedef struct { unsigned version, count; nvmlGpmSample_t first, second; nvmlGpmMetric_t metrics[]; } nvmlGpmMetricsGet_t;
+
+int ngcdl_gpm_samples;
+
+int nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *out) {
+    u64 value;
+    BEGIN_CARD("GpmQueryDeviceSupport");
+    if (out->version != 1) return 25;
+    out->supported = card_number(&state, card, "gpm", &value) && value;
+    return OK;
+}
+
+int nvmlGpmSampleAlloc(nvmlGpmSample_t *sample) {
+    BEGIN("GpmSampleAlloc", -1);
+    if (!(*sample = calloc(1, sizeof **sample))) return 20; /* not enough memory */
+    ngcdl_gpm_samples++;
+    return OK;
+}
+
+int nvmlGpmSampleFree(nvmlGpmSample_t sample) {
+    BEGIN("GpmSampleFree", -1);
+    free(sample);
+    ngcdl_gpm_samples--;
+    return OK;
+}
+
+int nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample) {
+    static const char *const keys[GPM_METRICS] = {"gpm_sm", "gpm_occupancy", "gpm_tensor", "gpm_dram"};
+    static u64 taken;
+    u64 value;
+    BEGIN_CARD("GpmSampleGet");
+    if (!card_number(&state, card, "gpm", &value) || !value) return NOT_SUPPORTED;
+#ifdef NGCDL_STILL
+    if (sample->number) { sample->number = ++taken; return OK; }
+#endif
+    sample->card = card;
+    sample->number = ++taken;
+    for (int metric = 0; metric < GPM_METRICS; metric++) {
+        char text[64];
+        const char *at = text + 5;
+        int told = card_text(&state, card, keys[metric], text, sizeof text);
+        sample->codes[metric] = !told ? NOT_SUPPORTED : strncmp(text, "code:", 5) ? OK : (int)number(&at);
+        sample->values[metric] = told ? strtod(text, 0) : 0;
+    }
+    return OK;
+}
+
+/* The second sample must be a later one of the same card. The state is that of when it was taken. */
+int nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *out) {
+    static const unsigned ids[GPM_METRICS] = {2, 3, 5, 10};
+    BEGIN("GpmMetricsGet", out->second->card);
+    if (out->version != 1) return 25;
+    if (!out->first->number || out->second->number <= out->first->number || out->first->card != out->second->card)
+        return INVALID;
+    for (unsigned at = 0; at < out->count; at++) {
+        nvmlGpmMetric_t *one = &out->metrics[at];
+        one->code = NOT_SUPPORTED;
+        for (int metric = 0; metric < GPM_METRICS; metric++)
+            if (ids[metric] == one->id) {
+                one->code = out->second->codes[metric];
+                one->value = out->second->values[metric];
+            }
+    }
+    return OK;
+}
+#endif
 
 /* ---- who uses it ---- */
 

@@ -17,7 +17,8 @@ class FakeNvml:
 
     left = 3
 
-    def read(self, processes: bool) -> tuple[GpuReading, ...]:
+    def read(self, processes: bool, activity: bool) -> tuple[GpuReading, ...]:
+        assert activity, "one reading alone can't tell how much of a card worked"
         self.left -= 1
         if not self.left:
             raise KeyboardInterrupt
@@ -63,3 +64,13 @@ def test_who_may_compute_on_a_card_is_said_where_not_everybody_may(mode: str | N
     assert [line for line in lines if "compute mode" in line] == said
     lines = _card(GpuReading(0, "GPU-1", compute_mode=mode, mig=True), {}).splitlines()
     assert [line for line in lines if "compute mode" in line] == [], "of a card with MIG on, its MIG devices count"
+
+
+def test_how_much_of_a_card_worked_is_said_where_it_is_known() -> None:
+    worked = GpuReading(
+        0, gpu_percent=97, sm_active_percent=12.4, tensor_active_percent=0.0, dram_bandwidth_percent=0.3
+    )
+    _, _, use, activity, *_ = _card(worked, {}).splitlines()
+    assert use.startswith("  use 97 %")
+    assert activity == "  SMs active 12 %, occupancy n/a, tensor cores 0 %, DRAM 0.30 %"
+    assert "SMs" not in _card(GpuReading(0, gpu_percent=97), {})

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from house import House
 
-from ngcdl.cli.live import rows_of
+from ngcdl.cli.live import _line, rows_of
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Run
 from ngcdl.report.measured.now import CardNow, Now
@@ -100,3 +100,15 @@ def test_what_a_command_does_not_report_has_no_row_and_what_can_t_be_read_is_n_a
         ("CPU", "n/a cores; all cores n/a busy"),
         ("memory", "n/a"),
     ]
+
+
+def test_how_much_of_a_card_worked_stands_below_it_where_it_is_known(going: Run) -> None:
+    worked = CardNow(0, 97.0, None, None, 61.0, None, 12.4, 100.0, 100.0, 100.0)
+    read = Now(gpus=(worked, CardNow(1, 97.0)))
+    said = "SMs active 12 %, occupancy 100 %, tensor cores 100 %, DRAM 100 %"
+    rows = rows_of(going, read, 34.0)
+    assert [name for name, _ in rows] == ["run", "GPU 0", "", "GPU 1", "CPU", "memory"]
+    assert rows[2] == ("", said)
+    assert len(said) <= 80 - len("memory  ")
+    assert _line(going, read, 34.0).count("SMs") == 1
+    assert f"61 W   {said}   GPU 1 97 % busy" in _line(going, read, 34.0)

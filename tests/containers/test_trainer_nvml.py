@@ -62,6 +62,10 @@ def test_a_card_is_read(stand_in):
             "energy_joules": None,
             "throttle_reasons": None,
             "error": None,
+            "sm_active_percent": None,
+            "sm_occupancy_percent": None,
+            "tensor_active_percent": None,
+            "dram_bandwidth_percent": None,
         }
     ]
     assert answered(stand_in, "record.graphics()", CARD) == {
@@ -110,6 +114,45 @@ def test_what_a_card_does_not_offer_is_unknown_and_no_failure(stand_in):
     state = CARD.replace("gpu0.power_mw=61250\n", "") + "fail.DeviceGetClockInfo=13\nfail.DeviceGetTemperature=25\n"
     (card,) = answered(stand_in, "nvml.read()", state)
     assert (card["watts"], card["sm_mhz"], card["celsius"], card["error"]) == (None, None, None, None)
+
+
+WORKED = "gpu0.gpm=1\ngpu0.gpm_sm=12.5\ngpu0.gpm_occupancy=7\ngpu0.gpm_tensor=code:21\ngpu0.gpm_dram=100.04\n"
+NAMES = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
+NONE = [None] * 4
+
+
+def worked(stand_in, state, times=2):
+    """Return what is read of the only card, one reading after the other, and how many samples stay allocated."""
+    read = f"[n.readings() for _ in range({times})], n.close()"
+    held = "nvml.ctypes.c_int.in_dll(n.library, 'ngcdl_gpm_samples').value"
+    code = f"(lambda n: [{read}, {held}])(nvml.Library.open())[::2]"
+    readings, held = answered(stand_in, code, state)
+    assert [card["error"] for (card,) in readings] == [None] * times
+    assert all(card["gpu_percent"] == 87 for (card,) in readings)
+    return [[card[name] for name in NAMES] for (card,) in readings], held
+
+
+def test_how_much_of_a_card_worked_since_the_reading_before_is_read_where_the_card_has_counters(stand_in):
+    assert worked(stand_in, CARD + WORKED, 3) == ([NONE, *[[12.5, 7.0, None, 100.0]] * 2], 0)
+    assert worked(stand_in, CARD + WORKED.replace("12.5", "nan").replace("=7", "=100.06"))[0][1] == [
+        None, None, None, 100.0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [
+    "gpu0.gpm=0", "gpu0.mig=1", "fail.GpmQueryDeviceSupport=3", "fail.GpmSampleAlloc=20",
+    "fail_after.GpmSampleAlloc=1:20", "fail.GpmSampleGet=4", "fail.GpmMetricsGet=21",
+])  # fmt: skip
+def test_how_much_of_a_card_worked_is_unknown_where_a_call_fails_and_nothing_else_is(stand_in, fault):
+    assert worked(stand_in, f"{fault}\n{CARD}{WORKED}") == ([NONE, NONE], 0)
+
+
+def test_a_reading_of_the_counters_that_fails_does_not_cost_the_next(stand_in):
+    states = [CARD + WORKED, CARD + WORKED + "fail.GpmSampleGet=21\n", CARD + WORKED]
+    read = "(open(os.environ['NGCDL_NVML_STATE'], 'w').write(state), n.readings())[1]"
+    code = f"[{read} for n in [nvml.Library.open()] for state in {states!r}]"
+    found = [card["sm_active_percent"] for (card,) in answered(stand_in, code, CARD)]
+    assert found == [None, None, 12.5]
 
 
 CARDS = CARD + "gpu1.name=A card\ngpu1.uuid=GPU-2a\ngpu2.name=A card\ngpu2.uuid=GPU-2b\n"

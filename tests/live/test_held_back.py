@@ -67,6 +67,15 @@ def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(machine: Ma
     assert "(counter)" in out
 
 
+def test_a_busy_card_most_of_whose_sms_are_idle_is_told_so(machine: Machine) -> None:
+    machine.plant(utilization=97, clock_reasons=0, gpm=1, gpm_sm=12, gpm_occupancy=5, gpm_tensor=3, gpm_dram=20)
+    out, record = machine.train()
+    assert [found["rule"] for found in record["findings"]] == ["unfilled-gpu"]
+    assert "GPU 97 % busy, but its SMs were active for 12 % of that time on average" in " ".join(out.split())
+    assert "SMs active 12 %, occupancy 5.0 %, tensor cores 3.0 %, DRAM 20 %" in out
+    assert record["summary"]["tensor_active_percent_mean"] == 3.0
+
+
 def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(machine: Machine) -> None:
     machine.plant(utilization=97, clock_reasons=0x48)
     out, record = machine.train()

@@ -88,11 +88,13 @@ def test_what_a_mean_over_the_whole_run_does_not_show_is_not_said() -> None:
 
 
 def test_what_it_says_needs_no_option_of_a_training() -> None:
+    unfilled = (GpuSummary("GPU-1", "a card", 97.0, index=0, sm_active_percent_mean=3.0),)
     idle = (GpuSummary("GPU-1", "a card", 80.0, index=0), GpuSummary("GPU-2", "a card", 0.0, index=1))
     full = {"cpu_busiest_core_percent_mean": 99.0, **ENOUGH}
     step = {"event": "step", "step": 1, "input_seconds_per_batch": 0.01, "seconds_per_batch": 0.1}
     told = [
         only(replace(gpu(80.0, **ENOUGH), gpus=idle), COMMAND),
+        only(replace(gpu(97.0, **ENOUGH), gpus=unfilled), COMMAND),
         only(gpu(40.0, **full), COMMAND),
         only(gpu(40.0, steps=2, **full), COMMAND, step),
         only(gpu(40.0, steps=2, seconds_per_batch=0.001, **ENOUGH), COMMAND, {"event": "start", "batch": 8}),
@@ -102,8 +104,8 @@ def test_what_it_says_needs_no_option_of_a_training() -> None:
         only(Summary(), replace(COMMAND, diagnosis=Diagnosis("gpu-out-of-memory"))),
         only(Summary(), COMMAND, OOM),
     ]
-    rules_told = ["idle-card", "full-core", "full-core", "tiny-batch", "cpu-bound", "oversubscribed", "one-thread"]
-    assert [one.rule for one in told] == [*rules_told, "out-of-memory", "out-of-memory"]
+    rules_told = ["idle-card", "unfilled-gpu", "full-core", "full-core", "tiny-batch", "cpu-bound", "oversubscribed"]
+    assert [one.rule for one in told] == [*rules_told, "one-thread", "out-of-memory", "out-of-memory"]
     for one in told:
         assert "training" not in one.text
         for option in ("--batch", "--threads", "ngcdl compare"):

@@ -214,6 +214,63 @@ def test_others_on_the_machine_may_hold_back_the_slower_of_two_cards() -> None:
     assert rules(several(97.0, 40.0, shared_gpu=True)) == ["shared-gpu"]
 
 
+# ---- how much of a card worked ----
+
+
+def active(*pairs: tuple[float | None, float | None], **more: Any) -> Summary:
+    """Return what a run measured whose cards were so busy, and whose SMs so active."""
+    cards = tuple(GpuSummary(index=at, gpu_percent_mean=busy, sm_active_percent_mean=sms)
+                  for at, (busy, sms) in enumerate(pairs))  # fmt: skip
+    return gpu(50.0, gpus=cards, **more)
+
+
+def test_a_busy_card_most_of_which_was_idle_is_told_and_does_not_set_the_pace() -> None:
+    found = only(active((97.0, 11.64)))
+    assert (found.rule, found.text) == (
+        "unfilled-gpu",
+        "GPU 97 % busy, but its SMs were active for 12 % of that time on average: some kernel ran, and left most of "
+        "the card idle.",
+    )
+    assert found.numbers == {"gpu_percent": 97.0, "sm_active_share": 11.64 / 97.0}
+    assert found.advice == (
+        "Kernels too small for the card do this. Try a larger --batch, or --compile or --feed resident where this "
+        "training has it."
+    )
+
+
+@pytest.mark.parametrize(("busy", "sms", "rule"), [
+    (97.0, 48.4, "unfilled-gpu"), (97.0, 48.6, "compute-bound"), (97.0, 97.0, "compute-bound"),
+    (70.0, 34.9, "unfilled-gpu"), (70.0, 35.1, "balanced"), (69.9, 3.0, "balanced"), (97.0, 0.0, "unfilled-gpu"),
+    (97.0, None, "compute-bound"), (None, 3.0, None),
+])  # fmt: skip
+def test_a_card_is_unfilled_if_its_sms_were_active_for_less_than_half_of_its_busy_time(
+    busy: float | None, sms: float | None, rule: str | None
+) -> None:
+    assert rules(active((busy, sms))) == ([rule] if rule else [])
+
+
+def test_beside_an_unfilled_card_only_what_the_training_does_not_do_yet_is_proposed() -> None:
+    did = {"event": "start", "compiled": True, "feed": "resident"}
+    assert (only(active((97.0, 3.0)), GPU_RUN, did).advice or "").endswith(" Try a larger --batch.")
+    asked = replace(GPU_RUN, spec={"workload": {"device": "gpu", "compile": True}})
+    assert "--compile" not in (only(active((97.0, 3.0)), asked).advice or "")
+
+
+def test_of_several_cards_the_one_that_was_filled_most_counts_and_all_must_be_known() -> None:
+    found = only(active((97.0, 9.7), (96.0, 28.8)))
+    assert found.text.startswith("GPUs up to 97 % busy, but the SMs of each were active for at most 30 % of that time ")
+    assert (found.advice or "").endswith("A card that waits for another in NCCL counts as busy, too.")
+    assert rules(active((97.0, 9.7), (96.0, 48.1))) == ["compute-bound"]
+    assert rules(active((97.0, 9.7), (96.0, None))) == ["compute-bound"]
+    assert rules(active((97.0, 9.7), (2.0, None))) == ["unfilled-gpu", "idle-card"], "the idle one did not compute"
+
+
+def test_a_card_that_others_use_or_that_waits_for_another_has_no_small_kernels_for_that() -> None:
+    assert rules(active((97.0, 9.7), shared_gpu=True)) == ["shared-gpu"]
+    assert rules(active((97.0, 9.7), (40.0, 4.0))) == ["uneven-cards"]
+    assert rules(active((97.0, 9.7), (96.0, 9.6)), GPU_RUN, *waited((0.3, 1.0))) == ["input-bound"]
+
+
 # ---- clocks ----
 
 

@@ -18,7 +18,7 @@ JSON = st.recursive(
     LEAF, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))
 )
 _KEYS = ["uuid", "index", "name", "gpu_percent", "memory_used_bytes", "watts", "energy_joules", "sm_mhz",
-         "throttle_reasons", "foreign_processes"]  # fmt: skip
+         "throttle_reasons", "foreign_processes", "sm_active_percent", "dram_bandwidth_percent"]  # fmt: skip
 GPU = st.dictionaries(st.sampled_from(_KEYS), JSON)
 EVENT = st.fixed_dictionaries(
     {"event": st.sampled_from(["start", "step", "eval", "finish", "error", "new"])},
@@ -328,6 +328,20 @@ def test_clocks_and_threads_are_means() -> None:
         one["threads_running"] = threads
     found = summary(STEPS, samples)
     assert (found.sm_mhz_mean, found.gpus[0].sm_mhz_mean, found.threads_running_mean) == (1600, 1600, 4)
+
+
+def test_how_much_of_the_cards_worked_is_a_mean_of_what_was_read_while_it_trained() -> None:
+    names = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
+
+    def one(t: int, *percents: float | None) -> dict[str, Any]:
+        known = [dict(zip(names, [percent, 8.0, None, 3.0], strict=True)) for percent in percents]
+        return sample(t, gpus=[card(f"GPU-{at}", 97) | each for at, each in enumerate(known)])
+
+    brief = sample(2, gpus=[card("GPU-0", 97), card("GPU-1", 97)])
+    found = summary(STEPS, [one(0, 99.0, 99.0), one(1, 10.0, None), brief, one(2, 20.0, None), one(3, None, 45.0)])
+    assert [gpu.sm_active_percent_mean for gpu in found.gpus] == [15.0, 45.0]
+    assert (found.sm_active_percent_mean, found.sm_occupancy_percent_mean) == (30.0, 8.0)
+    assert (found.tensor_active_percent_mean, found.dram_bandwidth_percent_mean) == (None, 3.0)
 
 
 @given(st.lists(EVENT, max_size=5), st.lists(SAMPLE, max_size=5))

@@ -8,15 +8,18 @@ from ngcdl.report.measured.now import FRESH_SECONDS, CardNow, Now, now
 
 STEP: dict[str, Any] = {"event": "step", "t": 95.0, "step": 40, "loss": 2.5, "examples_per_second": 900.0}
 CARD: dict[str, Any] = {"index": 0, "gpu_percent": 47, "memory_used_bytes": 7, "memory_total_bytes": 9, "watts": 61.0}
+WORKED = {"sm_active_percent": 12.5, "sm_occupancy_percent": 7.0, "tensor_active_percent": 3.0}
 SAMPLE: dict[str, Any] = {"t": 99.0, "host_cpu_percent": 95.0, "container_cpu_percent": 190.0, "memory_bytes": 5}
 
 
 def test_the_last_step_and_the_last_sample_are_now() -> None:
     waiting = {**STEP, "step": 50, "seconds_per_batch": 0.1, "input_seconds_per_batch": 0.06}
-    read = now([STEP, waiting, {"event": "epoch", "t": 96.0}], [{"t": 98.0}, {**SAMPLE, "gpus": [CARD]}], 100.0)
+    read = now(
+        [STEP, waiting, {"event": "epoch", "t": 96.0}], [{"t": 98.0}, {**SAMPLE, "gpus": [CARD, CARD | WORKED]}], 100.0
+    )
     assert (read.step, read.step_t, read.loss, read.examples_per_second) == (50, 95.0, 2.5, 900.0)
     assert (read.waited_share, read.cores, read.host_cpu_percent, read.memory_bytes) == (0.6, 1.9, 95.0, 5)
-    assert read.gpus == (CardNow(0, 47, 7, 9, 61.0, None),)
+    assert read.gpus == (CardNow(0, 47, 7, 9, 61.0, None), CardNow(0, 47, 7, 9, 61.0, None, 12.5, 7.0, 3.0, None))
 
 
 def test_an_old_sample_and_what_an_earlier_attempt_reached_are_not_now() -> None:

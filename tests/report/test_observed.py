@@ -27,6 +27,11 @@ def test_the_use_of_the_card_is_said_and_what_follows() -> None:
     ]
 
 
+def test_how_much_of_the_card_worked_is_said_beside_its_use() -> None:
+    (line,) = of(replace(CARD, gpu_percent_mean=97.0, sm_active_percent_mean=12.4))
+    assert line.startswith("GPU 0: 97 % busy, SMs active 12 %, at most 1.0 GiB of 40.0 GiB (")
+
+
 def test_what_was_not_read_is_not_available() -> None:
     assert of(GpuSummary("GPU-9")) == ["GPU n/a: n/a busy, memory n/a (mean of 300 samples; ngcdl show x)"]
 

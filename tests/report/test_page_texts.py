@@ -274,6 +274,13 @@ def test_the_sheet_has_a_row_for_each_step_sample_and_card_and_is_empty_where_no
     assert set(sheet.COLUMNS) - {"t"} <= set(re.findall(r"\w+", sheet.__doc__ or ""))
 
 
+def test_the_sheet_says_how_much_of_a_card_worked() -> None:
+    told = {"sm_active_percent": 12.5, "sm_occupancy_percent": 7.0, "tensor_active_percent": None}
+    sample = {"t": STARTED, "gpus": [told | {"dram_bandwidth_percent": 20.2}]}
+    _, row = csv.DictReader(io.StringIO("".join(sheet.sheet(GPU.run("x"), [], [sample]))))
+    assert [row[name] for name in (*told, "dram_bandwidth_percent")] == ["12.5", "7.0", "", "20.2"]
+
+
 def test_a_text_in_the_sheet_is_no_formula() -> None:
     sample = {"t": STARTED, "gap": "=HYPERLINK(1)", "gpus": [{"uuid": "@SUM(1)"}]}
     rows = list(csv.DictReader(io.StringIO("".join(sheet.sheet(GPU.run("x"), [], [sample])))))

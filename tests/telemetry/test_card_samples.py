@@ -73,6 +73,9 @@ class Played:
         on_it, percent = next(self._readings)
         return {"uuid": uuid, "gpu_percent": percent} | ({"processes": on_it} if processes else {}), None
 
+    def activity(self, uuid: str) -> dict[str, Any]:
+        return {}
+
 
 @pytest.mark.parametrize(("before", "foreign"), [((4, 30), 0), ((30, 30), None)])
 def test_a_card_was_idle_if_it_was_once_until_the_run_computed(

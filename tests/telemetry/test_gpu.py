@@ -105,6 +105,10 @@ def test_a_card_says_what_it_is_and_does(card: Host) -> None:
         "mig_devices": [],
         "error": None,
         "compute_mode": None,
+        "sm_active_percent": None,
+        "sm_occupancy_percent": None,
+        "tensor_active_percent": None,
+        "dram_bandwidth_percent": None,
     }
 
 

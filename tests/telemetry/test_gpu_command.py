@@ -116,6 +116,21 @@ def test_a_watch_as_json_adds_a_line_for_each_reading_and_ctrl_c_ends_it_well(ca
     assert [row["gpus"][0]["gpu_percent"] for row in rows] == [87] * 3
 
 
+def test_only_a_watch_says_how_much_of_a_card_worked(card: Host) -> None:
+    card.set(gpu1__gpm=1, gpu1__gpm_sm=12.5, gpu1__gpm_occupancy=7, gpu1__gpm_tensor=3, gpu1__gpm_dram=20)
+    assert "SMs" not in show(card)
+    assert json.loads(show(card, json=True))["gpus"][1]["sm_active_percent"] is None
+    argument = json.dumps({"watch": 0.1})
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, argument], stdout=subprocess.PIPE, text=True, env=card.environment()
+    ) as process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "SMs" in line)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert said == "  SMs active 12 %, occupancy 7.0 %, tensor cores 3.0 %, DRAM 20 %\n"
+
+
 def test_a_watch_on_a_terminal_redraws_and_ctrl_c_ends_it_well(card: Host) -> None:
     ours, theirs = pty.openpty()
     environment = {**card.environment(), "TERM": "xterm"}

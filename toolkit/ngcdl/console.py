@@ -211,6 +211,24 @@ def operations(flops: float, share: float | None, source: str | None = None, rec
     return f"{text}, {percent} % of the card's peak{f' [{mark}]' if mark else ''}"
 
 
+def activity(of: Mapping[str, Any], suffix: str = "") -> str:
+    """Say how much of a card worked, from its fields, each with the `suffix`: SMs active 12 %, occupancy 5.0 %, ...
+
+    "" if none of them is known."""
+    percents = {said: of[name + suffix] for name, said in _ACTIVITY.items()}
+    if all(percent is None for percent in percents.values()):
+        return ""
+    return ", ".join(f"{said} {measured(percent, 0, ' %')}" for said, percent in percents.items())
+
+
+_ACTIVITY = {
+    "sm_active_percent": "SMs active",
+    "sm_occupancy_percent": "occupancy",
+    "tensor_active_percent": "tensor cores",
+    "dram_bandwidth_percent": "DRAM",
+}
+
+
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
     """Format a figure with its unit; None -> n/a."""
     return NOT_AVAILABLE if value is None else f"{value:,.{digits}f}{unit}"

@@ -57,7 +57,7 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
     """Redraw on a terminal; elsewhere append each reading with its time, or, for JSON, as one line."""
     if json or not console.on_terminal(sys.stdout):
         while True:
-            now, report = time.time(), _read(nvml)
+            now, report = time.time(), _read(nvml, activity=True)
             if json:
                 console.result(json_format.dumps({"t": round(now, 3), **_document(report)}))
             else:
@@ -68,12 +68,13 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
 
     with Live(console=console.out(), auto_refresh=False) as live:
         while True:
-            live.update(Text(_text(_read(nvml))), refresh=True)
+            live.update(Text(_text(_read(nvml, activity=True))), refresh=True)
             time.sleep(seconds)
 
 
-def _read(nvml: Nvml) -> _Report:
-    gpus, driver = within(lambda: (nvml.read(processes=True), nvml.driver()))
+def _read(nvml: Nvml, activity: bool = False) -> _Report:
+    """Read the cards, and with `activity` how much of them worked since the last reading: one alone can't tell."""
+    gpus, driver = within(lambda: (nvml.read(processes=True, activity=activity), nvml.driver()))
     ids = {process.container_id for card in gpus for process in card.processes or () if process.container_id}
     return _Report(driver, gpus, _container_names(ids))
 
@@ -132,8 +133,10 @@ def _use(card: GpuReading) -> list[str]:
     memory = _of(_mib(card.memory_used_bytes), _mib(card.memory_total_bytes), "MiB")
     power, clock = _of(card.watts, card.watts_limit, "W"), _of(card.sm_mhz, card.sm_mhz_max, "MHz")
     use, traffic = _value(card.gpu_percent, " %"), _value(card.memory_percent, " %")
+    worked = console.activity(vars(card))
     return [
         f"  use {use}   memory {memory}   memory traffic {traffic}",
+        *([f"  {worked}"] if worked else []),
         f"  power {power}   clock {clock}   temperature {_value(card.celsius, ' C')}",
     ]
 

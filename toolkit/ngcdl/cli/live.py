@@ -12,7 +12,7 @@ from dataclasses import asdict
 from ngcdl import console
 from ngcdl.cli.gpu import watched_seconds
 from ngcdl.cli.shown import how_it_ended, show_summary
-from ngcdl.console import NOT_AVAILABLE, measured, number, size
+from ngcdl.console import NOT_AVAILABLE, activity, measured, number, size
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS, last_lines
 from ngcdl.record import Run
@@ -84,6 +84,7 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, 
         rows.append(("waits", silent))
     for card in read.gpus[:_MOST_CARDS]:
         rows.append((f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)))
+        rows += [("", worked)] if (worked := activity(vars(card))) else []
     if len(read.gpus) > _MOST_CARDS:
         rows.append(("", f"{len(read.gpus) - _MOST_CARDS} more: --json has all GPUs"))
     rows.append(("CPU", f"{number(read.cores)} cores; all cores {number(read.host_cpu_percent, 0, ' %')} busy"))
@@ -121,7 +122,9 @@ def _line(run: Run, read: Now, t: float) -> str:
             f"{measured(read.examples_per_second)} examples/s",
         ]
     said += [f"waits {100 * read.waited_share:.0f} %"] if read.waited_share is not None else []
-    said += [f"GPU {NOT_AVAILABLE if card.index is None else card.index} {_card(card)}" for card in read.gpus]
+    for card in read.gpus:
+        said.append(f"GPU {NOT_AVAILABLE if card.index is None else card.index} {_card(card)}")
+        said += [worked] if (worked := activity(vars(card))) else []
     said += [f"CPU {number(read.cores)} cores", f"memory {size(read.memory_bytes)}"]
     return console.plain("   ".join(said)).replace("\n", " ")
 

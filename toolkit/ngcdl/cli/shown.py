@@ -10,7 +10,7 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.cli import lookup
-from ngcdl.console import NOT_AVAILABLE, measured, size
+from ngcdl.console import NOT_AVAILABLE, activity, measured, size
 from ngcdl.folder import EVENTS, TRACE, lines
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import naming, raced, tuned
@@ -175,6 +175,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         use += [formatted(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
         use += [gpu.name or NOT_AVAILABLE]
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
+        rows += [("", worked)] if (worked := activity(vars(gpu), "_mean")) else []
     if not figures.gpus:
         rows.append(("GPU", "none" if run.gpus == () else "none was read"))
     rows += _energy(figures)

@@ -97,6 +97,10 @@ class GpuSummary:
     energy_from: str | None = None
     sm_mhz_mean: float | None = None
     throttled_share: Mapping[str, float] | None = None
+    sm_active_percent_mean: float | None = None
+    sm_occupancy_percent_mean: float | None = None
+    tensor_active_percent_mean: float | None = None
+    dram_bandwidth_percent_mean: float | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,8 @@ class Summary:
     the mean of whichever core was busiest in each sample. `memory_limit_bytes` and `memory_pressure_percent` (0..100,
     the maximum) are the container's; `memory_oom_kills` counts the container's processes that the kernel killed for
     lack of memory. `gpu_percent_mean` and `gpu_memory_bytes_max` are over the run's GPUs; None if no GPU was read.
+    `sm_active_percent_mean`, `sm_occupancy_percent_mean`, `tensor_active_percent_mean` and
+    `dram_bandwidth_percent_mean` likewise: how much of these GPUs worked, None if they don't have the counters for it.
     Over several nodes `cpu_percent_mean`, `cores_busy` and `threads_running_mean` are means,
     `container_cpu_percent_mean` and `memory_oom_kills` are sums, and the other memory figures are of the node with the
     highest use and pressure, and with the lowest limit. `training_samples` counts the samples in which the host was
@@ -168,6 +174,10 @@ class Summary:
     latency_p50_seconds: float | None = None
     latency_p95_seconds: float | None = None
     teacher_seconds_per_batch: float | None = None
+    sm_active_percent_mean: float | None = None
+    sm_occupancy_percent_mean: float | None = None
+    tensor_active_percent_mean: float | None = None
+    dram_bandwidth_percent_mean: float | None = None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def questions(binding: Any) -> dict[str, Question]:
     def call(name: str, answer: Any, layout: str, *kind: int) -> Call:
         """Prepare a call; `layout` has padding for fields of no interest."""
         arguments = (*map(ctypes.c_uint, kind), ctypes.byref(answer))
-        return Call(name, _function(binding, name), arguments, partial(Struct(layout).unpack_from, answer))
+        return Call(name, function(binding, name), arguments, partial(Struct(layout).unpack_from, answer))
 
     def number(name: str, *kind: int) -> Call:
         return call(name, ctypes.c_uint(), "I", *kind)
@@ -97,7 +97,7 @@ def fabric(binding: Any, card: Any) -> str | None:
     https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html"""
     for name, record in _FABRIC:
         info = getattr(binding, record)()
-        if _function(binding, name)(card, ctypes.byref(info)) == 0:
+        if function(binding, name)(card, ctypes.byref(info)) == 0:
             state = {1: "not started", 2: "in progress", 3: "completed"}.get(info.state & 0xFF)  # NVML's has one byte
             return "failed" if state == "completed" and info.status else state
     return None
@@ -118,7 +118,8 @@ def _has(binding: Any, name: str) -> bool:
     return True
 
 
-def _function(binding: Any, name: str) -> Any:
+def function(binding: Any, name: str) -> Any:
+    """Return the library's function; one that only returns FUNCTION_NOT_FOUND if this driver has none."""
     try:
         return binding._nvmlGetFunctionPointer(f"nvml{name}")
     except binding.NVMLError as error:

@@ -107,6 +107,8 @@ class Card:
 class GpuReading:
     """What a GPU or a MIG device does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
 
+    The four percents at the end say how much of the card worked, on average since the reading before (gpm.py): of its
+    SMs; of the warps that its SMs have room for; of its tensor cores; of its memory's bandwidth.
     `energy_joules` counts since the driver was loaded (Volta and newer); `throttle_reasons` is () if nothing limits
     the clocks."""
 
@@ -131,6 +133,10 @@ class GpuReading:
     mig_devices: tuple[GpuReading, ...] = ()
     error: str | None = None
     compute_mode: str | None = None
+    sm_active_percent: float | None = None
+    sm_occupancy_percent: float | None = None
+    tensor_active_percent: float | None = None
+    dram_bandwidth_percent: float | None = None
 
     @property
     def is_out_of_order(self) -> bool:

@@ -40,6 +40,7 @@ class Cards:
         if not is_brief:
             processes = values.pop("processes", None)
             desktop = self._desktop(uuid, processes or (), values["gpu_percent"])
+            values |= self._nvml.activity(uuid)
             values["foreign_processes"] = foreign(processes, self._run, desktop)
         values["error"] = error
         return values

@@ -9,14 +9,14 @@ is not queried again.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngcdl import console
 from ngcdl.errors import NvmlUnavailable
-from ngcdl.telemetry import bounds, calls, container, driver
+from ngcdl.telemetry import bounds, calls, container, driver, gpm
 from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 from ngcdl.telemetry.sample import MEASURED
 
@@ -77,8 +77,10 @@ class Nvml:
         self._quick_most = [most for question in self._quick for most in question.most]
         self._slow_most = [most for question in self._slow for most in question.most]
         self._memory = questions["memory"]
+        self._gpm = gpm.Gpm(binding)
 
     def close(self) -> None:
+        self._gpm.close()
         with suppress(self._n.NVMLError):
             self._n.nvmlShutdown()
 
@@ -105,9 +107,13 @@ class Nvml:
         """Describe each card. Raise NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
-    def read(self, processes: bool = False) -> tuple[GpuReading, ...]:
-        """Read each card, and with `processes` also the processes on it. Raise NvmlUnavailable as count() does."""
-        return tuple(self._reading(index, processes) for index in range(self.count()))
+    def read(self, processes: bool = False, activity: bool = False) -> tuple[GpuReading, ...]:
+        """Read each card, and with `processes` also the processes on it. With `activity`, say how much of it worked
+        since the previous such call. Raise NvmlUnavailable as count() does."""
+        cards = tuple(self._reading(index, processes) for index in range(self.count()))
+        if activity:
+            cards = tuple(replace(card, **self.activity(index)) for index, card in enumerate(cards))
+        return cards
 
     def _reading(self, which: int | str, processes: bool) -> GpuReading:
         values, error = self.use(which, processes, limits=True)
@@ -145,6 +151,14 @@ class Nvml:
         except _Gone as gone:
             values, error = {name: getattr(card, name, None) for name in MEASURED}, str(gone)
         return values, error or card.error
+
+    def activity(self, which: int | str) -> Mapping[str, Any]:
+        """Return how much of a card worked since the previous call, keyed by GpuReading's fields. All are None at the
+        first call, for a card that use() did not find, with MIG on, and for a MIG device."""
+        row = self._rows.get(which)
+        if row is None or row.not_offered is driver.NOT_OFFERED_WITH_MIG:
+            return gpm.UNKNOWN
+        return self._gpm.read(which, row.handle)
 
     def _limits(self, row: _Row) -> dict[str, Any]:
         watts = self._ask(row, "DeviceGetEnforcedPowerLimit")

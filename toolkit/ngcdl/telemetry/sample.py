@@ -9,6 +9,8 @@
      "gpus": [{"index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes",
                "memory_total_bytes", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz",
                "memory_mhz", "throttle_reasons": [why its clocks are limited now, in NVIDIA's terms: card.REASONS],
+               "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent": 0..100,
+               means since the full sample before, of cards that have the counters for it (gpm.py),
                "foreign_processes", "error"}],
      "gap": null, or why something is missing in this sample or before it}
 
@@ -17,7 +19,8 @@ If the interval is shorter than 0.5 s, full samples are 0.5 s apart, and those i
 utilization and power: the fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to
 foreign_processes, are omitted because they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
-energy_joules, memory_mhz and throttle_reasons were added later in format 1.
+energy_joules, memory_mhz, throttle_reasons, and sm_active_percent to dram_bandwidth_percent were added later in
+format 1.
 """
 
 from __future__ import annotations
@@ -26,4 +29,5 @@ from __future__ import annotations
 MEASURED = (
     *("index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes", "memory_total_bytes"),
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
+    *("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent"),
 )

@@ -35,6 +35,9 @@ UNEVEN_PERCENT = 20.0
 FULL_CORE_PERCENT = 90.0
 # Feeds that make no batches on the CPU while a card computes (containers/trainer/feed.py).
 UNFED = ("resident", "constant", "input")
+# SMs that are active for less than half of the time "likely" mean "ineffective GPU usage" (written from memory):
+# https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#profiling-metrics
+UNFILLED_SHARE = 0.5
 # A run with one computing thread keeps up to so many cores busy, with what the system does besides.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
 _FASTER = (
@@ -178,11 +181,27 @@ def _oversubscribed(case: Case) -> Iterator[Finding]:
 
 def _compute_bound(case: Case) -> Iterator[Finding]:
     """Report cards that set the pace, unless others used them, too: the utilization is not the run's alone then."""
-    if not case.summary.shared_gpu and case.sets_the_pace:
+    if not case.summary.shared_gpu and case.sets_the_pace and not any(_unfilled(case)):
         text = f"GPU {case.busy:.0f} % busy: it sets the pace, and is fed fast enough."
         yield finding(
             "compute-bound", text, "Mixed precision or a faster card would speed it up.", gpu_percent=case.busy
         )
+
+
+def _unfilled(case: Case) -> Iterator[Finding]:
+    """Report cards on which some kernel nearly always ran, but most SMs had no part in it. Why is not measured."""
+    busy, share, cards = case.busy, case.active_share, len(case.computing)
+    if busy is None or busy < WAITING_PERCENT or share is None or share >= UNFILLED_SHARE or case.summary.shared_gpu:
+        return
+    if any(_uneven_cards(case)):
+        return  # a card that waits for another is busy with a small kernel
+    of = f"GPU {busy:.0f} % busy, but its SMs" if cards == 1 else f"GPUs up to {busy:.0f} % busy, but the SMs of each"
+    most = "" if cards == 1 else "at most "
+    text = f"{of} were active for {most}{100 * share:.0f} % of that time on average: some kernel ran, and left most of "
+    text += "the card idle."
+    advice = f"Kernels too small for the card do this. Try {_fuller(case)}."
+    advice += "" if cards == 1 else " A card that waits for another in NCCL counts as busy, too."
+    yield finding("unfilled-gpu", text, advice, gpu_percent=busy, sm_active_share=share)
 
 
 def _uneven_cards(case: Case) -> Iterator[Finding]:
@@ -208,6 +227,15 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
     elif case.waited:
         text = f"GPUs up to {busy:.0f} % busy, but {waited}: a card that waits for another counts as busy."
         yield finding("input-bound", text, faster, **figures)
+
+
+def _fuller(case: Case) -> str:
+    """Say what gives a card more to do at a time, without what the training already has."""
+    if case.is_command:
+        return "a larger batch, or fewer and larger kernels (torch.compile, XLA, CUDA graphs)"
+    more = [] if case.start.get("compiled", case.run.workload.get("compile")) else ["--compile"]
+    more += [] if case.told("feed") in UNFED else ["--feed resident"]
+    return "a larger --batch" + (f", or {' or '.join(more)} where this training has it" if more else "")
 
 
 def _busy_machine(case: Case) -> Iterator[Finding]:
@@ -320,6 +348,7 @@ _RULES = (
     _full_core,
     _busy_machine,
     _uneven_cards,
+    _unfilled,
     _oversubscribed,
     _compute_bound,
     _cpu_bound,

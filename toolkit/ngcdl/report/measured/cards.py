@@ -35,6 +35,10 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
         gpus=gpus,
         gpu_percent_mean=mean(known_values(gpu.gpu_percent_mean for gpu in gpus)),
         gpu_memory_bytes_max=most(known_values(gpu.memory_bytes_max for gpu in gpus)),
+        sm_active_percent_mean=mean(known_values(gpu.sm_active_percent_mean for gpu in gpus)),
+        sm_occupancy_percent_mean=mean(known_values(gpu.sm_occupancy_percent_mean for gpu in gpus)),
+        tensor_active_percent_mean=mean(known_values(gpu.tensor_active_percent_mean for gpu in gpus)),
+        dram_bandwidth_percent_mean=mean(known_values(gpu.dram_bandwidth_percent_mean for gpu in gpus)),
         sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)),
         throttled_share=_throttled_share([reasons[at] for at in its]),
         shared_gpu=_is_shared(cards),
@@ -75,6 +79,10 @@ def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons |
         energy_from=used.source if used else None,
         sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
         throttled_share=_throttled_share([reasons]),
+        sm_active_percent_mean=mean(numbers(readings, "sm_active_percent")),
+        sm_occupancy_percent_mean=mean(numbers(readings, "sm_occupancy_percent")),
+        tensor_active_percent_mean=mean(numbers(readings, "tensor_active_percent")),
+        dram_bandwidth_percent_mean=mean(numbers(readings, "dram_bandwidth_percent")),
     )
 
 

@@ -125,6 +125,14 @@ class Case:
         is_known = not self.is_command or self.waited_share is not None
         return self.busy >= COMPUTE_BOUND_PERCENT and (len(self.computing) < 2 or (is_known and not self.waited))
 
+    @cached_property
+    def active_share(self) -> float | None:
+        """The share (0..1) of their busy time in which the SMs of the cards that computed were active, on average over
+        a card's SMs: that of the card with most. None if it is unknown of one of them."""
+        known = [(gpu.sm_active_percent_mean, gpu.gpu_percent_mean or 0.0) for gpu in self.computing]
+        shares = [active / busy for active, busy in known if active is not None]
+        return max(shares) if shares and len(shares) == len(known) else None
+
     @property
     def waited(self) -> bool:
         """Whether the run is known to have waited for its batches for a good part of the time."""

@@ -21,6 +21,10 @@ class CardNow:
     memory_total_bytes: float | None = None
     watts: float | None = None
     error: str | None = None
+    sm_active_percent: float | None = None
+    sm_occupancy_percent: float | None = None
+    tensor_active_percent: float | None = None
+    dram_bandwidth_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,4 +88,8 @@ def _card(card: Line) -> CardNow:
         number(card.get("memory_total_bytes")),
         number(card.get("watts")),
         text(card.get("error")),
+        number(card.get("sm_active_percent")),
+        number(card.get("sm_occupancy_percent")),
+        number(card.get("tensor_active_percent")),
+        number(card.get("dram_bandwidth_percent")),
     )

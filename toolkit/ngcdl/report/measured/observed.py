@@ -37,4 +37,7 @@ def _told(card: GpuSummary, run: Run) -> str:
     whole = next((gpu.memory_bytes for gpu in run.machine.gpus or () if gpu.uuid and gpu.uuid == card.uuid), None)
     memory = "memory n/a" if card.memory_bytes_max is None else f"at most {formatted(card, 'memory_bytes_max')}"
     memory += f" of {size(whole)}" if whole is not None and card.memory_bytes_max is not None else ""
-    return f"GPU {index}: {formatted(card, 'gpu_percent_mean', digits=0)} busy, {memory}"
+    busy = f"{formatted(card, 'gpu_percent_mean', digits=0)} busy"
+    if card.sm_active_percent_mean is not None:
+        busy += f", SMs active {formatted(card, 'sm_active_percent_mean', digits=0)}"
+    return f"GPU {index}: {busy}, {memory}"

@@ -31,6 +31,10 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "memory_pressure_percent": ("memory pressure", _PERCENT),
     "memory_oom_kills": ("OOM kills", partial(number, digits=0)),
     "gpu_percent_mean": ("GPU use", _PERCENT),
+    "sm_active_percent_mean": ("GPU: SMs active", _PERCENT),
+    "sm_occupancy_percent_mean": ("GPU: occupancy of the SMs", _PERCENT),
+    "tensor_active_percent_mean": ("GPU: tensor cores active", _PERCENT),
+    "dram_bandwidth_percent_mean": ("GPU: DRAM bandwidth used", _PERCENT),
     "gpu_memory_bytes_max": ("peak GPU memory", size),
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
     "energy_joules": ("GPU energy", _JOULES),
@@ -43,6 +47,10 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
 }
 _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
     "gpu_percent_mean": ("use", _PERCENT),
+    "sm_active_percent_mean": ("SMs active", _PERCENT),
+    "sm_occupancy_percent_mean": ("occupancy of the SMs", _PERCENT),
+    "tensor_active_percent_mean": ("tensor cores active", _PERCENT),
+    "dram_bandwidth_percent_mean": ("DRAM bandwidth used", _PERCENT),
     "memory_bytes_max": ("peak memory", size),
     "watts_mean": ("power (mean)", partial(number, unit=" W")),
     "joules": ("energy", _JOULES),

@@ -4,7 +4,8 @@
     t, seconds    s since the epoch, and since the run's start
     step, loss, examples_per_second, seconds_per_batch, learning_rate, precision_at_1, accuracy
     host_cpu_percent (0..100), container_cpu_percent (100 = one core), memory_bytes
-    gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +)
+    gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +),
+                  sm_active_percent, sm_occupancy_percent, tensor_active_percent, dram_bandwidth_percent
     gap           why something is missing in or before this sample
     dataset       what the run trained on: cifar10 | pictures | synthetic (made up)
 
@@ -24,9 +25,10 @@ from ngcdl.report.measured.lines import Line, number
 _TRAINING = ("step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate", "precision_at_1", "accuracy")
 _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "celsius", "sm_mhz")
+_ACTIVITY = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
 COLUMNS = (
     "run", "kind", "t", "seconds", *_TRAINING, *_MACHINE, "gpu", "gpu_uuid", *_CARD, "throttle_reasons", "gap",
-    "dataset",
+    "dataset", *_ACTIVITY,
 )  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def _when(run: Run, line: Line) -> dict[str, object]:
 def _card(card: Line) -> dict[str, object]:
     reasons = card.get("throttle_reasons")
     held = "+".join(str(one) for one in reasons) if isinstance(reasons, list) else None
-    figures = {name: number(card.get(name)) for name in _CARD}
+    figures = {name: number(card.get(name)) for name in (*_CARD, *_ACTIVITY)}
     return {
         "gpu": number(card.get("index")),
         "gpu_uuid": _inert(card.get("uuid")),
