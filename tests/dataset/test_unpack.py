@@ -154,7 +154,7 @@ _LISTS = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_LISTS)
 def test_whatever_an_archive_lists_no_file_lands_outside(entries: list[Entry]) -> None:
     packed = small.pack(entries)

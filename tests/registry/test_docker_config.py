@@ -96,7 +96,7 @@ _config = _json | st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(_config.map(json.dumps).map(str.encode) | st.binary(max_size=200))
 def test_junk_in_config_gives_a_key_or_an_error_of_ours(home, config, content):
     path = config(content)
