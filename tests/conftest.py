@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Shared machines stutter: a slow example is not a failure. No database: an example that failed once becomes a test. Other
-# examples each time: over many runs a few are as good as many.
+# Shared machines stutter: a slow example is not a failure. No database: an example that failed once becomes a test. The
+# examples are others each time, so over many runs a few are as good as many.
 hypothesis.settings.register_profile(
     "ngcdl", max_examples=60, deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
