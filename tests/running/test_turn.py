@@ -9,6 +9,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,30 @@ def test_who_waits_on_another_host_that_shares_the_home_is_ahead_of_nobody(
         assert ahead() == 0
     assert len(list(store.root.iterdir())) == 1, "it still waits there"
     other.__exit__(None, None, None)
+
+
+def test_a_ticket_of_another_host_stays_though_its_lock_is_not_seen_here_until_nobody_touches_it_for_long(
+    store: Store,
+) -> None:
+    """As on NFS with local_lock, or Lustre with localflock."""
+    store.ensure_writable()
+    there = store.root / ".turn-0-of-another-host-00000000000000000001"
+    there.write_text("one")
+    with turn._in_line(store, ["one"]) as ahead:
+        assert (ahead(), there.exists()) == (0, True)
+        os.utime(there, (time.time() - 6 * 86400,) * 2)
+        assert (ahead(), there.exists()) == (0, True)
+        os.utime(there, (time.time() - 8 * 86400,) * 2)
+        assert (ahead(), there.exists()) == (0, False)
+
+
+def test_who_waits_for_long_touches_their_ticket(store: Store) -> None:
+    store.ensure_writable()
+    with turn._in_line(store, ["one"]) as ahead:
+        (ticket,) = store.root.iterdir()
+        os.utime(ticket, (1, 1))
+        assert ahead() == 0
+        assert ticket.stat().st_mtime > time.time() - 600
 
 
 def test_where_no_ticket_can_be_written_the_cards_alone_decide(card: Host, tmp_path: Path) -> None:

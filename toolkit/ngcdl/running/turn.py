@@ -2,13 +2,14 @@
 
 Each run that waits has a ticket in the store: a file that its process has locked, so the line forgets a process that
 was killed. The file has the UUIDs of the cards that would do: runs that wait for other cards are not in each other's
-way.
+way. Another host that shares the home has other cards, and a line of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from ngcdl.telemetry.gpu import open_nvml
 
 PAUSE_SECONDS = 3.0  # between two looks
 _TICKETS = ".turn-*"
+_LEFT_SECONDS = 7 * 86400.0  # after which a ticket of another host, or of another boot, is removed
 
 
 @contextlib.contextmanager
@@ -103,8 +105,13 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
     ticket = store.root / f"{begins}{time.clock_gettime_ns(time.CLOCK_BOOTTIME):020}"
 
     def ahead() -> int:
-        others = [one for one in store.root.glob(_TICKETS) if _is_rival(one, wanted)]
-        return sum(one.name.startswith(begins) and one.name < ticket.name for one in others)
+        with contextlib.suppress(OSError):
+            os.utime(ticket)  # other hosts see that it is not left over
+        tickets = list(store.root.glob(_TICKETS))
+        here = [one for one in tickets if one.name.startswith(begins)]
+        for one in set(tickets).difference(here):
+            _remove_if_left(one)
+        return sum(_is_rival(one, wanted) and one.name < ticket.name for one in here)
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
@@ -117,6 +124,14 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
             fresh.rename(ticket)  # so nobody ever sees it without lock and content
             stack.callback(ticket.unlink, missing_ok=True)
         yield ahead
+
+
+def _remove_if_left(ticket: Path) -> None:
+    """Remove the ticket of another host, or boot, if nobody has touched it for long. Its lock says nothing: on some
+    file systems a lock is seen on its own host only."""
+    with contextlib.suppress(OSError):
+        if time.time() - ticket.stat().st_mtime > _LEFT_SECONDS:
+            ticket.unlink()
 
 
 def _is_rival(ticket: Path, wanted: Collection[str]) -> bool:
