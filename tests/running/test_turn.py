@@ -160,6 +160,18 @@ def test_a_card_that_another_run_took_after_the_last_look_is_waited_for_again(ca
     assert json.loads(out)["cards"] == [FIRST, SECOND]
 
 
+def test_a_reload_of_the_driver_does_not_end_the_wait_and_a_card_must_be_free_twice_after_it(
+    card: Host, store: Store
+) -> None:
+    card.set(fail__Init=0, gpu0__processes=BUSY)
+    it = waited(card, store, 1, (FIRST, SECOND), {"fail.Init": "9"}, {}, {"fail.Init": "0"})
+    assert (it["cards"], it["looks"]) == ([SECOND], 5)
+    assert it["said"] == [
+        "The NVIDIA driver is installed but not loaded. Looking again, for 5 min",
+        "waiting for 1 free GPU; the driver gives no answer; Ctrl-C cancels",
+    ]
+
+
 def test_those_who_want_the_same_cards_stand_in_line_as_they_came(store: Store) -> None:
     store.ensure_writable()
     with contextlib.ExitStack() as stack:

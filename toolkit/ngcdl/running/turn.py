@@ -19,7 +19,7 @@ from ngcdl.given_cards import Need
 from ngcdl.running.gpu_claims import choosing_lock, claimed
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import free_cards
-from ngcdl.telemetry.gpu import open_nvml
+from ngcdl.telemetry.looks import Looks
 
 PAUSE_SECONDS = 3.0  # between two looks
 _TICKETS = ".turn-*"
@@ -33,13 +33,16 @@ def awaited(
     say: Callable[[str], None],
     in_line: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[str, ...]]:
     """Wait for the cards, and yield their UUIDs. While the block lasts, no other ngcdl takes them: it records the run
-    that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable."""
+    that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable if the driver
+    gives no answer for minutes (looks.py)."""
     with _in_line(store, need.names) as ahead:
         in_line()
         while True:
-            free = _free(need, store, ahead, say, sleep)
+            with contextlib.closing(Looks(say, clock)) as looks:
+                free = _free(need, ahead, lambda: looks.look(need.names, claimed(store)), say, sleep)
             with choosing_lock(store, say):
                 if claimed(store).keys().isdisjoint(free):
                     yield free
@@ -58,17 +61,20 @@ def foreseen(need: Need, store: Store) -> str:
 
 
 def _free(
-    need: Need, store: Store, ahead: Callable[[], int], say: Callable[[str], None], sleep: Callable[[float], None]
+    need: Need,
+    ahead: Callable[[], int],
+    look_again: Callable[[], free_cards.Look],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None],
 ) -> tuple[str, ...]:
     """Return the cards once they are free at two looks in a row: between two programs of somebody's script a card is
     free for a moment."""
     what: str | None = None
     before: Collection[str] = ()
-    # The connection keeps idle cards awake: without persistence mode each look would wake them, beside timed runs.
-    with open_nvml(), waiting.telling(say, lambda: what):
+    with waiting.telling(say, lambda: what):
         while True:
             others = ahead()  # before the claims are read: who leaves the line has recorded a run by then
-            look = free_cards.look(need.names, claimed(store))
+            look = look_again()
             stayed = [uuid for uuid in look.free if uuid in before]
             if not others and len(stayed) >= need.count:
                 # if all are needed, in the order in which they were asked for
