@@ -259,3 +259,20 @@ def test_a_run_that_is_refused_because_cards_are_busy_is_told_that_it_can_wait(h
     assert done.returncode == 125
     assert "  To wait until they are free:\n      ngcdl run --gpus 2 --wait -- echo 'a b'\n" in done.stderr
     assert "--wait" not in host.run("run", "--gpus", "3", "--", "true").stderr, "there are only two"
+
+
+def test_neither_a_comparison_nor_a_replay_is_told_to_wait_for_busy_cards(host: Host) -> None:
+    host.house.bring_trainer()
+    compared = host.run("compare", *TRAIN[1:], "--gpus", "2", "--vary", "batch=8,16")
+    assert "--gpus 2: 0 of 2 GPUs are free" in compared.stderr
+    run_id = host.run("run", "-d", "--wait", "--gpus", "1", "--", *CARDS).stdout.strip()
+    host.run("stop", run_id)
+    again = host.run("runs", "replay", run_id)
+    assert "--gpus 1: 0 of 2 GPUs are free" in again.stderr
+    run_id = host.run("run", "-d", "--wait", *TRAIN[1:]).stdout.strip()
+    host.run("stop", run_id)
+    shared = host.run("runs", "replay", run_id)
+    assert "this run shares GPU 1" in shared.stderr
+    for done, code in ((compared, 125), (again, 125), (shared, 0)):
+        assert done.returncode == code, done.stderr
+        assert "--wait" not in done.stderr

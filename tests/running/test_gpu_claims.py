@@ -138,6 +138,17 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) ->
     assert gpu_claims.claimed(store) == {}
 
 
+def test_the_oldest_of_a_long_queue_holds_the_card_that_it_has_just_got(store: Store) -> None:
+    spec = RunSpec(IMAGE, ("python",), GpuRequest("count", count=1))
+    queue = [Run(f"20261126-{at:06}-it-beef", "running", 1.0, spec=spec.as_json(), owner=this_process())
+             for at in range(120)]  # fmt: skip
+    for run in queue:
+        store.create(run)
+    with_card = replace(spec, gpus=GpuRequest.parse(CARDS[1])).as_json()
+    store.save(replace(queue[0], gpus=CARDS[1:], spec=with_card))
+    assert gpu_claims.claimed(store) == {CARDS[1]: queue[0].id}
+
+
 def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(store: Store) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         gave_up = Owner(child.pid, 1, this_process().boot)

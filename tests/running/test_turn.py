@@ -9,6 +9,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,18 @@ def test_a_card_that_another_run_took_after_the_last_look_is_waited_for_again(ca
     assert json.loads(out)["cards"] == [FIRST, SECOND]
 
 
+def test_a_reload_of_the_driver_does_not_end_the_wait_and_a_card_must_be_free_twice_after_it(
+    card: Host, store: Store
+) -> None:
+    card.set(fail__Init=0, gpu0__processes=BUSY)
+    it = waited(card, store, 1, (FIRST, SECOND), {"fail.Init": "9"}, {}, {"fail.Init": "0"})
+    assert (it["cards"], it["looks"]) == ([SECOND], 5)
+    assert it["said"] == [
+        "The NVIDIA driver is installed but not loaded. Looking again, for 5 min",
+        "waiting for 1 free GPU; the driver gives no answer; Ctrl-C cancels",
+    ]
+
+
 def test_those_who_want_the_same_cards_stand_in_line_as_they_came(store: Store) -> None:
     store.ensure_writable()
     with contextlib.ExitStack() as stack:
@@ -203,6 +216,30 @@ def test_who_waits_on_another_host_that_shares_the_home_is_ahead_of_nobody(
         assert ahead() == 0
     assert len(list(store.root.iterdir())) == 1, "it still waits there"
     other.__exit__(None, None, None)
+
+
+def test_a_ticket_of_another_host_stays_though_its_lock_is_not_seen_here_until_nobody_touches_it_for_long(
+    store: Store,
+) -> None:
+    """As on NFS with local_lock, or Lustre with localflock."""
+    store.ensure_writable()
+    there = store.root / ".turn-0-of-another-host-00000000000000000001"
+    there.write_text("one")
+    with turn._in_line(store, ["one"]) as ahead:
+        assert (ahead(), there.exists()) == (0, True)
+        os.utime(there, (time.time() - 6 * 86400,) * 2)
+        assert (ahead(), there.exists()) == (0, True)
+        os.utime(there, (time.time() - 8 * 86400,) * 2)
+        assert (ahead(), there.exists()) == (0, False)
+
+
+def test_who_waits_for_long_touches_their_ticket(store: Store) -> None:
+    store.ensure_writable()
+    with turn._in_line(store, ["one"]) as ahead:
+        (ticket,) = store.root.iterdir()
+        os.utime(ticket, (1, 1))
+        assert ahead() == 0
+        assert ticket.stat().st_mtime > time.time() - 600
 
 
 def test_where_no_ticket_can_be_written_the_cards_alone_decide(card: Host, tmp_path: Path) -> None:

@@ -65,6 +65,30 @@ def test_a_new_run_is_recorded_before_anything_runs(store: Store) -> None:
     assert json.loads((folder / RECORD).read_text())["format"] == 1
 
 
+def test_the_runs_that_have_an_owner_are_known_without_a_look_at_the_others(store: Store) -> None:
+    assert list(store.owned()) == []
+    runs = [Run(f"2018021{day}-182126-cifar10-beef", "running", 1.0, owner=Owner(1)) for day in range(5)]
+    for run in (*runs, RUN):
+        store.create(run)
+    store.save(runs[0].closed("finished", 0, None, 2.0))
+    shutil.rmtree(store.folder(runs[1].id))
+    (store.folder(runs[2].id) / RECORD).write_text("{")
+    for other in (runs[0], RUN):  # which are not even opened
+        (store.folder(other.id) / RECORD).unlink()
+        os.mkfifo(store.folder(other.id) / RECORD)
+    assert list(store.owned()) == [runs[4], runs[3]]
+    assert sorted(path.name for path in (store.root / ".owned").iterdir()) == [run.id for run in runs[2:]]
+
+
+def test_an_owner_that_cannot_be_noted_is_an_error(store: Store) -> None:
+    store.create(RUN)
+    (store.root / ".owned").touch()
+    with pytest.raises(StateNotWritable, match=re.escape(".owned")):
+        store.save(Run(RUN.id, "running", 1.0, owner=Owner(1)))
+    with pytest.raises(StateNotWritable):
+        list(store.owned())
+
+
 def test_only_a_record_that_can_be_read_and_says_so_is_of_a_run_that_ended(store: Store) -> None:
     assert not store.is_ended(RUN.id)
     folder = store.create(RUN)

@@ -14,7 +14,8 @@
         home/            the HOME of what runs in the container
         .imported        the run was imported from another machine (archive.py)
 
-Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved there and is deleting (store.py).
+Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved there and is deleting, and `.owned/` has
+an empty file for each run whose record names an owner (store.py).
 
 The run itself can write into its folder, so nothing there is trusted to be a regular file.
 """

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import signal
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ngcdl import console, settings, trainings
@@ -32,7 +32,7 @@ def run(typed: Typed) -> int:
     store = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
     typed = project.filled(typed)
-    asked = parsed(typed, config, store)
+    asked = replace(parsed(typed, config, store), takes_wait=True)
     with advised(typed, asked):
         if typed.dry_run:
             return dry_run(asked, config, store, screen, typed.json)

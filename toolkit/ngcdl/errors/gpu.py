@@ -31,12 +31,15 @@ class NoGpu(GpuError):
             "--gpus": f"To run without a GPU, say so:\n    ngcdl {command} ... --gpus none",
             "--device": f"Leave it out, or, to run without a GPU, say so:\n    ngcdl {command} ... --device cpu",
         }
-        wait = f"To wait until they are free:\n    ngcdl {command} ... --wait\n" if is_busy else ""
         super().__init__(
             f"{option} {asked}: {found}.",
-            f"{wait}{instead or usual[option]}\nTo see what the driver reports:\n    ngcdl gpu",
+            f"{instead or usual[option]}\nTo see what the driver reports:\n    ngcdl gpu",
         )
-        self.found = found
+        self.found, self.is_busy = found, is_busy
+
+    def leads_on(self) -> None:
+        """Put first what waits until the GPUs are free; only `ngcdl run` can."""
+        self.hint = f"To wait until they are free:\n    ngcdl run ... --wait\n{self.hint}"
 
 
 class TooFewToCompare(NoGpu):
@@ -47,7 +50,7 @@ class TooFewToCompare(NoGpu):
         other = f"    ngcdl compare --train {training} --gpus none --vary threads=1,2"
         hint = f"Without a GPU, compare something else:\n{other}\n" if training else ""
         GpuError.__init__(self, what, f"{hint}To see what the driver reports:\n    ngcdl gpu")
-        self.found = found
+        self.found, self.is_busy = found, False
 
 
 class NothingToCompare(GpuError):

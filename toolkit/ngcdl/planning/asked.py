@@ -25,6 +25,7 @@ class Asked:
     always_pull: bool = False
     force: bool = False
     waits: bool = False  # until its GPUs are free
+    takes_wait: bool = False  # the command that was typed has --wait
     root: bool = False
     placement: Placement | None = None  # where on a cluster; None without one
     extra: RunSpec | None = None  # the mounts, environment, packages, ports, limits, -w and -i that were typed

@@ -6,13 +6,10 @@ import contextlib
 import fcntl
 from collections.abc import Callable, Iterator
 
-from ngcdl.errors import NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
-
-_NEWEST = 100  # how many runs are inspected; older runs compute by now, and NVML reports them
 
 
 def claimed(store: Store) -> dict[str, str]:
@@ -22,11 +19,9 @@ def claimed(store: Store) -> dict[str, str]:
     Any other unwatched run is dead, or NVML reports it. Runs of another host that shares this home have other cards.
     """
     found: dict[str, str] = {}
-    for run_id in store.ids()[:_NEWEST]:
-        with contextlib.suppress(NgcdlError):  # `ngcdl runs` reports a broken record
-            run = None if store.is_ended(run_id) else store.load(run_id)
-            if run and _runs_here(run) and _holds(run):
-                found |= dict.fromkeys(run.gpus or (), run_id)
+    for run in store.owned():
+        if _runs_here(run) and _holds(run):
+            found |= dict.fromkeys(run.gpus or (), run.id)
     return found
 
 

@@ -96,7 +96,12 @@ def decide(
     wanted = choice.Wanted(
         asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits
     )
-    picked = choice.choose(wanted)
+    try:
+        picked = choice.choose(wanted)
+    except NoGpu as error:
+        if asked.takes_wait and error.is_busy:
+            error.leads_on()
+        raise
     if asked.device == "gpu" and picked.device == "cpu":
         raise NoGpu("gpu", picked.way.why, option="--device")
     picked = choice.without_gpu_warnings(picked, asked.device)
@@ -107,7 +112,7 @@ def decide(
     show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
-    if picked.shares and asked.command == "run":
+    if picked.shares and asked.takes_wait:
         show.say("with --wait it waits until a card is free")
     if picked.engine.is_cluster:
         check_without_screen(asked, picked.engine.name)

@@ -2,13 +2,14 @@
 
 Each run that waits has a ticket in the store: a file that its process has locked, so the line forgets a process that
 was killed. The file has the UUIDs of the cards that would do: runs that wait for other cards are not in each other's
-way.
+way. Another host that shares the home has other cards, and a line of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -18,10 +19,11 @@ from ngcdl.given_cards import Need
 from ngcdl.running.gpu_claims import choosing_lock, claimed
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import free_cards
-from ngcdl.telemetry.gpu import open_nvml
+from ngcdl.telemetry.looks import Looks
 
 PAUSE_SECONDS = 3.0  # between two looks
 _TICKETS = ".turn-*"
+_LEFT_SECONDS = 7 * 86400.0  # after which a ticket of another host, or of another boot, is removed
 
 
 @contextlib.contextmanager
@@ -31,13 +33,16 @@ def awaited(
     say: Callable[[str], None],
     in_line: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[str, ...]]:
     """Wait for the cards, and yield their UUIDs. While the block lasts, no other ngcdl takes them: it records the run
-    that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable."""
+    that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable if the driver
+    gives no answer for minutes (looks.py)."""
     with _in_line(store, need.names) as ahead:
         in_line()
         while True:
-            free = _free(need, store, ahead, say, sleep)
+            with contextlib.closing(Looks(say, clock)) as looks:
+                free = _free(need, ahead, lambda: looks.look(need.names, claimed(store)), say, sleep)
             with choosing_lock(store, say):
                 if claimed(store).keys().isdisjoint(free):
                     yield free
@@ -56,17 +61,20 @@ def foreseen(need: Need, store: Store) -> str:
 
 
 def _free(
-    need: Need, store: Store, ahead: Callable[[], int], say: Callable[[str], None], sleep: Callable[[float], None]
+    need: Need,
+    ahead: Callable[[], int],
+    look_again: Callable[[], free_cards.Look],
+    say: Callable[[str], None],
+    sleep: Callable[[float], None],
 ) -> tuple[str, ...]:
     """Return the cards once they are free at two looks in a row: between two programs of somebody's script a card is
     free for a moment."""
     what: str | None = None
     before: Collection[str] = ()
-    # The connection keeps idle cards awake: without persistence mode each look would wake them, beside timed runs.
-    with open_nvml(), waiting.telling(say, lambda: what):
+    with waiting.telling(say, lambda: what):
         while True:
             others = ahead()  # before the claims are read: who leaves the line has recorded a run by then
-            look = free_cards.look(need.names, claimed(store))
+            look = look_again()
             stayed = [uuid for uuid in look.free if uuid in before]
             if not others and len(stayed) >= need.count:
                 # if all are needed, in the order in which they were asked for
@@ -103,8 +111,13 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
     ticket = store.root / f"{begins}{time.clock_gettime_ns(time.CLOCK_BOOTTIME):020}"
 
     def ahead() -> int:
-        others = [one for one in store.root.glob(_TICKETS) if _is_rival(one, wanted)]
-        return sum(one.name.startswith(begins) and one.name < ticket.name for one in others)
+        with contextlib.suppress(OSError):
+            os.utime(ticket)  # other hosts see that it is not left over
+        tickets = list(store.root.glob(_TICKETS))
+        here = [one for one in tickets if one.name.startswith(begins)]
+        for one in set(tickets).difference(here):
+            _remove_if_left(one)
+        return sum(_is_rival(one, wanted) and one.name < ticket.name for one in here)
 
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
@@ -117,6 +130,14 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
             fresh.rename(ticket)  # so nobody ever sees it without lock and content
             stack.callback(ticket.unlink, missing_ok=True)
         yield ahead
+
+
+def _remove_if_left(ticket: Path) -> None:
+    """Remove the ticket of another host, or boot, if nobody has touched it for long. Its lock says nothing: on some
+    file systems a lock is seen on its own host only."""
+    with contextlib.suppress(OSError):
+        if time.time() - ticket.stat().st_mtime > _LEFT_SECONDS:
+            ticket.unlink()
 
 
 def _is_rival(ticket: Path, wanted: Collection[str]) -> bool:

@@ -35,10 +35,12 @@ class FreeCards:
 
 @dataclass(frozen=True)
 class Look:
-    """The UUIDs of the cards that are free, the strongest first, and who uses the others, in words."""
+    """The UUIDs of the cards that are free, the strongest first, and who uses the others, in words. `has_lost`: a card
+    of this host, be it one of the wanted or not, is out of order."""
 
     free: tuple[str, ...]
     users: str
+    has_lost: bool = False
 
 
 def choose(
@@ -86,15 +88,16 @@ def candidates(unfit: Collection[str], shown: Collection[str] | None) -> tuple[s
 
 def look(among: Collection[str], held: Mapping[str, str], sleep: Callable[[float], None] = time.sleep) -> Look:
     """Look which of the cards `among` are free, by the rule of choose(). Raise NvmlUnavailable."""
-    every = compute_devices(readings(_READINGS, sleep))
-    named = {name: one for name, one in every.items() if one.uuid in among}
+    found = readings(_READINGS, sleep)
+    named = {name: one for name, one in compute_devices(found).items() if one.uuid in among}
     free = [one for one in named.values() if one.is_free and one.uuid not in held]
     known = {one.uuid for one in named.values()}
     # Nothing is known about a MIG device that this user may not see, so it counts as free, as in choose().
     unseen = [one for one in among if one not in known and one not in held and (is_mig(one) or ":" in one)]
     users = [f"GPU {name} ({one.name}): {_user(one, held)}" for name, one in named.items() if one not in free]
     users += [f"{one}: {held.get(one, _LOST)}" for one in among if one not in known and one not in unseen]
-    return Look((*unseen, *_in_order(free)), "; ".join(users))
+    has_lost = any(one.is_out_of_order for one in found)
+    return Look((*unseen, *_in_order(free)), "; ".join(users), has_lost)
 
 
 def _working(named: Mapping[str, GpuReading]) -> list[GpuReading]:
