@@ -21,12 +21,18 @@ def shown(someone: Someone, name: str = "last") -> dict[str, Any]:
     return found
 
 
+def in_records(someone: Someone) -> list[str | None]:
+    """Return the job of each run, None if its record does not have it yet."""
+    return [someone.store.load(run).container for run in someone.store.ids()]
+
+
 def test_all_runs_of_a_comparison_wait_for_each_other_and_end_in_order_also_where_ngcdl_was_killed(
     someone: Someone,
 ) -> None:
     go = someone.home / "go"
     process = someone.popen(*NODES, env={"STAND_IN": "go", "STAND_IN_GO": str(go)})
-    until(lambda: someone.slurm("squeue", "-h", "-o", "%T %r").count("Dependency") == 3, "the last job")
+    until(lambda: len(jobs := in_records(someone)) == 4 and all(jobs), "the last job, in its record")
+    assert someone.slurm("squeue", "-h", "-o", "%T %r").count("Dependency") == 3
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     assert "it is still running: 0 of 4 runs have ended" in someone.run("compare", "--show", "last").stdout
