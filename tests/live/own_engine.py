@@ -73,6 +73,14 @@ class OwnEngine:
         processes.stop_descendants(self.folder)
 
 
+# What makes an engine of one's own another one: the oldest supported Docker, or containerd's image store.
+KINDS: Mapping[str, dict[str, Any]] = {
+    "bare": {},
+    "floor": {"packages": "floor"},
+    "containerd": {"features": {"containerd-snapshotter": True}},
+}
+
+
 @contextlib.contextmanager
 def engine_of_ones_own(lab: Mapping[str, Any], tmpfs_bytes: int | None = None, **settings: Any) -> Iterator[OwnEngine]:
     """Yield a running engine, of which nothing is left afterwards. `tmpfs_bytes`: size of a tmpfs for its data."""

@@ -17,7 +17,7 @@ import pytest
 from faulty_front import Front
 from house import until
 from ngcdl_child import Started, User, user_in
-from own_engine import engine_of_ones_own
+from own_engine import KINDS, engine_of_ones_own
 
 pytestmark = pytest.mark.lab
 
@@ -202,11 +202,7 @@ def test_an_image_that_needs_a_key_comes_the_same_way(puller: User, front: Front
 def test_other_engines_take_the_layers_from_the_relay_too(
     lab: dict[str, Any], front: Front, layer: str, tmp_path: Path, engine: str
 ) -> None:
-    settings = {"features": {"containerd-snapshotter": True}} if engine == "containerd" else {}
-    with (
-        engine_of_ones_own(lab, packages="floor" if engine == "floor" else "bare", **settings) as one,
-        user_in(tmp_path, lab, one.host) as user,
-    ):
+    with engine_of_ones_own(lab, **KINDS[engine]) as one, user_in(tmp_path, lab, one.host) as user:
         user.environment["NGCDL_REGISTRY"] = front.host
         front.break_down(blob={"cut_after": 20_000_000, "times": 2, "match": layer})
         done = user.run("pull", "busybox:big")

@@ -9,20 +9,16 @@ import pytest
 from faulty_front import Front
 from house import until
 from ngcdl_child import User, user_in
-from own_engine import engine_of_ones_own
+from own_engine import KINDS, engine_of_ones_own
 
 pytestmark = pytest.mark.lab
 
 
-@pytest.mark.parametrize("engine", ["bare", "floor", "containerd"])
+@pytest.mark.parametrize("engine", KINDS)
 def test_an_engine_loads_the_file_and_the_image_runs_without_its_registry(
     lab: dict[str, Any], front: Front, tmp_path: Any, engine: str
 ) -> None:
-    settings = {"features": {"containerd-snapshotter": True}} if engine == "containerd" else {}
-    with (
-        engine_of_ones_own(lab, packages="floor" if engine == "floor" else "bare", **settings) as one,
-        user_in(tmp_path, lab, one.host) as user,
-    ):
+    with engine_of_ones_own(lab, **KINDS[engine]) as one, user_in(tmp_path, lab, one.host) as user:
         user.environment["NGCDL_REGISTRY"] = front.host
         done = user.run("pull", "busybox:entry", "--to", "image.tar", DOCKER_HOST="unix:///nosuch.sock")
         assert done.code == 0, done

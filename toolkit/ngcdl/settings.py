@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ngcdl.errors import BadOption, BadReference
 from ngcdl.spec import NVCR, REDACTED, ImageRef, redacted_words
@@ -83,15 +84,20 @@ def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in KEY_VARIABLES}
 
 
-def _read(path: Path) -> dict[str, str]:
+def toml(path: Path) -> dict[str, Any]:
+    """Read a file of settings, {} if there is none. Raise BadOption if it can't be read."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadOption(f"{path} is not TOML: {error}", "Fix it, or move it away.") from error
     except OSError as error:
         raise BadOption(f"{path} can't be read: {error.strerror}", "Make it readable, or move it away.") from error
+
+
+def _read(path: Path) -> dict[str, str]:
+    data = toml(path)
     unknown = set(data) - {"registry"}
     if unknown or not isinstance(data.get("registry", ""), str):
         raise BadOption(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 # Nearly every start takes less than 10 s. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
@@ -26,6 +28,19 @@ def alongside(work: Callable[[threading.Event], None], name: str) -> Iterator[No
     finally:
         over.set()  # a signal may have interrupted the first call
         thread.join()
+
+
+@contextlib.contextmanager
+def locked(path: Path, say: Callable[[str], None], what: str) -> Iterator[None]:
+    """Hold the lock of the file at `path` while the block lasts; if another process holds it, say that this one waits
+    for `what`. Raise OSError."""
+    with path.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for {what}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

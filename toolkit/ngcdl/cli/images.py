@@ -67,7 +67,7 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
     NotWritten."""
     from ngcdl import hostfacts
     from ngcdl.cli.screen import Screen
-    from ngcdl.pulling import fetch
+    from ngcdl.pulling import fetch, image_file
 
     image = meant.named(name, settings.load().registry)
     if not (image.tag or image.digest):
@@ -87,7 +87,7 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
             raise
     console.say(
         f"Copy {path} to the other machine, and type there:\n    docker load -i {shlex.quote(path.name)}\n"
-        f"    ngcdl run {fetch.loaded_name(image)}"
+        f"    ngcdl run {image_file.loaded_name(image)}"
     )
     console.result(image.pinned(digest))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from ngcdl import console
 from ngcdl.cli.typed import Typed, current_folder
 from ngcdl.errors import BadOption
 from ngcdl.planning import requirements
+from ngcdl.settings import toml
 from ngcdl.spec import KINDS, kind_of, redacted_words
 
 NAME = "ngcdl.toml"
@@ -66,12 +66,7 @@ def _found(folder: Path) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadOption(f"{path} is not TOML: {error}", "Fix it, or move it away.") from error
-    except OSError as error:
-        raise BadOption(f"{path} can't be read: {error.strerror}", "Make it readable, or move it away.") from error
+    settings = toml(path)
     fits: Mapping[str, Callable[[Any], bool]] = {
         **dict.fromkeys(_TEXTS, lambda value: isinstance(value, str)),
         **dict.fromkeys(_LISTS, _is_texts),

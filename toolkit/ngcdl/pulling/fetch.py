@@ -57,13 +57,6 @@ def image_file(ref: ImageRef, architecture: str, path: Path, show: ShowPull, say
     return _with_or_without_key(ref, saved, say)
 
 
-def loaded_name(ref: ImageRef) -> str:
-    """Return the name that `ref` has in an engine that has loaded its file."""
-    from ngcdl.pulling import image_file as it
-
-    return it.loaded_name(ref)
-
-
 def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str], say: Callable[[str], None]) -> str:
     """Fetch `ref` with the caller's key, if there is one.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Callable, Iterator
 
+from ngcdl import waiting
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
@@ -47,10 +47,5 @@ def choosing_lock(store: Store, say: Callable[[str], None]) -> Iterator[None]:
     nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            lock = stack.enter_context((store.root / ".cards.lock").open("wb"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say("waiting for another ngcdl to choose its GPUs")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            stack.enter_context(waiting.locked(store.root / ".cards.lock", say, "another ngcdl to choose its GPUs"))
         yield

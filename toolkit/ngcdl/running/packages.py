@@ -15,13 +15,11 @@ A container of the image installs them, so they fit its Python and its libraries
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +92,7 @@ def installed(
         if before is not None and _there(folder) != before and not any("--hash" in line for line in spec.packages):
             pins = tuple(line for line in before if re.fullmatch(r"[\w.-]+==[\w.+!-]+", line))
             folder = folder_of(root, spec, target, pins)
-        with _locked(folder.with_suffix(".lock"), show):
+        with waiting.locked(folder.with_suffix(".lock"), show.say, "another ngcdl, which installs the same packages"):
             there = _there(folder)
             if there is None:
                 show.say(f"installing for this image, once: {', '.join(spec.packages)}")
@@ -187,14 +185,3 @@ def _end(engine: Engine, run_id: str) -> None:
     with contextlib.suppress(NgcdlError):
         if job := engine.find(run_id):
             job.remove()
-
-
-@contextlib.contextmanager
-def _locked(path: Path, show: Show) -> Iterator[None]:
-    with path.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            show.say("waiting for another ngcdl, which installs the same packages")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
