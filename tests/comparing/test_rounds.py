@@ -24,6 +24,7 @@ from ngcdl.errors import NotPlaceable, SlurmLost, StateNotWritable
 from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
+from ngcdl.running import launch
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, Placement, Workload
@@ -115,6 +116,58 @@ def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(store: Store)
     assert caught.value.number == signal.SIGINT
     assert killed(fake) == [3, 4]
     assert stopped.asked[0] == "stop 60"
+
+
+def test_the_others_are_withdrawn_before_the_run_under_way_stops_else_the_next_would_begin(store: Store) -> None:
+    class First(FakeJob):
+        def stop(self, grace_seconds: float) -> None:
+            seen.extend(killed(fake))
+            super().stop(grace_seconds)
+
+    seen: list[int] = []
+    it, fake = going(store, jobs={1: First((lambda: os.kill(os.getpid(), signal.SIGTERM),), until_stopped=True)})
+    with pytest.raises(Interrupted):
+        it.go()
+    assert seen == [2, 3, 4]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_signal_that_comes_once_a_run_is_handed_in_stops_it_and_withdraws_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    save, signals = Store.save, [signal.SIGTERM]
+
+    def saved(store: Store, run: Run) -> None:
+        if run.container == "slurm:3" and signals:
+            os.kill(os.getpid(), signals.pop())
+        save(store, run)
+
+    last = FakeJob(until_stopped=True)
+    it, fake = going(store, jobs={3: last})
+    monkeypatch.setattr(Store, "save", saved)
+    with pytest.raises(Interrupted):
+        it.leave() if leaves else it.go()
+    assert (len(fake.orders), last.asked[0]) == (3, "stop 60")
+    assert killed(fake)[:2] == [1, 2]
+    assert store.load(it.kept.trials[2].run).reason == "stopped by SIGTERM"
+
+
+def test_a_signal_that_comes_between_two_runs_withdraws_also_what_was_just_handed_in(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow = launch.follow
+
+    def followed(*words: Any, **options: Any) -> Run:
+        run = follow(*words, **options)
+        if len(fake.orders) == 2:
+            raise KeyboardInterrupt
+        return run
+
+    it, fake = going(store)
+    monkeypatch.setattr(launch, "follow", followed)
+    with pytest.raises(KeyboardInterrupt):
+        it.go()
+    assert killed(fake) == [1, 2]
 
 
 @pytest.mark.parametrize("ended", [

@@ -60,6 +60,19 @@ class Someone(House):
         path = self.folder(run_id) / "events.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
+    def sees_an_empty_queue(self) -> None:
+        """Wait until Slurm has completed all jobs."""
+        left: list[str] = []
+
+        def is_empty() -> bool:
+            left[:] = self.slurm("squeue", "-h", "-o", "%i %j %T %r").splitlines()
+            return not left
+
+        try:
+            until(is_empty, "an empty queue")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {left}\n{self.slurm('scontrol', 'show', 'nodes')}") from None
+
     def begun(self, run_id: str, steps: int = 1) -> None:
         def is_there() -> bool:
             return sum(event["event"] == "step" for event in self.events(run_id)) >= steps

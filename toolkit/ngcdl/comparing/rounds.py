@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from ngcdl import console
-from ngcdl.engines.base import Job
 from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
@@ -58,7 +57,7 @@ class Comparing:
         that was changed."""
         self.arms, self._store, self._show = arms, store, show
         self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
-        self._queued: dict[tuple[str, int], tuple[Ready, Job]] = {}  # submitted: by arm and round, in order
+        self._queued: dict[tuple[str, int], Ready] = {}  # submitted: by arm and round, in order
         self.kept = kept
 
     def go(self) -> None:
@@ -74,7 +73,7 @@ class Comparing:
                 if not self._round(number):
                     break
         finally:
-            self._withdraw(*self.arms)
+            self._withdraw_all()
         self.kept = replace(self.kept, finished=time.time())
         comparisons.save(self.kept, self._store)
 
@@ -86,7 +85,7 @@ class Comparing:
             if not self._is_stopped():
                 self._queued.clear()
         finally:
-            self._withdraw(*self.arms)
+            self._withdraw_all()
 
     def _order(self, number: int) -> list[str]:
         return self._left[:: 1 if number % 2 else -1]
@@ -145,14 +144,17 @@ class Comparing:
     def _run(self, name: str, number: int) -> bool:
         """Run one run to its end, and return whether it finished."""
         place = self._place(number)
-        ready, job = self._queued.pop((name, number), None) or (self._begin(name, number), None)
+        queued = self._queued.pop((name, number), None)
+        ready = queued or self._begin(name, number)
         if ready is None:
             return False
         self._show.begins(f"{place}, {name}")
         try:
-            run = launch.follow(ready, self._store, self._show, until=self._until, begun=job)
+            begun = ready.engine.find(ready.run.id) if queued else None
+            first = self._withdraw_all  # else the next run would begin as soon as this one has stopped
+            run = launch.follow(ready, self._store, self._show, until=self._until, begun=begun, before_stop=first)
         except NgcdlError as error:
-            if job and isinstance(error, EngineLost):  # the queued runs go on, and the next command finds them
+            if queued and isinstance(error, EngineLost):  # the queued runs go on, and the next command finds them
                 self._queued.clear()
                 raise
             run = self._store.load(ready.run.id)
@@ -193,6 +195,8 @@ class Comparing:
                     if not self._queue(name, number):
                         return
                 except NgcdlError as error:
+                    if not isinstance(error, EngineLost):  # the queue may yet accept that one
+                        self._queued.pop((name, number), None)
                     if not (is_followed and self._queued) or isinstance(error, EngineLost):
                         raise
                     self.kept = before
@@ -204,22 +208,29 @@ class Comparing:
         ready = self._begin(name, number)
         if ready is None:
             return False
-        before = tuple(job.identity for _, job in self._queued.values())
+        before = tuple(one.run.container for one in self._queued.values() if one.run.container)
         ready = replace(ready, order=replace(ready.order, after=before))
+        self._queued[name, number] = ready  # at once: a signal may come when the queue has it, and ngcdl not its answer
         run = launch.follow(ready, self._store, self._show, leave=True)
         if run.reason in _OURS:
             raise Interrupted(_OURS[run.reason])
-        job = ready.engine.find(run.id)
-        assert job is not None  # the job has just been accepted
-        self._queued[name, number] = replace(ready, run=run), job
+        self._queued[name, number] = replace(ready, run=run)
         return True
 
+    def _withdraw_all(self) -> None:
+        self._withdraw(*self.arms)
+
     def _withdraw(self, *names: str) -> None:
-        """Kill the queued runs of `names`, the last first; reconcile closes their records."""
-        for name, number in [one for one in reversed(self._queued) if one[0] in names]:
-            _, job = self._queued.pop((name, number))
+        """Kill the queued runs of `names`, the last first; reconcile closes their records.
+
+        Two threads may do this at once. So a run is forgotten only once it was killed: no thread then believes that all
+        are withdrawn while another has yet to kill one."""
+        for key in [one for one in reversed(list(self._queued)) if one[0] in names]:
+            ready = self._queued.get(key)
             with contextlib.suppress(NgcdlError):
-                job.kill()
+                if ready and (job := ready.engine.find(ready.run.id)):
+                    job.kill()
+            self._queued.pop(key, None)
 
 
 def _told(run: Run) -> str:

@@ -72,7 +72,8 @@ class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first signal that came, None if none came.
 
     `passes_ctrl_c`: the job is a command, and gets Ctrl-C as SIGINT, as without ngcdl; a training is asked to stop by
-    SIGTERM. `is_late`: the job was stopped because its time was up, not by a signal."""
+    SIGTERM. `before_stop` is called before the job is asked to stop. `is_late`: the job was stopped because its time
+    was up, not by a signal."""
 
     def __init__(
         self,
@@ -82,13 +83,14 @@ class Stopper:
         retry_seconds: float = RETRY_SECONDS,
         *,
         passes_ctrl_c: bool = False,
+        before_stop: Callable[[], object] = lambda: None,
     ) -> None:
         self.job: Job | None = None
         self.signal: int | None = None
         self.is_late = False
         self._grace_seconds = grace_seconds
         self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
-        self._passes_ctrl_c = passes_ctrl_c
+        self._passes_ctrl_c, self._before_stop = passes_ctrl_c, before_stop
         self._say = say
         self._is_over = False
         self.afterwards: int | None = None  # the first signal that came after the job had ended
@@ -149,6 +151,7 @@ class Stopper:
         if self._is_over or self._is_asked:
             return
         self._is_asked = True
+        self._before_stop()
         self._is_asked = self._tried(self._ask)
         if not self._is_asked and not self._is_over:
             self._set_bell(self._retry_seconds, self._stop)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -45,12 +45,13 @@ def follow(
     *,
     leave: bool = False,
     begun: Job | None = None,
+    before_stop: Callable[[], object] = lambda: None,
     kernel: KernelLog | None = None,
 ) -> Run:
     """Start the prepared run and follow it to its end; stop it at `until` (s since the epoch).
 
-    `begun` is the run's job if a cluster has already accepted it; `kernel` is the kernel log to read, this host's if
-    None.
+    `begun` is the run's job if a cluster has already accepted it; `before_stop` is called, in another thread, before
+    that is asked to stop; `kernel` is the kernel log to read, this host's if None.
 
     Return the closed record. After closing it, raise the error that ended the run, or Interrupted if a signal came
     before there was a job to stop.
@@ -60,17 +61,17 @@ def follow(
     open, too.
     """
     workload = ready.order.spec.workload
-    stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None)
+    stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None, before_stop=before_stop)
     course = Course(ready, store, show, stopper)
+    is_left = False
     with stopper.listening():
         try:
             job = course.start(begun)
-            if leave:
-                return course.run
-            stopper.stop_at(until)
-            course.watch(job, terminal, kernel)
-            if job.detached:
-                return course.run
+            is_left = leave and not stopper.signal
+            if not is_left:
+                stopper.stop_at(until)
+                course.watch(job, terminal, kernel)
+                is_left = job.detached
         except Interrupted:
             course.interrupted()
         except Unkillable:
@@ -78,7 +79,10 @@ def follow(
         except Exception as error:  # even a bug in ngcdl leaves nothing running, and no record open
             course.failed(error)
         stopper.ended()
-        course.close()
+        if not is_left:
+            course.close()
+    if is_left:
+        return course.left()
     course.clean_up()
     return course.came_out()
 
@@ -312,6 +316,16 @@ class Course:
         has_copy = self._ready.engine.has_containers
         where = f":  docker logs {self.job.identity[:12]}" if has_copy and self.job else "."
         return (f"log.txt may lack its end ({self._unlogged}){where}",)
+
+    def left(self) -> Run:
+        """Return the open record of a run that goes on. Kill it and raise Interrupted if a signal came in the moment
+        before it was left."""
+        if number := self._stopper.signal or self._stopper.afterwards:
+            with contextlib.suppress(NgcdlError):
+                if self.job:
+                    self.job.kill()
+            raise Interrupted(number)
+        return self.run
 
     def came_out(self) -> Run:
         """Return the closed record. Raise the error that ended the run, or Interrupted if a signal came but did not end
