@@ -46,6 +46,23 @@ def test_the_readme_has_the_commands_that_the_user_asked_for() -> None:
     assert "./scripts/test" in README
 
 
+def test_the_images_of_the_examples_run_on_the_cards_of_today_unless_their_comment_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    from ngcdl.cli.app import app
+
+    lines = "\n".join([README, *(command.epilog or "" for command in app.registered_commands)]).splitlines()
+    typed = [
+        line for line in lines if re.search(r"ngcdl (run|pull|compare|suite) ", line) and "cards up to" not in line
+    ]
+    images = {found for line in typed for found in re.findall(r"\b(?:pytorch|tensorflow)(?::[\w.-]+)?(?= |$)", line)}
+    assert images >= {"pytorch", "tensorflow:24.05-tf2-py3"}
+    nobody = {"HTTPS_PROXY": "http://127.0.0.1:1"}
+    for image in images:
+        done = House(tmp_path).run("check", image, "--host", "driver=580.95.05,gpu=H100", env=nobody)
+        assert done.returncode < 2, f"{image}\n{done.stdout}{done.stderr}"
+
+
 def test_the_first_table_has_the_rows_that_a_training_on_a_cpu_shows_and_they_fit(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from ngcdl.errors import BadOption, NgcdlError
 _RIGHTS = "the container gets the GPUs that --gpus asks for, and no further rights"
 # Options of `docker run`, which ngcdl lacks, with what takes their place.
 _DOCKERS = {
-    "--runtime": "it chooses how GPUs get into the container, and NGCDL_GPU_WAY=runtime, cdi or device-request sets it",
+    "--runtime": "it chooses how GPUs get into the container; NGCDL_GPU_WAY=runtime|cdi|device-request|none sets it",
     "--mount": "-v HOST:CONTAINER[:ro] mounts a folder, file or volume",
     "--ipc": "the container has its own /dev/shm, whose size --shm-size sets (1g)",
     **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),

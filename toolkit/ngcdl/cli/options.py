@@ -27,30 +27,36 @@ Train = Annotated[
         autocompletion=completed.trainings,
     ),
 ]
-Steps = Annotated[int | None, training(help="Stop at this step; default: the workload's own.")]
+Steps = Annotated[int | None, training(metavar="N", help="Stop at this step; default: the training's own.")]
 Fewer = Annotated[
     int | None,
-    training(help="Stop at this step; default: 31 to 200 by the network's size, up to 2,000 if tiny."),
+    training(metavar="N", help="Stop at this step; default: 31 to 200 by the network's size, up to 2,000 if tiny."),
 ]
-Epochs = Annotated[int | None, training(help="Instead of --steps: pass through all examples this many times.")]
+Epochs = Annotated[
+    int | None, training(metavar="N", help="Instead of --steps: pass through all examples this many times.")
+]
 Seconds = Annotated[
     float | None,
-    training(help="Train this long; with --steps or --epochs, whichever comes first."),
+    training(metavar="SECONDS", help="Train this long; with --steps or --epochs, whichever comes first."),
 ]
 Times = Annotated[
-    int, training(help="For trainings that take seconds, such as cifar10-94: train this many times, each from scratch.")
+    int,
+    training(
+        metavar="N",
+        help="For trainings that take seconds, such as cifar10-94: train this many times, each from scratch.",
+    ),
 ]
 Batch = Annotated[
     str | None,
-    training(metavar="N|largest", help="Examples per step; default: the workload's own. largest: what fits."),
+    training(metavar="N|largest", help="Examples per step; default: the training's own. largest: what fits."),
 ]
 FixedBatch = Annotated[
     str | None,
-    training("--batch", metavar="N", help="Examples per step; default: the workload's own."),
+    training("--batch", metavar="N", help="Examples per step; default: the training's own."),
 ]
-Seed = Annotated[int, training(help="Seed for weights, order and distortions.")]
+Seed = Annotated[int, training(metavar="N", help="Seed for weights, order and distortions.")]
 Clip = Annotated[float | None, training(metavar="NORM", help="Clip the gradients to this global norm.")]
-Threads = Annotated[int | None, training(help="CPU threads to compute with; default: all.")]
+Threads = Annotated[int | None, training(metavar="N", help="CPU threads to compute with; default: all.")]
 Data = Annotated[
     str,
     training(
@@ -92,7 +98,7 @@ Device = Annotated[
     str | None,
     place(
         metavar="gpu|cpu",
-        help="With --train: compute there, whichever cards the run is given. For a command: --gpus none.",
+        help="With --train: compute on the GPU or on the CPU. For a command use --gpus none.",
     ),
 ]
 
@@ -115,18 +121,23 @@ EngineName = Annotated[
 ]
 Volumes = Annotated[
     list[str] | None,
-    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount a folder, file or volume."),
+    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount a folder, file or volume. Repeatable."),
 ]
 Variables = Annotated[
     list[str] | None,
-    container("-e", "--env", metavar="NAME[=VALUE]", help="Set an environment variable."),
+    container(
+        "-e",
+        "--env",
+        metavar="NAME[=VALUE]",
+        help="Set a variable for the run; NAME alone passes your own value on. Repeatable.",
+    ),
 ]
 Packages = Annotated[
     list[str] | None,
     container(
         "--pip",
         metavar="PACKAGE|FILE",
-        help="Add a Python package, or what a requirements file lists; installed once for each image.",
+        help="Add a Python package, or what a requirements file lists; installed once for each image. Repeatable.",
     ),
 ]
 ShmSize = Annotated[str, container(metavar="SIZE", help="Size of /dev/shm.")]
@@ -135,24 +146,25 @@ Limits = Annotated[
     container(
         "--ulimit",
         metavar="NAME=N",
-        help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset.",
+        help="Override a limit (defaults: memlock=-1, stack=67108864); memlock=host leaves it unset. Repeatable.",
     ),
 ]
 Cpus = Annotated[
-    str | None, container(metavar="N", help="CPUs for the container, on each node: 8; except on Slurm also 0.5.")
+    str | None,
+    container(metavar="N", help="CPUs that the container may use, on each node: 8, or 0.5 (Slurm: whole numbers)."),
 ]
-Memory = Annotated[str | None, container(metavar="SIZE", help="Memory for the container, on each node: 32g.")]
+Memory = Annotated[str | None, container(metavar="SIZE", help="Memory that the container may use, on each node: 32g.")]
 Workdir = Annotated[str | None, container("-w", "--workdir", metavar="DIR", help="Working directory in the container.")]
 AsRoot = Annotated[bool, container("--root", help="Run as the image's own user, usually root.")]
 Pull = Annotated[str, container("--pull", metavar="missing|always", help="When to pull.")]
 Force = Annotated[bool, container("--force", help="Go on even if the image is judged unable to run here.")]
 
 # -- on a cluster ----------------------------------------------------------------------------------------------------
-Nodes = Annotated[int, cluster(help="Number of machines, each with --gpus N (Slurm, Kubernetes).")]
+Nodes = Annotated[int, cluster(metavar="N", help="Number of machines, each with --gpus N (Slurm, Kubernetes).")]
 Partition = Annotated[str | None, cluster(metavar="NAME", help="Partition (Slurm).")]
 TimeLimit = Annotated[
     str | None,
-    cluster("--time", metavar="TIME", help="Time limit: 30 (minutes), 1:00:00 or 2-12 (Slurm)."),
+    cluster("--time", metavar="TIME", help="Time limit: 30 (minutes), 1:00:00, or 2-12 (2 days, 12 hours) (Slurm)."),
 ]
 Account = Annotated[str | None, cluster(metavar="NAME", help="Account to charge (Slurm).")]
 Qos = Annotated[str | None, cluster(metavar="NAME", help="Quality of service (Slurm).")]
@@ -177,7 +189,7 @@ image = partial(typer.Argument, autocompletion=completed.images)
 RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
 ImageName = Annotated[
     str,
-    image(metavar="IMAGE", help="tensorflow:18.01-py2, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."),
+    image(metavar="IMAGE", help="tensorflow:24.05-tf2-py3, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."),
 ]
 
 # -- another machine ------------------------------------------------------------------------------------------------

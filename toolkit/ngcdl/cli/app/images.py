@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from ngcdl.cli import options
 from ngcdl.cli.app.root import IMAGES, app
-from ngcdl.cli.options import CardTyped, Force, HostTyped, ImageName, Json
+from ngcdl.cli.app.sections import Sectioned
+from ngcdl.cli.options import CardTyped, HostTyped, ImageName, Json
 from ngcdl.errors import BadOption, NgcdlError
 
 _USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, of the click inside typer
 
 
-class _Judging(TyperCommand):
+class _Judging(Sectioned):
     """A command whose exit code 2 is a verdict. If there is no verdict, also after a usage error, it exits with 125."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # typer's own click
@@ -36,14 +36,18 @@ class _Judging(TyperCommand):
 @app.command(
     rich_help_panel=IMAGES,
     epilog="\b\nExamples:\n  ngcdl pull pytorch:25.03-py3\n"
-    "  ngcdl pull pytorch:25.03-py3 --to pytorch.tar     # for a machine without this network: docker load -i",
+    "  ngcdl pull pytorch:25.03-py3 --to pytorch.tar     # for a machine without internet; there: docker load -i",
 )
 def pull(
     image: ImageName,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Pull it even if it is judged unable to run here.")] = False,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="FILE", help="Into a file, for another machine's docker load; needs no Docker."),
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Write a file for another machine's docker load; needs no Docker, and judges nothing.",
+        ),
     ] = None,
     arch: Annotated[
         str | None,
@@ -55,6 +59,8 @@ def pull(
     """Fetch an image; an interrupted pull resumes where it stopped."""
     from ngcdl.cli import images as it
 
+    if to and force:
+        raise BadOption("--force: --to judges no image, and so refuses none.", "Leave it out.")
     if to:
         it.pull_to(image, to, arch)
     elif arch:

@@ -8,9 +8,10 @@ import typer
 
 from ngcdl.cli import options
 from ngcdl.cli.app.root import MORE, RUNS, app
+from ngcdl.cli.app.sections import Application
 from ngcdl.cli.options import Json, RunName
 
-past = typer.Typer(
+past = Application(
     invoke_without_command=True, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
 )
 app.add_typer(past, name="runs", rich_help_panel=RUNS)
@@ -146,7 +147,7 @@ def show(
     ] = False,
     watch: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Of a run that goes on: what it does now, every SECONDS until it ends."),
+        typer.Option(metavar="SECONDS", help="While the run goes on, print what it is doing every SECONDS."),
     ] = None,
 ) -> None:
     """Show one run's record."""

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from ngcdl.cli.app.sections import Front
+from ngcdl.cli.app.sections import Application, Front
 
 # The headings of --help.
 RUN, HOST, IMAGES, RUNS, MORE = "Run", "This machine", "Images", "What was run", "More"
 
-app = typer.Typer(
+app = Application(
     name="ngcdl",
     cls=Front,
     help="Train in NVIDIA's containers with one line; see whether the GPU is used, and what it buys you.",

@@ -11,11 +11,13 @@ from ngcdl.cli import completed, options
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.app.root import MORE, RUN, app
-from ngcdl.cli.app.sections import Sectioned
 from ngcdl.cli.options import Json
 
 if TYPE_CHECKING:
     from ngcdl.cli.typed import Typed
+
+
+_PROJECT = "What is not typed for a command or a shell comes from ngcdl.toml, in this folder or one above it.\n\n"
 
 
 class Computed:
@@ -50,7 +52,7 @@ class RunOptions:
         str | None,
         options.image(
             metavar="IMAGE",
-            help="pytorch, tensorflow:18.01-py2, ...; a command comes after --, and without an image runs here.",
+            help="pytorch, tensorflow:24.05-tf2-py3, ...; without one the command after -- runs on this host.",
         ),
     ] = None
     stray: Annotated[
@@ -77,11 +79,14 @@ class RunOptions:
     no_eval: Annotated[bool, options.training("--no-eval", help="Don't evaluate the trained network.")] = False
     hosted: Hosted
     wait: Annotated[
-        bool, options.place("--wait", help="Wait, in line, until the GPUs that it needs are free; also with --detach.")
+        bool,
+        options.place(
+            "--wait", help="Wait in line until its GPUs are free (a command must name them: --gpus 1); also --detach."
+        ),
     ] = False
     ports: Annotated[
         list[str] | None,
-        options.container("-p", "--publish", metavar="HOST:CONTAINER", help="Publish a port."),
+        options.container("-p", "--publish", metavar="[ADDRESS:][HOST:]CONTAINER", help="Publish a port. Repeatable."),
     ] = None
     shm_size: options.ShmSize = "1g"
     ulimits: options.Limits = None
@@ -101,7 +106,7 @@ class RunOptions:
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print the request, script or manifest; start nothing, but ask the engine about an image."
+            "--dry-run", help="Print what would be sent or started, and start nothing; the engine is still asked."
         ),
     ] = False
     json: Json = False
@@ -109,9 +114,8 @@ class RunOptions:
 
 @app.command(
     rich_help_panel=RUN,
-    cls=Sectioned,
-    epilog="\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run tensorflow:18.01-py2\n"
-    "  ngcdl run tensorflow:18.01-py2 --train cifar10 --gpus all\n"
+    epilog=_PROJECT + "\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run pytorch\n"
+    "  ngcdl run pytorch --train cifar10 --gpus all\n"
     "  ngcdl run pytorch -v /data:/data:ro -- python train.py --epochs 3\n"
     "  ngcdl run -- python train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
@@ -130,9 +134,7 @@ class CompareOptions:
 
     images: Annotated[
         list[str] | None,
-        options.image(
-            metavar="IMAGE...", help="Several are compared with each other. A command of yours comes after --."
-        ),
+        options.image(metavar="[IMAGE...] [-- COMMAND]", help="Several images are compared with each other."),
     ] = None
     train: options.Train = None
     vary: Annotated[
@@ -150,7 +152,7 @@ class CompareOptions:
             metavar="strong|weak", help="For --vary gpus or nodes: --batch is for all replicas together, or for each."
         ),
     ] = None
-    repeat: Annotated[int, options.comparison(help="Number of rounds; one alone gives no ratio.")] = 3
+    repeat: Annotated[int, options.comparison(metavar="N", help="Number of rounds; one alone gives no ratio.")] = 3
     show: Annotated[
         str | None,
         options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
@@ -179,9 +181,9 @@ class CompareOptions:
 
 @app.command(
     rich_help_panel=RUN,
-    cls=Sectioned,
     epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
-    "\b\nExamples:\n  ngcdl compare tensorflow:18.01-py2 --train cifar10\n"
+    + _PROJECT
+    + "\b\nExamples:\n  ngcdl compare pytorch --train cifar10\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
     "  ngcdl compare tensorflow pytorch --train cifar10\n"
     "  ngcdl compare pytorch -- python train.py --epochs 1\n"
@@ -206,7 +208,7 @@ def compare(
 @app.command(rich_help_panel=MORE)
 def workloads(
     json: Json = False,
-    costs: Annotated[bool, typer.Option("--costs", help="What each computes instead of what it is for.")] = False,
+    costs: Annotated[bool, typer.Option("--costs", help="Show what each computes, instead of what it is for.")] = False,
 ) -> None:
     """List the bundled trainings: what each is for, or costs."""
     from ngcdl.cli.workloads import workloads
@@ -217,7 +219,7 @@ def workloads(
 @app.command(
     rich_help_panel=MORE,
     epilog="Exit codes: as for compare; 1 if one of the comparisons was refused.\n\n"
-    "\b\nExamples:\n  ngcdl suite articles tensorflow:18.01-py2\n  ngcdl suite table7 --budget 60",
+    "\b\nExamples:\n  ngcdl suite articles pytorch\n  ngcdl suite table7 --budget 60",
 )
 def suite(
     name: Annotated[
@@ -230,14 +232,14 @@ def suite(
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this long, even in the middle of a run.")
     ] = None,
-    repeat: Annotated[int, typer.Option(help="Number of rounds of each comparison.")] = 3,
+    repeat: Annotated[int, typer.Option(metavar="N", help="Number of rounds of each comparison.")] = 3,
     steps: options.Fewer = None,
     data: options.Data = "auto",
     gpus: options.Gpus = "auto",
     engine: options.EngineName = "auto",
     json: Json = False,
 ) -> int:
-    """Run published experiments as comparisons on this machine."""
+    """Run published experiments as comparisons."""
     from ngcdl.cli.suite import suite
     from ngcdl.cli.typed import Typed
 

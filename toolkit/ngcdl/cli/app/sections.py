@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ngcdl import console
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _FIRST = (
     ("doctor", "what is missing here, and what to type"),
     ("run --train cifar10", "train, and see how fast it was"),
@@ -42,8 +44,20 @@ class Front(TyperGroup):
                 formatter.write_dl(rows)
 
 
+class Application(typer.Typer):
+    """All of its commands are Sectioned, or of a class of their own."""
+
+    def command(self, *words: Any, **options: Any) -> Callable[[_Function], _Function]:
+        return super().command(*words, **{"cls": Sectioned} | options)
+
+
 class Sectioned(TyperCommand):
     """A command whose options name their headings in typer's `rich_help_panel`; those without one come last."""
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # typer's own click
+        """Write IMAGE, not {IMAGE}, which looks like something to type; braces stay around a choice of words."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [piece if piece[1:2].islower() else piece.removeprefix("{").removesuffix("}") for piece in pieces]
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click
         """Write typer's help without rich, which alone supports headings but would double the time of --help."""
