@@ -28,7 +28,7 @@ from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown, plain
 from ngcdl.report.shown.tables import COUNTERPARTS, conditions, figures
 from ngcdl.report.shown.verdict import verdict
-from ngcdl.spec import KINDS, ImageRef, Port, RunSpec, Workload
+from ngcdl.spec import KINDS, ImageRef, Placement, Port, RunSpec, Workload
 from ngcdl.storing.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -216,6 +216,20 @@ def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_n
     plain_spec = replace(plain_spec, cpu_limit=None, memory_bytes=None, packages=())
     by_itself = replace(run, spec=replace(plain_spec, stdin=False).as_json())
     assert (naming.command(by_itself) or "").endswith(f"@{DIGEST} -- nvidia-smi")
+
+
+def test_the_command_of_a_training_has_every_mount_that_was_typed_wherever_it_is() -> None:
+    run = GPU.run("x")
+    run = replace(run, spec={**(run.spec or {}), "mounts": ["/data:/work:ro", "/opt/trainer:/ngcdl/trainer:ro"]})
+    assert (naming.command(run) or "").endswith(f"--gpus {UUID} -v /data:/work:ro")
+
+
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes"])
+def test_the_command_leaves_out_where_ngcdl_itself_placed_the_run(engine: str) -> None:
+    place = Placement(nodes=2, gpu_type="h100", avoid=("node7",), images="/shared" if engine == "slurm" else None)
+    run = GPU.run("x")
+    run = replace(run, engine=engine, spec={**(run.spec or {}), "placement": place.as_json()})
+    assert (naming.command(run) or "").endswith(f"--engine {engine} --nodes 2")
 
 
 def test_a_record_without_a_spec_has_no_command() -> None:

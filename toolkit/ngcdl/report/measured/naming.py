@@ -17,6 +17,7 @@ from ngcdl.spec.placement import TYPED
 _DEFAULTS = {one.name: one.default for one in fields(Workload)}
 _ALWAYS = ("name", "steps", "batch", "seed")  # stated even at their defaults
 _PLACED = Placement().as_json()
+_NOT_TYPED = ("cpus", "images", "gpu_type", "avoid")  # of a Placement: ngcdl fills these in
 _CONTAINER = RunSpec(None)  # a container's defaults
 _FOLDERS = (None, ROOT, WORK)  # default working folders
 _PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
@@ -194,7 +195,8 @@ def command(run: Run) -> str | None:
     words += [] if gpus.startswith("auto") else ["--gpus", "all" if gpus.startswith("all:") else gpus]
     words += ["--engine", run.engine] if run.engine in KINDS and run.engine != USUAL else []
     words += _placement(run.placement)
-    words += [word for mount in _list(spec, "mounts") if _typed(str(mount)) for word in ("-v", str(mount))]
+    mounts = [str(mount) for mount in _list(spec, "mounts") if _typed(str(mount), is_training=bool(asked))]
+    words += [word for mount in mounts for word in ("-v", mount)]
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in _PLANNED:
             words += ["-e", name if value == REDACTED else f"{name}={value}"]
@@ -207,7 +209,7 @@ def _placement(placement: Mapping[str, Any]) -> list[str]:
     """Return the options that place the run on a cluster, without values that ngcdl found by itself."""
     words = []
     for name, value in placement.items():
-        if name in ("options", "cpus", "images") or value in (None, _PLACED.get(name)):
+        if name == "options" or name in _NOT_TYPED or value in (None, _PLACED.get(name)):
             continue
         words += [TYPED.get(name, f"--{name.replace('_', '-')}"), str(value)]
     return words + [f"--sbatch={word}" for word in placement.get("options") or ()]
@@ -237,11 +239,11 @@ def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
     return value if isinstance(value := spec.get(name), list) else []
 
 
-def _typed(mount: str) -> bool:
-    """Return whether the user typed this mount, rather than ngcdl's plan adding it. A volume claim at /work was
-    typed."""
+def _typed(mount: str, is_training: bool) -> bool:
+    """Return whether the user typed this mount, rather than ngcdl's plan adding it. A plan adds a folder at /work to
+    commands only; a volume claim there was typed."""
     inside = mount.removesuffix(":ro").rpartition(":")[2]
-    return not is_ours(inside) and not (inside == WORK and mount.startswith("/"))
+    return not is_ours(inside) and (is_training or inside != WORK or not mount.startswith("/"))
 
 
 def _image(run: Run) -> list[str]:
