@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.folder import EXIT, RecordedExit, lines, recorded_exit
+from ngcdl.folder import EXIT, RecordedExit, has_checkpoint, lines, recorded_exit
 
 
 def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
@@ -47,3 +47,11 @@ def test_how_a_run_on_a_cluster_ended_is_what_was_written_there_or_unknown(
 def test_a_pipe_in_its_place_is_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / EXIT)
     assert recorded_exit(tmp_path) is None
+
+
+def test_a_checkpoint_that_was_torn_while_it_was_written_is_none(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/step-100.npz.77.tmp").touch()
+    assert not has_checkpoint(tmp_path)
+    (tmp_path / "checkpoints/step-90.npz").touch()
+    assert has_checkpoint(tmp_path)

@@ -279,7 +279,8 @@ def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_i
     store.save(replace(source, status="finished", owner=None))
     with pytest.raises(NotRepeatable, match="it resumed from source, whose checkpoints are not here"):
         again(run, config)
-    (store.folder("source") / "checkpoints/step-9").mkdir(parents=True)
+    (store.folder("source") / "checkpoints").mkdir()
+    (store.folder("source") / "checkpoints/step-9.npz").touch()
     assert again(run, config).asked.workload
     (store.folder("source") / RECORD).write_text("torn")
     assert again(run, config).asked.workload, "the checkpoints beside it may be whole"

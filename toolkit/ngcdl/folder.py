@@ -109,7 +109,7 @@ def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether the run in `folder` has a checkpoint that another run can resume from."""
-    return any((folder / CHECKPOINTS).glob("step-*"))
+    return any((folder / CHECKPOINTS).glob("step-*.npz"))  # step-9.npz.<pid>.tmp was torn while it was written
 
 
 def job_of(folder: Path) -> str | None:
