@@ -300,6 +300,18 @@ def test_a_pod_that_went_on_from_one_whose_events_never_arrived_does_so_again(co
         again(run, config)
 
 
+@pytest.mark.parametrize(("name", "dataset"), [("cifar10", "cifar10"), ("catdog", "pictures")])
+def test_a_pod_gets_the_data_of_its_claim_and_nothing_is_looked_for_here(
+    config: settings.Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, dataset: str
+) -> None:
+    monkeypatch.setenv("NGCDL_DATA", str(tmp_path / "missing"))
+    run = replace(SYNTHETIC.run("x"), engine="kubernetes", dataset=dataset)
+    asked = again(with_spec(run, workload=vars(Workload(name, 9)), placement={"data_pvc": "mine"}), config).asked
+    assert asked.workload == Workload(name, 9)
+    assert asked.placement
+    assert asked.placement.data_pvc == "mine"
+
+
 def test_a_pod_that_ran_as_the_image_s_own_user_does_so_again(config: settings.Settings) -> None:
     run = replace(SYNTHETIC.run("x"), engine="kubernetes")
     assert again(with_spec(run, user=None), config).asked.root

@@ -207,7 +207,7 @@ def _workload(
         remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
     if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
-    if not dry:
+    if not dry and kind_of(before.engine).shares_files:  # pods see no data of this host: they have a claim's
         workload = replace(workload, data=_data(before, workload, settings, store, show))
     return workload, remarks
 
