@@ -182,6 +182,9 @@ def test_the_conditions_say_what_was_computed_in_and_how_far_it_was_to_train() -
     assert dict(conditions(read_story(run, [], [])))["compute settings"] == "n/a", (
         "an old record does not tell it of a GPU"
     )
+    start["clip"] = 10**400
+    rows = dict(conditions(read_story(timed, [start], [])))
+    assert rows["compute settings"] == "bfloat16, compiled, channels first, fed resident, teacher kept"
 
 
 def test_the_command_of_a_run_of_ones_own_has_its_mounts_its_variables_and_no_secret() -> None:

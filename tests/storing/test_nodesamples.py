@@ -101,3 +101,10 @@ def test_a_node_that_replaced_another_one_after_a_restart_was_not_missing_before
 
 def test_a_node_that_wrote_nothing_is_not_waited_for(tmp_path: Path) -> None:
     assert _sums(_nodes(tmp_path, _each_second(10, 15), [])) == [400.0] * 5
+
+
+@pytest.mark.parametrize("t", [10**400, float("nan"), float("inf"), True, "10", None], ids=lambda t: str(t)[:5])
+def test_a_sample_whose_time_is_no_number_is_passed_over(tmp_path: Path, t: Any) -> None:
+    (tmp_path / "samples-0.jsonl").write_text(json.dumps({"t": t}) + "\n" + json.dumps({"t": 11.0}) + "\n")
+    (tmp_path / "samples-1.jsonl").write_text(json.dumps({"t": 11.5}) + "\n")
+    assert [sample["t"] for sample in samples(tmp_path)] == [11.0]

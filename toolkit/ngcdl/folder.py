@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import stat
@@ -138,6 +139,7 @@ def recorded_exit(folder: Path) -> RecordedExit | None:
         with opened(folder / EXIT) as file:
             told = json.load(file)
         when = told.get("t")
-        return RecordedExit(int(told["code"]), float(when) if when is not None else None, told.get("why"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        finished = float(when) if when is not None and math.isfinite(when) else None  # Python writes NaN, too
+        return RecordedExit(int(told["code"]), finished, told.get("why"))
+    except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -65,7 +65,7 @@ def _timed(
     are read, the last time into `ended`."""
     last = -inf
     for sample in samples:
-        if isinstance(sample.get("t"), int | float):
+        if _fits(sample.get("t")):
             last = sample["t"]
             first.setdefault(node, last)
             yield last, node, sample

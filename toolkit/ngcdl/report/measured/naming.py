@@ -97,7 +97,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
     words += [f"channels {'last' if it['channels_last'] else 'first'}"] if it["channels_last"] is not None else []
     words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
     words += [f"teacher {it['teacher']}"] if it["teacher"] else []
-    words += [f"clipped at {it['clip']:g}"] if isinstance(it["clip"], int | float) else []
+    words += [f"clipped at {clip:g}"] if (clip := lines.number(it["clip"])) is not None else []
     return ", ".join(words) or None
 
 
@@ -117,11 +117,11 @@ def stages(event: Mapping[str, Any]) -> str | None:
 def length(run: Run, start: Mapping[str, Any]) -> str | None:
     """Say how long a training was to be: 1,000 steps; 10 epochs (2,000 steps); 30 s; None if unknown."""
     asked = run.workload
-    steps, epochs, seconds = start.get("steps", asked.get("steps")), asked.get("epochs"), asked.get("seconds")
+    steps, epochs = start.get("steps", asked.get("steps")), asked.get("epochs")
     words = [f"{steps:,} steps"] if isinstance(steps, int) else []
     if epochs is not None:
         words = [f"{epochs} epochs{f' ({words[0]})' if words else ''}"]
-    words += [f"{seconds:g} s"] if isinstance(seconds, int | float) else []
+    words += [f"{seconds:g} s"] if (seconds := lines.number(asked.get("seconds"))) is not None else []
     times = f", {many} times" if (many := asked.get("times") or 1) != 1 else ""
     return f"{' or '.join(words)}{times}" if words else None
 
