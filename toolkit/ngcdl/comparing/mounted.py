@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,9 +55,9 @@ def _files(top: Path) -> list[Path] | None:
         if path is None:
             if time.monotonic() > until:
                 return None
-        elif path.is_file():  # reading a pipe or a device would never end
+        elif (file_bytes := _file_bytes(path)) is not None:
             found.append(path)
-            size_bytes += path.stat().st_size
+            size_bytes += file_bytes
             if size_bytes > MOST_BYTES:
                 return None
     return found
@@ -71,6 +72,16 @@ def _named(top: Path) -> Iterator[Path | None]:
         folders[:] = [one for one in folders if not one.startswith(".") and one not in _LEFT_OUT]
         yield from (Path(folder, one) for one in files if one.endswith(_SUFFIXES))
         yield None
+
+
+def _file_bytes(path: Path) -> int | None:
+    """Return the size of a file. None for a pipe or a device, as reading it would never end, and for what this user may
+    not look at, such as a file in a folder without search permission."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _digest(path: Path) -> bytes | None:
