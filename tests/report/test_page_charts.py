@@ -15,10 +15,10 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report.measured import throttling
-from ngcdl.report.shown.charts import _style
+from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
-from ngcdl.report.shown.pictures import _card_lines, _time
+from ngcdl.report.shown.pictures import _card_lines, _steps, _time
 from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import Story
 
@@ -118,6 +118,10 @@ def test_the_chart_marks_every_reason_that_the_findings_know(reason: str) -> Non
 def test_where_the_clock_was_put_back_the_axis_of_time_is_as_long_as_what_was_told() -> None:
     made = Made(steps=2000)
     assert _time([made.story("a", finished=STARTED - 3)]) == _time([made.story("a", finished=None)])
+
+
+def test_the_axis_of_steps_is_as_long_as_the_longest_of_several_trainings() -> None:
+    assert _steps([Line("", curve((0, 2.3), (900, 1.0), (0, 2.4), (100, 2.0)), 0)]).high == 900.0
 
 
 @pytest.mark.parametrize("engine", ["slurm", "kubernetes"])

@@ -176,7 +176,7 @@ def _clocks(stories: Sequence[Story]) -> Chart | None:
 
 
 def _steps(lines: Iterable[Line]) -> Axis:
-    last = max((line.curve.xs[-1] for line in lines if line.curve.xs), default=1.0)
+    last = max((max(line.curve.xs) for line in lines if line.curve.xs), default=1.0)  # each training begins at step 0
     return axis(0.0, max(last, 1.0), "step", steps=5, tight=True)
 
 
