@@ -321,6 +321,7 @@ def test_inference_is_told_as_the_seconds_of_a_whole_video_beside_the_ratios() -
         "55.5 s (54.4..56.6), 4.0 a second; batch 32 44.4 s (43.5..45.3), 5.0 a second."
     )
     assert told("batch", rate("1", 4.0), of=INFERENCE) == "Frames: batch 1 4.0 a second."
+    assert told("batch", rate("1", 0.0123), of=INFERENCE) == "Frames: batch 1 0.012 a second."
     book = replace(CIFAR10, whole="book", unit="pages")
     assert told("batch", *frames, of=book).startswith("The book takes 1.25 times (1.25..1.25) as long with batches")
     assert " 222 pages: batch 1 55.5 s" in told("batch", *frames, of=book)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ngcdl.console import measured
 from ngcdl.report.compared.arm import Figures, counted, faster
 from ngcdl.report.compared.beside import feed, teacher
 from ngcdl.report.compared.fit import fitted
@@ -141,7 +142,7 @@ def _whole(vary: str, unit: str, arms: Sequence[Figures]) -> str:
         p50, p95 = (Spread.of([*latency.values()]) for latency in (arm.p50, arm.p95))
         waits += [f"{name} p50 {duration(p50)}, p95 {duration(p95)}"] if p50 and p95 else []
         took = f"{duration(seconds)}, " if seconds else ""
-        words.append(f"{name} {took}{rate:,.1f} a second")
+        words.append(f"{name} {took}{measured(rate)} a second")
     known = next((arm.examples for arm in arms if arm.examples), None)
     waited = f" From requesting a batch to its result: {'; '.join(waits)}." if waits else ""
     return f"{f'{known:,} {unit}' if known else unit.capitalize()}: {'; '.join(words)}.{waited}"
