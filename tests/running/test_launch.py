@@ -58,16 +58,28 @@ def test_a_home_that_something_was_left_in_is_kept(store: Store) -> None:
     assert (folder / "home/.bash_history").exists()
 
 
-@pytest.mark.parametrize(("is_here", "finished"), [(True, 1050.0), (False, 4650.0)])
+@pytest.mark.parametrize(("is_cluster", "finished"), [(False, 1050.0), (True, 4650.0)])
 def test_what_the_clock_was_set_meanwhile_is_no_part_of_a_run_s_duration(
-    store: Store, monkeypatch: pytest.MonkeyPatch, is_here: bool, finished: float
+    store: Store, monkeypatch: pytest.MonkeyPatch, is_cluster: bool, finished: float
 ) -> None:
-    """Comparisons of commands use durations. An end that another machine reports is by that machine's clock."""
+    """Comparisons of commands use durations. An end that a cluster reports is by that machine's clock."""
     now = time.time
     job = FakeJob((lambda: monkeypatch.setattr(time, "time", lambda: now() + 3600.0),))
     job.exit = Exit(0, False, None, 4650.0)
-    run, _ = follow(store, job, is_here=is_here)
+    run, _ = follow(store, job, is_here=not is_cluster, is_cluster=is_cluster)
     assert run.finished == finished
+
+
+@pytest.mark.parametrize("set_seconds", [0.0, 3600.0])
+def test_a_run_on_an_engine_with_a_clock_of_its_own_is_timed_by_this_host_s(
+    store: Store, monkeypatch: pytest.MonkeyPatch, set_seconds: float
+) -> None:
+    """Docker Desktop's virtual machine, whose clock may have stood still while the host was suspended."""
+    now = time.time
+    job = FakeJob((lambda: monkeypatch.setattr(time, "time", lambda: now() + set_seconds),))
+    run, _ = follow(store, job, is_here=False)
+    assert run.finished == pytest.approx(now(), abs=60.0), "and not 50, as the engine reports"
+    assert run.seconds is not None
 
 
 def test_a_run_that_fails_has_the_container_s_code(store: Store) -> None:

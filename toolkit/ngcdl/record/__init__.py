@@ -235,9 +235,9 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """The run's duration, including time in which the host was suspended; None if unknown. For a run on ngcdl's own
-        host, `finished` is corrected if the clock was set meanwhile. For others the duration is unknown if the clock
-        was set back to before the start."""
+        """The run's duration, including time in which the host was suspended; None if unknown. If ngcdl followed the
+        run to its end, not on a cluster, `finished` is by its own clock, corrected if that was set meanwhile. For
+        others the duration is unknown if the clock was set back to before the start."""
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     @property

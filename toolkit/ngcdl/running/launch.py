@@ -141,7 +141,7 @@ class Course:
         ):
             self._stream(job, terminal)
             if not job.detached:
-                self._ended = job.wait()
+                self._ended = self._by_this_clock(job.wait())
                 self._stopper.ended()  # a signal that comes from now on did not end it
                 self._card_errors = card_errors() if self._ended.code else ()
         self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
@@ -206,7 +206,7 @@ class Course:
                 ended = self.job.ended()
         self._is_lost = ended is None
         unknown = f"stopped by {self._stopper.name}, but its end is not confirmed after {KILL_SECONDS:g} s"
-        self._ended = ended or Exit(None, reason=unknown)
+        self._ended = self._by_this_clock(ended or Exit(None, reason=unknown))
         if self._is_lost:
             self._show.say(unknown + (f"; what became of it:  ngcdl show {self.run.id}" if self._is_cluster else ""))
 
@@ -221,7 +221,7 @@ class Course:
         if self.job and not self._is_lost:
             with contextlib.suppress(NgcdlError, Unkillable):
                 self.job.kill()
-                self._ended = self.job.wait()
+                self._ended = self._by_this_clock(self.job.wait())
 
     def close(self) -> None:
         """Record how the run ended, according to the engine, the trainer's events and the signals that ngcdl received.
@@ -247,11 +247,17 @@ class Course:
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
+    def _by_this_clock(self, ended: Exit) -> Exit:
+        """Return `ended`, which the engine has just reported, timed by this host's clock, as the run's start is: the
+        clock of Docker Desktop's virtual machine, or of another machine, may differ by minutes. What a cluster reports
+        may have ended long ago, and keeps its time."""
+        return ended if self._ready.engine.is_here or self._is_cluster else replace(ended, finished=time.time())
+
     def _by_stopwatch(self, closed: Run) -> Run:
         """Return `closed` with its end corrected by how far the wall clock was set during the run, because comparisons
-        are made of durations. An end that another machine reports is not changed."""
+        are made of durations. An end that a cluster reports is not changed: it is by another machine's clock."""
         set_seconds = round(_clock_ahead() - self._clock_ahead, 2)  # less is the time between reading the two clocks
-        if closed.finished is None or not self._ready.engine.is_here:
+        if closed.finished is None or self._is_cluster:
             return closed
         return replace(closed, finished=closed.finished - set_seconds)
 
