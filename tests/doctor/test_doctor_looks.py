@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -137,6 +138,18 @@ def test_a_program_that_hangs_or_fails_says_nothing(tmp_path: Path) -> None:
     assert output(["false"], 5) is None
     assert output([str(tmp_path / "nosuch")], 5) is None
     assert output(["echo", "so"], 5) == "so\n"
+
+
+def test_a_program_that_no_signal_ends_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nvidia-smi in a driver that hangs: here no signal reaches it."""
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    left: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr("ngcdl.doctor.hands._abandoned", left)
+    assert output(["sleep", "30"], 0.1) is None
+    (process,) = left
+    assert (process.poll(), process.stdout and process.stdout.closed) == (None, True)
+    process.kill()
+    process.wait(60)
 
 
 def test_systemctl_counts_only_where_systemd_runs(tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ from pathlib import Path
 from ngcdl.doctor.sight import Space
 
 _FILE_BYTES = 1 << 20
+_KILL_SECONDS = 0.5
+# Programs that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
+# that the programs still run.
+_abandoned: list[subprocess.Popen[bytes]] = []
 
 Run = Callable[[Sequence[str], float], str | None]
 
@@ -28,14 +32,26 @@ def output(words: Sequence[str], seconds: float) -> str | None:
         )  # fmt: skip
     except OSError:
         return None
-    with process:
-        try:
-            text, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            return None
+    try:
+        text, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.returncode is None:
+            _kill(process)
     return text.decode(errors="replace") if process.returncode == 0 else None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and all that it started. One that hangs in the driver may not end, and isn't waited for."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout is not None:
+        process.stdout.close()
+    try:
+        process.wait(_KILL_SECONDS)
+    except subprocess.TimeoutExpired:
+        _abandoned.append(process)
 
 
 def space(folder: Path) -> Space | None:

@@ -104,7 +104,8 @@ def patience_seconds() -> float:
 def within(work: Callable[[], T], seconds: float | None = None) -> T:
     """Run `work`, which calls the driver, in a thread. If it never returns, leave it behind and raise DriverHangs.
 
-    `seconds`: patience_seconds() if None."""
+    `seconds`: patience_seconds() if None. A thread that is stuck in the kernel keeps this process from ending, too,
+    until the driver lets it go: no signal helps, and only a call in a process of its own would (sampler_process)."""
     seconds = patience_seconds() if seconds is None else seconds
     results: list[T] = []
     errors: list[BaseException] = []
