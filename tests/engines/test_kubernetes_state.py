@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -123,7 +124,9 @@ def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> N
     assert state.trouble is None
     assert state.waits_for
     assert state.waits_for.startswith(UNSCHEDULABLE)
-    assert "kubectl get nodes" in state.waits_for
+    (command,) = [line for line in state.waits_for.splitlines() if "kubectl get nodes" in line]
+    columns = r"custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\.com/gpu"
+    assert shlex.split(command) == ["kubectl", "get", "nodes", "-o", columns], "as a shell hands it over"
 
 
 @pytest.mark.parametrize("what", ["cpu", "memory"])

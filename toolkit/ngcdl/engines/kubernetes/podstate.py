@@ -183,7 +183,8 @@ def _waits_for(status: Json, waiting: Json) -> str | None:
 def _remedies(said: str) -> Iterator[str]:
     if f"Insufficient {GPU}" in said:
         yield "It starts when GPUs become free. How many each node has:"
-        yield "    kubectl get nodes -o custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu"
+        columns = r"custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\.com/gpu"
+        yield f"    kubectl get nodes -o '{columns}'"  # quoted, as a shell would take the backslash away
         yield "If no node has that many, request fewer on more nodes: --nodes 2 --gpus 4"
     if "Insufficient cpu" in said or "Insufficient memory" in said:
         yield "It starts when that becomes free. If no node has as much, request less: --cpus, --memory"
