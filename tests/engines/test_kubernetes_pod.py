@@ -57,6 +57,11 @@ def told(said: bytes, folder: Path, size: int = 7) -> bytes:
     return b"".join(reader.take(said[i : i + size]) for i in range(0, len(said), size)) + reader.end()
 
 
+def kept(folder: Path) -> set[str]:
+    """Return the names of the record's files."""
+    return {path.name for path in folder.iterdir()} - {"log.txt"}
+
+
 def test_code_and_record_of_a_training_come_out_of_its_log(pod: Pod, tmp_path: Path) -> None:
     code, said = pod.says(
         f"echo step 0; echo '{{}}' | tee {pod.run}/events.jsonl >{pod.run}/trace.json; "
@@ -64,22 +69,33 @@ def test_code_and_record_of_a_training_come_out_of_its_log(pod: Pod, tmp_path: P
     )
     shown = told(said, tmp_path / "kept")
     assert (code, shown) == (3, b"step 0\n")
-    kept = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
-    assert kept["events.jsonl"] == kept["trace.json"] == "{}\n"
-    assert kept["samples-n1.jsonl"] == "[]\n"
-    assert kept["log.txt"] == "ngcdl: pod pod-0\nstep 0\n"
-    ended: dict[str, Any] = json.loads(kept["exit.json"])
+    files = {path.name: path.read_text() for path in (tmp_path / "kept").iterdir()}
+    assert files["events.jsonl"] == files["trace.json"] == "{}\n"
+    assert files["samples-n1.jsonl"] == "[]\n"
+    assert files["log.txt"] == "ngcdl: pod pod-0\nstep 0\n"
+    ended: dict[str, Any] = json.loads(files["exit.json"])
     assert ended["code"] == 3
     assert ended["t"] > 1_700_000_000
     assert ended["restarts"] is None
 
 
 def test_a_node_that_is_not_the_first_tells_its_samples_alone(pod: Pod, tmp_path: Path) -> None:
-    script = f"touch {pod.run}/events.jsonl {pod.run}/samples-n2.jsonl; echo node $NGCDL_NODE"
-    code, said = pod.says(script, JOB_COMPLETION_INDEX="1")
+    """The folder may be one claim's, with the files of all nodes, of which this one has an old state."""
+    files = ("events.jsonl", "trace.json", "samples-n1.jsonl", "samples-n2.jsonl", "samples-n20.jsonl")
+    script = f"cd {pod.run}; touch {' '.join(files)}; echo node $NGCDL_NODE"
+    nodes = {"NGCDL_NODES": "2", "NGCDL_HOST": "n2"}
+    code, said = pod.says(script, JOB_COMPLETION_INDEX="1", **nodes)
     assert (code, told(said, tmp_path / "kept")) == (0, b"node 1\n")
-    assert not (tmp_path / "kept" / "events.jsonl").exists()
-    assert (tmp_path / "kept" / "samples-n2.jsonl").exists()
+    assert kept(tmp_path / "kept") == {"samples-n2.jsonl"}
+    _, said = pod.says(script, JOB_COMPLETION_INDEX="0", **nodes)
+    told(said, tmp_path / "first")
+    assert kept(tmp_path / "first") == {"events.jsonl", "exit.json", "trace.json", "samples-n2.jsonl"}
+
+
+def test_one_node_s_record_has_the_samples_of_the_lost_pod_whose_place_it_took(pod: Pod, tmp_path: Path) -> None:
+    _, said = pod.says(f"cd {pod.run}; touch samples-n1.jsonl samples-n2.jsonl", NGCDL_HOST="n2")
+    told(said, tmp_path / "kept")
+    assert kept(tmp_path / "kept") == {"exit.json", "samples-n1.jsonl", "samples-n2.jsonl"}
 
 
 def test_sigterm_is_passed_on_and_the_end_that_follows_is_waited_for(pod: Pod, tmp_path: Path) -> None:
@@ -152,6 +168,34 @@ def test_a_record_that_was_damaged_on_its_way_is_left(pod: Pod, tmp_path: Path) 
                 assert told(b"".join(damaged), tmp_path / "kept") == b""
             assert not (tmp_path / "kept" / "exit.json").exists()
             assert not (tmp_path / "kept" / "events.jsonl").exists()
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 65536])
+def test_a_log_that_its_node_rotated_within_the_record_still_has_events_and_exit_code(
+    pod: Pod, tmp_path: Path, size: int
+) -> None:
+    """Wherever it is cut: nothing packed is shown, and what is printed last is whole."""
+    samples, events = f"head -c 700 /dev/urandom >{pod.run}/samples-n1.jsonl", f"echo '{{}}' >{pod.run}/events.jsonl"
+    _, said = pod.says(f"{samples}; {events}; exit 3")
+    lines = said.splitlines(keepends=True)
+    assert lines.count(BEGIN) == 2
+    for at in range(lines.index(BEGIN) + 1, lines.index(END) + 1):
+        folder = tmp_path / f"kept-{at}"
+        with pytest.warns(UserWarning, match="the record of a pod can't be read: its node kept only the end of it"):
+            shown = told(b"".join(lines[at:]), folder, size)
+        is_word = len(lines[at]) != 77 and lines[at] != END  # a short line of base64 may be one
+        assert shown == (lines[at] if is_word else b"")
+        assert kept(folder) == {"events.jsonl", "exit.json"}
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 65536])
+@pytest.mark.parametrize("ending", ["", "\n", "\nstep 0\n", "QUJD\n", "QUJD\n\n\n", "QUJD\nngcdl: end of the"])
+def test_what_only_looks_like_a_record_s_end_is_shown(pod: Pod, tmp_path: Path, ending: str, size: int) -> None:
+    words = f"{'A' * 76}\n{'B' * 76}{ending}"
+    assert told(words.encode(), tmp_path, size) == words.encode()
+    _, said = pod.says('printf "$WORDS"', WORDS=words)
+    assert told(said, tmp_path / "kept", size).decode() == (words if words.endswith("\n") else f"{words}\n")
+    assert kept(tmp_path / "kept") == {"exit.json"}
 
 
 def test_a_record_may_name_no_file_but_those_of_a_record(tmp_path: Path) -> None:

@@ -125,7 +125,9 @@ class KubernetesJob(NoInput):
                 time.sleep(self.poll_seconds)
             if pod.ended and pod.ended.code != 0 and shown:
                 tail = b"".join(shown.splitlines(keepends=True)[-TAIL_LINES:])
-                PodOutput(self._folder, pod.name).take(tail)
+                told = PodOutput(self._folder, pod.name)
+                told.take(tail)
+                told.end()
                 yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
     def _bring(self, pod: Pod) -> bytes | None:

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs in a pod, as the arguments of the image's own entrypoint: unpacks the trainer, passes SIGTERM on, and prints the
 # record at the end. Checkpoints are too large for a log: they stay in /ngcdl/run.
-# Reads NGCDL_TRAINING (yes for a bundled one) and JOB_COMPLETION_INDEX.
+# Reads NGCDL_TRAINING (yes for a bundled one), JOB_COMPLETION_INDEX, NGCDL_NODES (set if there are several) and
+# NGCDL_HOST.
 run=${NGCDL_RUN:-/ngcdl/run}
 child= asked=
 brought=$(dirname "$0")/trainer.tar.gz
@@ -23,15 +24,23 @@ while :; do # a signal ends the wait, not the child
     kill -0 "$child" 2>/dev/null || break
 done
 
-cd "$run" || exit "$code"
-if [ "$NGCDL_NODE" = 0 ]; then
-    printf '{"code": %d, "t": %d, "restarts": null}\n' "$code" "$(date +%s)" >exit.json
-    record="events.jsonl exit.json"
-fi
-files=$(ls -d $record trace.json samples-*.jsonl 2>/dev/null)
-if [ -n "$files" ]; then
+print_record() { # FILE...: those that exist
+    files=$(ls -d "$@" 2>/dev/null)
+    [ -n "$files" ] || return 0
     printf '\nngcdl: the record, for ngcdl to read\n' # the output so far may end in the middle of a line
     tar -czf - $files | base64
     echo "ngcdl: end of the record"
+}
+
+cd "$run" || exit "$code"
+samples="samples-*.jsonl" # on a claim also those of a lost pod, which was on another machine
+[ -z "$NGCDL_NODES" ] || samples=samples-$NGCDL_HOST.jsonl # on a claim the other nodes' grow meanwhile
+if [ "$NGCDL_NODE" != 0 ]; then
+    print_record $samples
+    exit "$code"
 fi
+printf '{"code": %d, "t": %d, "restarts": null}\n' "$code" "$(date +%s)" >exit.json
+print_record $samples trace.json
+# Last, and by itself: if the machine rotates the log now, `kubectl logs` has only what comes after that.
+print_record events.jsonl exit.json
 exit "$code"

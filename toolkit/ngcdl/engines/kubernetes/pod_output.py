@@ -1,4 +1,5 @@
-"""What a pod wrote: lines for people and then the packed record, which pod.sh prints. Kept in the run's folder.
+"""What a pod wrote: lines for people and then the packed record, which pod.sh prints in up to two parts. Kept in the
+run's folder.
 
 log.txt has the pods one after the other, each below a line that names it. A pod's output has one place there, so that
 two ngcdl processes may fetch it. A node keeps only the end of a long log (10 MiB); log.txt is searched for the place
@@ -23,6 +24,8 @@ from ngcdl.folder import EVENTS, EXIT, LOG, TRACE
 
 BEGIN, END = b"ngcdl: the record, for ngcdl to read\n", b"ngcdl: end of the record\n"
 _KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[\w.-]+\.jsonl"]))
+_PACKED = re.compile(rb"[A-Za-z0-9+/]{1,76}={0,2}\n?")  # a line of base64, or its beginning
+_WHOLE_BYTES = 77  # of all of its lines but the last one
 _SOUGHT_BYTES = 4096
 
 
@@ -37,6 +40,8 @@ class PodOutput:
         self._gap = b""  # an empty line, such as pod.sh prints before the record
         self._is_within = False  # did the last shown output end within a line?
         self._packed: list[bytes] | None = None
+        # The first lines, while they may be the end of a record whose beginning went with the node's older file.
+        self._cut: list[bytes] | None = []
         self._begin: int | None = None  # the offset in the log of this pod's output
         self.place = 0
 
@@ -50,22 +55,46 @@ class PodOutput:
         if self._waits(line):
             self._rest = line
             return b""
+        if self._is_cut(line):
+            return b""
+        before = self._not_cut()
         if self._is_packed(line):
             self._gap = b""
-            return b""
+            return before
         is_gap = line == b"\n" and not self._is_within
         shown, self._gap = (self._gap, line) if is_gap else (self._gap + line, b"")
         self._is_within = not line.endswith(b"\n")
-        return shown
+        return before + shown
 
     def end(self) -> bytes:
-        rest = b"" if self._packed is not None else self._gap + self._rest
+        rest = b"" if self._packed is not None else self._not_cut() + self._gap + self._rest
         self._gap = self._rest = b""
         self._keep(rest)
         return rest
 
     def _waits(self, line: bytes) -> bool:
-        return not line.endswith(b"\n") and (self._packed is not None or BEGIN.startswith(line))
+        if line.endswith(b"\n"):
+            return False
+        may_be_cut = self._cut is not None and _PACKED.fullmatch(line) is not None
+        return self._packed is not None or BEGIN.startswith(line) or END.startswith(line) or may_be_cut
+
+    def _is_cut(self, line: bytes) -> bool:
+        """Whether a line may belong to a record whose beginning is lost. At the record's last line, drop it all."""
+        if line == END and self._packed is None:
+            self._cut = None
+            warnings.warn("the record of a pod can't be read: its node kept only the end of it", stacklevel=1)
+            return True
+        if self._cut is None or not _PACKED.fullmatch(line):
+            return False
+        if len(line) != _WHOLE_BYTES and not self._cut:
+            return False  # a single word: better shown at once than held back
+        self._cut.append(line)
+        return True
+
+    def _not_cut(self) -> bytes:
+        """Return the lines that were no record after all."""
+        lines, self._cut = b"".join(self._cut or ()), None
+        return lines
 
     def _is_packed(self, line: bytes) -> bool:
         if line == BEGIN:
