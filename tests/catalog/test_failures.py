@@ -279,6 +279,14 @@ def test_a_row_has_a_cause_a_remedy_with_a_command_and_a_source(row: failures.Fa
     assert all(text.strip() == text and "\n" not in text and len(text) >= 9 for text in (*row.texts, *row.beside))
 
 
+@pytest.mark.parametrize("name", ["driver-not-detected", "no-driver-in-container", "libcuda-missing"])
+def test_a_pod_without_a_driver_is_told_of_the_class_that_some_clusters_need(name: str) -> None:
+    """It can't be named where runtime classes may not be listed, and nobody knows whether it is there."""
+    row = next(row for row in failures.table() if row.name == name)
+    where = [kind for kind in KINDS if "RuntimeClass nvidia" in row.about(kind).remedy]
+    assert where == [kind for kind in KINDS if "claims" in kind]
+
+
 @pytest.mark.parametrize("text", [
     BANNER,
     BANNER + "Epoch 1/10: train error 0.512, test error: 0.498, 0 errors, error rate 49.8 %\n",

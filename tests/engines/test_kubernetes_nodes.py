@@ -137,10 +137,12 @@ def test_a_dry_run_shows_how_the_run_is_kept_off_nodes_that_can_t_run_its_image(
 def test_where_nodes_may_not_be_listed_the_run_goes_on_with_a_line(api: Api, kubectl: Path, tmp_path: Path) -> None:
     said = 'nodes is forbidden: User "me" cannot list resource "nodes" in API group "" at the cluster scope'
     api.refusals["GET", "nodes"] = (403, "Forbidden", said)
+    api.put("runtimeclasses", NVIDIA)
     code, out, err = Someone(tmp_path).dry_run(kubectl)
     assert code == 0
     assert f": Kubernetes said: Error from server (Forbidden): {said}." in err
     assert "nodeAffinity" not in out
+    assert "runtimeClassName: nvidia" in out, "which may be listed"
 
 
 @pytest.mark.lab
