@@ -288,6 +288,21 @@ def test_a_fabric_that_is_set_up_is_in_order_and_a_card_without_one_needs_none()
     assert "fabric" not in found(HEALTHY)
 
 
+@pytest.mark.parametrize(("machine", "capability", "is_on_trays"), [
+    ("aarch64", "10.0", True), ("aarch64", "10.3", True),
+    ("x86_64", "10.0", False), ("aarch64", "9.0", False), ("aarch64", None, False),
+])  # fmt: skip
+def test_where_the_fabric_manager_runs_on_other_machines_none_is_started_here(
+    machine: str, capability: str | None, is_on_trays: bool
+) -> None:
+    card = replace(A100, fabric="in progress", compute_capability=capability)
+    sight = replace(HEALTHY, gpus=Probe((card,), DRIVER), kernel=replace(KERNEL, machine=machine))
+    said = found(sight)["fabric"]
+    assert (said.state, "systemctl status nvidia-imex" in commands(said)) == ("warning", is_on_trays)
+    assert ("sudo systemctl enable --now nvidia-fabricmanager" in commands(said)) is not is_on_trays
+    assert ("from memory" in (said.cause or ""), said.source is None) == (is_on_trays, is_on_trays)
+
+
 # -- two descriptions -------------------------------------------------------------------------------------------
 
 
