@@ -32,6 +32,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ngcdl")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forking() -> Iterator[None]:
+    """At the end, stop the processes that have loaded ngcdl."""
+    import forked
+
+    yield
+    forked.close()
+
+
 @pytest.fixture(scope="session")
 def lab() -> dict[str, Any]:
     """The content of lab.json, whose path is in NGCDL_LAB_JSON."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "scripts/lab_parts/nvml.c"
@@ -40,13 +41,11 @@ class Host:
 
     def python(self, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run code in a child: LD_LIBRARY_PATH is read only when a process starts."""
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", VISIBLE + code, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=self.environment(),
-        )
+        words, warnings = [VISIBLE + code, *arguments], {"PYTHONWARNINGS": "error"}
+        found = forked.run(words, self.environment(), Path.cwd(), b"", timeout, is_code=True, at_start=warnings)
+        assert found, "one process for each library"
+        status, out, err = found
+        return subprocess.CompletedProcess(words, status, out.decode(), err.decode())
 
     def ask(self, code: str, *arguments: str) -> Any:
         """Run code that prints JSON."""
