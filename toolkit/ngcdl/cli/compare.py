@@ -15,7 +15,7 @@ from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
-from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of, with_chosen_tag
+from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, check_images, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
@@ -107,6 +107,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         if name == "image":
+            got = [settled.picked.image for _, settled in ready if settled.picked.image]
+            check_images(asked, got)  # a name without a tag may mean the release that another names
             ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
         edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
         remarks += unwatched
