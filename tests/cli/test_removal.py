@@ -113,6 +113,15 @@ def test_runs_that_ended_long_ago_are_chosen_by_their_end(kept: House, age: str,
     assert (done.returncode, kept.store.ids()) == (0, left), done.stderr
 
 
+def test_a_run_whose_end_is_unknown_is_as_old_as_what_it_wrote_last(kept: House) -> None:
+    for name in (OLD, NEW):
+        kept.store.save(replace(kept.store.load(name), status="lost", finished=None, started=time.time() - 40 * DAY))
+    for path in kept.store.folder(OLD).iterdir():
+        os.utime(path, (0, 0))
+    done = kept.run(*RM, "--older-than", "30d", "-y")
+    assert (done.returncode, kept.store.ids()) == (0, [NEW]), done.stderr
+
+
 def test_a_dry_run_lists_what_would_go_and_removes_nothing(kept: House) -> None:
     before = sorted(kept.home.rglob("*"))
     done = kept.run(*RM, "--older-than", "1h", "--dry-run")

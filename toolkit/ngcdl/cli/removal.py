@@ -19,7 +19,7 @@ from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
 from ngcdl.record import Run
-from ngcdl.running.reconcile import LOCK, reconcile, still_runs
+from ngcdl.running.reconcile import LOCK, ended, reconcile, still_runs
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store, delete
@@ -105,7 +105,7 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
         for run_id in ids:
             try:
                 run = unended.get(run_id) or store.load(run_id)
-                if before is None or (run.status != "running" and (run.finished or run.started) < before):
+                if before is None or (run.status != "running" and ended(store, run) < before):
                     _check(store, run, away, unended)
                     if run_id in compared:
                         why = f"the comparison {compared[run_id]} has not ended"
