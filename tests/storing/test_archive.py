@@ -132,6 +132,7 @@ def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, t
 @pytest.mark.parametrize("changed", [
     {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
     {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
+    {"repeat": math.inf}, {"repeat": 10**9, "trials": [{"arm": "threads=1", "round": 10**9, "run": "run-1"}]},
 ])  # fmt: skip
 def test_a_comparison_that_is_none_keeps_all_of_it_out(
     store: Store, other: Store, tmp_path: Path, changed: dict[str, Any]

@@ -89,3 +89,19 @@ def test_a_file_that_is_no_comparison_is_named(store: Store, text: str) -> None:
     path.write_text(text)
     with pytest.raises(RecordBroken, match="comparisons"):
         comparisons.load("last", store)
+
+
+@pytest.mark.parametrize("changed", [
+    '"repeat": 1e999', '"repeat": 0', '"repeat": 1000000000', '"trials": [{"arm": "cpu", "round": 1e999, "run": "r"}]',
+    '"trials": [{"arm": "cpu", "round": 2, "run": "r"}]', '"trials": [{"arm": "cpu", "round": 0, "run": "r"}]',
+])  # fmt: skip
+def test_a_comparison_with_impossible_numbers_is_broken_and_hides_no_other(store: Store, changed: str) -> None:
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    comparisons.save(kept, store)
+    broken = replace(kept, id="20180217-010101-compare-bbb222")
+    comparisons.save(broken, store)
+    path = comparisons.path(broken.id, store)
+    path.write_text(f"{path.read_text().rstrip().removesuffix('}')}, {changed}}}")
+    with pytest.raises(RecordBroken, match="comparisons"):
+        comparisons.load("last", store)
+    assert list(comparisons.stored(store)) == [kept]

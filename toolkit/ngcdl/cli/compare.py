@@ -95,6 +95,10 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, store))
     name, variants = arms(asked, vary, images, config.registry, scaling)
+    if repeat * len(variants) > comparisons.MOST_RUNS:
+        raise BadOption(
+            f"--repeat {repeat}: a comparison has at most {comparisons.MOST_RUNS:,} runs.", "Repeat it less."
+        )
     # The arm with the most replicas is checked first, so that a refusal names a batch that suffices for all arms.
     for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)

@@ -25,6 +25,9 @@ FOLDER = "comparisons"
 KIND = "compare"  # the word in a comparison's id where a run's id has the training
 STOPPED = "it was stopped: not all of its runs were finished"
 LOCK_SECONDS = 30.0
+# What `from_json`, and the reading of its JSON, raise if a file is not a comparison.
+BROKEN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+MOST_RUNS = 100_000  # of one comparison: a file from another machine must not exhaust the memory of this one
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,10 @@ class StoredComparison:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StoredComparison:
-        """Read `data`. Raise ValueError, KeyError or TypeError if it is not a comparison."""
+        """Read `data`. Raise one of BROKEN if it is not a comparison."""
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
-        return cls(
+        made = cls(
             id=str(data["id"]),
             vary=str(data["vary"]),
             repeat=int(data["repeat"]),
@@ -68,6 +71,11 @@ class StoredComparison:
             trials=tuple(Trial(str(one["arm"]), int(one["round"]), str(one["run"])) for one in data["trials"]),
             scaling=data.get("scaling"),
         )
+        if not 1 <= made.repeat * max(len(made.arms), 1) <= MOST_RUNS:
+            raise ValueError(f"it has no rounds, or more than {MOST_RUNS:,} runs")
+        if not all(1 <= trial.round <= made.repeat for trial in made.trials):
+            raise ValueError("a run of it is in a round that it does not have")
+        return made
 
 
 def path(comparison_id: str, store: Store) -> Path:
@@ -159,5 +167,5 @@ def _read(file: Path) -> StoredComparison:
     try:
         with opened(file) as content:
             return StoredComparison.from_json(json.load(content))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, *BROKEN) as error:
         raise RecordBroken(file, str(error)) from error
