@@ -225,6 +225,19 @@ def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not
     assert kept.run(*RM, OLD, "--keep-record", "--yes").returncode == 0
 
 
+def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House) -> None:
+    trials = (Trial("a", 1, OLD), Trial("b", 1, NEW))
+    comparison = StoredComparison(
+        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
+    )
+    comparisons.save(replace(comparison, owner=this_process()), kept.store)
+    done = kept.run(*RM, OLD, "--yes")
+    assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
+    assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
+    comparisons.leave(comparison, kept.store)
+    assert kept.run(*RM, OLD, "--yes").returncode == 0
+
+
 def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House) -> None:
     placement = {"data_pvc": "cifar"}
     folder = Made("cpu").keep(kept.store, OPEN, engine="kubernetes", spec={"placement": placement})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -106,8 +107,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(store)
     screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
-    with screen, advised(typed, asked):
-        ready, remarks = comparing.settle(variants, config, store, screen)
+    with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
+        ready, remarks = choosing.enter_context(comparing.settled(variants, config, store, screen))
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         if name == "image":
@@ -121,7 +122,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
             store.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
         )
         settled = {variant.name: settled for variant, settled in ready}
-        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited)
+        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited, held=choosing.close)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")

@@ -252,4 +252,4 @@ def _read(file: Path, path: Path) -> StoredComparison:
     known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
     if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
         raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")
-    return kept
+    return replace(kept, owner=None)  # a process of another machine

@@ -3,7 +3,9 @@
 $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
     format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
     arms [{name, device}], trials [{arm, round, run}] in chronological order,
-    scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise)
+    scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise),
+    owner {pid, ticks, boot} (the process that runs it, as in run.json; null once that has left it),
+    gpus [uuid] (the cards that it holds while its owner lives); both are missing in files of older ngcdl
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from typing import Any
 
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
+from ngcdl.record import Owner
+from ngcdl.record.shape import make
 from ngcdl.storing.store import Store, age, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
+_OWNED = ".owned"  # has an empty file for each comparison whose file names an owner
 KIND = "compare"  # the word in a comparison's id where a run's id has the training
 STOPPED = "it was stopped: not all of its runs were finished"
 LOCK_SECONDS = 30.0
@@ -50,6 +55,8 @@ class StoredComparison:
     remarks: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
     scaling: str | None = None
+    owner: Owner | None = None
+    gpus: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         arms = [{"name": name, "device": device} for name, device in self.arms]
@@ -70,6 +77,8 @@ class StoredComparison:
             remarks=tuple(str(remark) for remark in data["remarks"]),
             trials=tuple(Trial(str(one["arm"]), int(one["round"]), str(one["run"])) for one in data["trials"]),
             scaling=data.get("scaling"),
+            owner=make(Owner, data["owner"]) if data.get("owner") else None,
+            gpus=tuple(str(uuid) for uuid in data.get("gpus") or ()),
         )
         if not 1 <= made.repeat * max(len(made.arms), 1) <= MOST_RUNS:
             raise ValueError(f"it has no rounds, or more than {MOST_RUNS:,} runs")
@@ -88,8 +97,16 @@ def has(comparison_id: str, store: Store) -> bool:
 
 def save(kept: StoredComparison, store: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
-    _made(store)
+    mark = _made(store) / _OWNED / kept.id
     write_whole(path(kept.id, store), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+    try:
+        if kept.owner:
+            mark.parent.mkdir(exist_ok=True, mode=0o700)
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateNotWritable(mark, error.strerror or str(error)) from error
 
 
 def _made(store: Store) -> Path:
@@ -131,6 +148,13 @@ def stop(kept: StoredComparison, store: Store) -> StoredComparison:
     return now
 
 
+def leave(kept: StoredComparison, store: Store) -> None:
+    """Note that the process that runs a comparison does so no longer. Raise StateNotWritable, NoSuchComparison or
+    RecordBroken."""
+    with alone(store):
+        save(replace(load(kept.id, store), owner=None), store)  # what `stop` has changed meanwhile stays
+
+
 def is_named(name: str, store: Store) -> bool:
     """Return whether `name` is a comparison's id, or a part of one, rather than a run's. The runs are looked up, too:
     the id of a run of an image such as compare-x also has the word."""
@@ -156,6 +180,14 @@ def stored(store: Store) -> Iterator[StoredComparison]:
     for one in _ids(store):
         with contextlib.suppress(RecordBroken):
             yield _read(path(one, store))
+
+
+def owned(store: Store) -> Iterator[StoredComparison]:
+    """Yield the comparisons whose file names an owner, the oldest first; a broken one is left out. Only their files are
+    read, however many comparisons there are."""
+    for mark in sorted((store.root.with_name(FOLDER) / _OWNED).glob("*"), key=lambda mark: age(mark.name)):
+        with contextlib.suppress(RecordBroken):
+            yield _read(path(mark.name, store))
 
 
 def load(name: str, store: Store) -> StoredComparison:
