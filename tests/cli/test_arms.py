@@ -9,7 +9,7 @@ import pytest
 
 from ngcdl import trainings
 from ngcdl.cli.compare import steps_of
-from ngcdl.cli.varied import arms, scaling_of, with_chosen_tag
+from ngcdl.cli.varied import arms, check_images, scaling_of, with_chosen_tag
 from ngcdl.errors import BadOption
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
@@ -50,6 +50,24 @@ def test_images_are_compared_by_name_also_two_of_one_framework() -> None:
     assert len({arm.name for arm in arms(BASE, None, [TF, mirrored], REGISTRY)[1]}) == 2
     _, typed = arms(BASE, "image=tensorflow:18.01-py2,pytorch:24.05-py3", [], REGISTRY)
     assert [arm.asked.image for arm in typed] == [TF, TORCH]
+
+
+@pytest.mark.parametrize(("vary", "images", "said"), [
+    (None, [TF, TF], "nvcr.io/nvidia/tensorflow:18.01-py2 would be compared with itself"),
+    ("image=tensorflow:18.01-py2,nvcr.io/nvidia/tensorflow:18.01-py2", [], "would be compared with itself"),
+    ("framework=tf,tensorflow", [TF, TORCH], "tf and tensorflow are the same"),
+    ("seed=1,01", [], "1 and 01 are the same"),
+])  # fmt: skip
+def test_two_names_of_one_arm_are_refused(vary: str | None, images: list[ImageRef], said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        arms(BASE, vary, images, REGISTRY)
+
+
+def test_who_compares_an_image_with_itself_is_told_how_chance_is_measured() -> None:
+    with pytest.raises(BadOption) as refused:
+        check_images(BASE, [TORCH, TF, TF])
+    assert refused.value.hint.endswith(f"    ngcdl compare {TF} --train cifar10 --vary seed=0,1")
+    check_images(BASE, [TF, TORCH])
 
 
 def test_an_arm_is_named_by_the_release_that_it_got() -> None:

@@ -220,6 +220,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     ((*COMPARE, "--vary", "batch=8,64", "--batch", "32"), "is what --vary varies"),
     ((*COMPARE, "--vary", "device=cpu,tpu"), "device=cpu,gpu"),
     ((*COMPARE, "--vary", "threads=1,2", "--repeat", "0"), "--repeat"),
+    ((*COMPARE, "--vary", "threads=1,2", "--repeat", "50001"), "a comparison has at most 100,000 runs"),
     ((*COMPARE[:-2], "--vary", "gpus=none,1"), "none means the CPU"),
     ((*COMPARE, "--vary", "threads=1,2", "--steps", "10"), "give no figure to compare"),
     ((*COMPARE, "--vary", "feed=ahead,fast"), "--feed fast: ahead, plain"),

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ def test_a_training_is_replayed_with_the_same_command_seed_and_data(trained: Hou
     assert words[1] == [word.replace(first, again["id"]) for word in words[0]]
     found = json.loads(trained.run("runs", "diff", first, "last", "--json").stdout)
     assert found["differs"] == {}
+
+
+def test_after_a_replay_what_differs_is_asked_of_its_own_run(trained: House) -> None:
+    assert trained.run(*TRAIN).returncode == 0
+    first = trained.record()
+    other = first["id"].replace(first["id"][:8], "29991231")
+    trained.store.create(replace(trained.store.load(first["id"]), id=other))
+    done = trained.run("runs", "replay", first["id"])
+    assert done.returncode == 0, done.stderr
+    (again,) = set(trained.store.ids()) - {first["id"], other}
+    assert f"ngcdl runs diff {first['id']} {again}\n" in done.stderr
 
 
 def test_a_replay_can_be_planned_and_starts_nothing_then(trained: House) -> None:

@@ -113,6 +113,15 @@ def test_runs_that_ended_long_ago_are_chosen_by_their_end(kept: House, age: str,
     assert (done.returncode, kept.store.ids()) == (0, left), done.stderr
 
 
+def test_a_run_whose_end_is_unknown_is_as_old_as_what_it_wrote_last(kept: House) -> None:
+    for name in (OLD, NEW):
+        kept.store.save(replace(kept.store.load(name), status="lost", finished=None, started=time.time() - 40 * DAY))
+    for path in kept.store.folder(OLD).iterdir():
+        os.utime(path, (0, 0))
+    done = kept.run(*RM, "--older-than", "30d", "-y")
+    assert (done.returncode, kept.store.ids()) == (0, [NEW]), done.stderr
+
+
 def test_a_dry_run_lists_what_would_go_and_removes_nothing(kept: House) -> None:
     before = sorted(kept.home.rglob("*"))
     done = kept.run(*RM, "--older-than", "1h", "--dry-run")
@@ -214,6 +223,19 @@ def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not
     assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
     assert f"    ngcdl stop {comparison.id}\n" in done.stderr
     assert kept.run(*RM, OLD, "--keep-record", "--yes").returncode == 0
+
+
+def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House) -> None:
+    trials = (Trial("a", 1, OLD), Trial("b", 1, NEW))
+    comparison = StoredComparison(
+        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
+    )
+    comparisons.save(replace(comparison, owner=this_process()), kept.store)
+    done = kept.run(*RM, OLD, "--yes")
+    assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
+    assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
+    comparisons.leave(comparison, kept.store)
+    assert kept.run(*RM, OLD, "--yes").returncode == 0
 
 
 def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import socket
+from pathlib import Path
 
 import pytest
 from house import TRAIN, House
+from made_arms import arm
 
 from ngcdl import trainings
-from ngcdl.cli.suite import Experiment, estimates, experiments, pace, say_estimates, too_late
+from ngcdl.cli.suite import Experiment, estimates, experiments, is_failure, pace, say_estimates, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
+from ngcdl.report.compared.comparison import Comparison, comparison
 from ngcdl.report.measured.expected import ASSUMED_FLOPS, ASSUMED_SECONDS
+from ngcdl.running.ending import TIME_IS_UP
 
 ARTICLES = ("suite", "articles", "--engine", "local", "--data", "synthetic", "--repeat", "1", "--steps", "31")
 NO_CARDS = "skipped, this host has no NVIDIA driver: scaling, gpus=1,2"
@@ -141,3 +147,27 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
     assert said[1:] == [
         "  cifar10, batch=8,64: 50 s; within the 1 min", "  cifar10, CPU against GPU: 30 s; not within the 1 min"
     ]  # fmt: skip
+
+
+def test_a_signal_during_a_preparation_leaves_the_summary_of_what_ran_and_what_did_not(
+    trained: House, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:  # the first experiment waits for a Docker that never answers
+        silent.bind(str(tmp_path / "d.sock"))
+        silent.listen()
+        silent.settimeout(60)
+        words = ("suite", "articles", "--engine", "docker", "--data", "synthetic")
+        env = {"DOCKER_HOST": f"unix://{tmp_path}/d.sock"}
+        with trained.popen(*words, env=env) as process, silent.accept()[0]:
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (143, False), err
+    assert "skipped, stopped: cifar10, CPU against GPU; " in out
+
+
+def test_an_error_before_the_time_was_up_is_a_failure_and_running_out_of_time_is_not() -> None:
+    def ended(status: str, reason: str) -> Comparison:
+        return comparison([arm("cpu", None, status=status, reason=reason)], "device", ())
+
+    late, failed = ended("interrupted", TIME_IS_UP), ended("failed", "exit code 1")
+    assert [is_failure(late, True), is_failure(failed, True), is_failure(late, False)] == [False, True, True]

@@ -61,3 +61,25 @@ def test_pull_fetches_the_tag_that_it_took(house: House, tmp_path: Path) -> None
         asked = [path for path in daemon.asked if "/images/create?" in path]
     assert f"pytorch: {NEWEST}, the newest known to run here\n" in done.stderr
     assert [f"tag={NEWEST}" in path for path in asked] == [True], done.stderr
+
+
+def test_an_image_is_not_compared_with_the_release_that_its_bare_name_means(house: House, tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "d.sock")
+    name, digest = "nvcr.io/nvidia/pytorch", "sha256:" + "5" * 64
+    for image in (f"{name}:{NEWEST}", f"{name}@{digest}"):
+        daemon.images[image] = {"Id": "sha256:" + "1" * 64, "RepoDigests": [f"{name}@{digest}"]}
+    with serving(daemon):
+        words = (
+            "compare",
+            "pytorch",
+            f"pytorch:{NEWEST}",
+            "--train",
+            "cifar10",
+            "--data",
+            "synthetic",
+            "--gpus",
+            "none",
+        )
+        done = house.run(*words, env={"DOCKER_HOST": daemon.host})
+    assert (done.returncode, house.store.ids()) == (2, []), done.stderr
+    assert f"{name}:{NEWEST} would be compared with itself" in done.stderr

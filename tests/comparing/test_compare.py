@@ -33,9 +33,10 @@ from ngcdl.errors import (
 from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
-from ngcdl.record import Run, Summary
+from ngcdl.record import Owner, Run, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Settled
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing import comparisons
@@ -110,6 +111,17 @@ def test_the_arms_run_in_turn_and_the_order_is_turned_each_round(store: Store) -
     assert [(trial.arm, trial.round) for trial in it.kept.trials] == [
         (f"threads={n}", number) for n, number in zip(threads, (1, 1, 2, 2, 3, 3), strict=True)
     ]
+
+
+def test_its_file_names_the_process_that_runs_it_as_long_as_it_does(store: Store) -> None:
+    def seen(order: Order) -> FakeJob:
+        owners.append(comparisons.load("last", store).owner)
+        return _trained(order)
+
+    owners: list[Owner | None] = []
+    it, _, _ = going(store, repeat=1, instead={1: seen, 2: seen})
+    it.go()
+    assert [*owners, comparisons.load("last", store).owner] == [this_process(), this_process(), None]
 
 
 def test_an_arm_that_fails_in_the_last_round_ends_nothing_early(store: Store) -> None:
@@ -390,5 +402,7 @@ def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(st
     )
     assert "it is still running: 1 of 6 runs have ended" in "\n".join(in_words.lines(compare.compared(kept, store)))
     store.save(Run("two", "lost", 2.0))
+    between = replace(kept, owner=this_process())
+    assert "it is still running: 2 of 6 runs have ended" in compare.compared(between, store).diagnosis
     text = "\n".join(in_words.lines(compare.compared(kept, store)))
     assert "it did not finish: 2 of 6 runs were started" in text

@@ -22,6 +22,8 @@ from ngcdl.record import Owner, Run
 from ngcdl.running import gpu_claims
 from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
@@ -65,6 +67,29 @@ except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": store.ids()}))
 """
 
+# The same for a comparison of CPU and GPU, which shows what is held before its first run.
+COMPARE = (
+    PREPARE.partition("turn.PAUSE")[0]
+    + """
+from ngcdl.comparing import compare
+from ngcdl.comparing.rounds import Comparing
+from ngcdl.storing.comparisons import StoredComparison
+
+arms = [compare.Variant(device, replace(asked, device=device), device) for device in ("cpu", "gpu")]
+def held():
+    choosing.__exit__(None, None, None)
+    print(json.dumps({"gpus": gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": kept.id}))
+    os._exit(0)
+
+show = Show()
+choosing = compare.settled(arms, config, store, show)
+ready, _ = choosing.__enter__()
+gpus = ready[1][1].picked.uuids
+kept = StoredComparison(store.new_id("compare"), "device", 1, (("cpu", "cpu"), ("gpu", "gpu")), 1.0)
+Comparing({one.name: settled for one, settled in ready}, kept, store, show, held=held).go()
+"""
+)
+
 
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
@@ -91,8 +116,8 @@ def host(library: Path, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.Monk
     return one
 
 
-def prepared(host: Host, gpus: str, *others: str) -> Any:
-    code = f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{PREPARE}"
+def prepared(host: Host, gpus: str, *others: str, program: str = PREPARE) -> Any:
+    code = f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{program}"
     return host.ask(code, str(Path(__file__).parents[1] / "support"), gpus, *others)
 
 
@@ -162,6 +187,23 @@ def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> Non
     assert it["held"][it["gpus"][0]] == it["id"]
     assert it["held"][other] != it["id"]
     assert "another run took the GPU meanwhile: choosing again" in it["said"]
+
+
+def test_a_comparison_chooses_again_too_and_holds_its_card_also_while_the_cpu_is_measured(host: Host) -> None:
+    it = prepared(host, "1", "1", program=COMPARE)
+    (other,) = set(CARDS) - set(it["gpus"])
+    assert it["held"][it["gpus"][0]] == it["id"]
+    assert it["held"][other] != it["id"]
+    assert "another run took the GPU meanwhile: choosing again" in it["said"]
+
+
+def test_the_card_of_a_comparison_is_free_once_nobody_runs_it(store: Store) -> None:
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0, gpus=CARDS[:1])
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        dead = Owner(child.pid, 1, this_process().boot)
+    for owner, held in ((this_process(), {CARDS[0]: kept.id}), (dead, {}), (None, {})):
+        comparisons.save(replace(kept, owner=owner), store)
+        assert gpu_claims.claimed(store) == held
 
 
 def test_one_that_waits_chooses_its_card_after_its_image_is_there(

@@ -255,6 +255,7 @@ def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> Non
         (replace(SYNTHETIC, digest=None).run("x"), "digest of its image was not recorded"),
         (with_spec(SYNTHETIC.run("x"), ports=["no"]), "not say what was requested"),
         (with_spec(SYNTHETIC.run("x"), mounts=7), "not say what was requested"),
+        (with_spec(SYNTHETIC.run("x"), gpus="a few"), "not say what was requested"),
         (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "later": 5}), "does not know its later"),
         (with_spec(SYNTHETIC.run("x"), workload={"name": "cifar10", "resume": "gone"}), "resumed from gone"),
         (with_spec(SYNTHETIC.run("x"), workload={"steps": 5}), "does not say which training"),

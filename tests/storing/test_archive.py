@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_a_run_that_is_here_already_is_left_as_it_is_and_said(store: Store, tmp_
 
 def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, tmp_path: Path) -> None:
     MADE.keep(store, "run-1")
-    archive.export(store, [store.load("run-1")], tmp_path / "x.tar", [COMPARISON])
+    archive.export(store, [store.load("run-1")], tmp_path / "x.tar", [replace(COMPARISON, owner=this_process())])
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id]
     assert comparisons.load("last", other) == COMPARISON
     (tmp_path / "out").mkdir()
@@ -132,6 +133,7 @@ def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, t
 @pytest.mark.parametrize("changed", [
     {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
     {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
+    {"repeat": math.inf}, {"repeat": 10**9, "trials": [{"arm": "threads=1", "round": 10**9, "run": "run-1"}]},
 ])  # fmt: skip
 def test_a_comparison_that_is_none_keeps_all_of_it_out(
     store: Store, other: Store, tmp_path: Path, changed: dict[str, Any]

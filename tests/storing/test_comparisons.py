@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.errors import NoSuchComparison, RecordBroken
-from ngcdl.record import Run
+from ngcdl.record import Owner, Run
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
@@ -40,10 +40,23 @@ def test_a_comparison_is_found_by_its_id_or_a_part_of_it(store: Store) -> None:
         assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
 
 
-def test_a_comparison_of_an_ngcdl_that_had_no_scaling_loads() -> None:
+def test_a_comparison_of_an_ngcdl_that_had_no_scaling_and_no_owner_loads() -> None:
     kept = StoredComparison("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
-    older = {key: value for key, value in kept.as_json().items() if key != "scaling"}
+    older = {key: value for key, value in kept.as_json().items() if key not in ("scaling", "owner", "gpus")}
     assert StoredComparison.from_json(older) == kept
+
+
+def test_who_runs_one_is_kept_with_its_cards_until_that_process_leaves_it(store: Store) -> None:
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0, gpus=("GPU-1",))
+    comparisons.save(kept, store)
+    assert list(comparisons.owned(store)) == []
+    going = replace(kept, owner=Owner(7, 1, "boot"))
+    comparisons.save(going, store)
+    assert list(comparisons.owned(store)) == [going]
+    stopped = comparisons.stop(going, store)
+    comparisons.leave(going, store)
+    assert list(comparisons.owned(store)) == []
+    assert comparisons.load("last", store) == replace(stopped, owner=None), "it stays stopped"
 
 
 def test_a_run_of_an_image_called_compare_is_no_comparison(store: Store) -> None:
@@ -89,3 +102,20 @@ def test_a_file_that_is_no_comparison_is_named(store: Store, text: str) -> None:
     path.write_text(text)
     with pytest.raises(RecordBroken, match="comparisons"):
         comparisons.load("last", store)
+
+
+@pytest.mark.parametrize("changed", [
+    '"repeat": 1e999', '"repeat": 0', '"repeat": 1000000000', '"trials": [{"arm": "cpu", "round": 1e999, "run": "r"}]',
+    '"trials": [{"arm": "cpu", "round": 2, "run": "r"}]', '"trials": [{"arm": "cpu", "round": 0, "run": "r"}]',
+    '"owner": [7]', '"owner": {"pid": "7"}',
+])  # fmt: skip
+def test_a_comparison_with_impossible_numbers_is_broken_and_hides_no_other(store: Store, changed: str) -> None:
+    kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+    comparisons.save(kept, store)
+    broken = replace(kept, id="20180217-010101-compare-bbb222")
+    comparisons.save(broken, store)
+    path = comparisons.path(broken.id, store)
+    path.write_text(f"{path.read_text().rstrip().removesuffix('}')}, {changed}}}")
+    with pytest.raises(RecordBroken, match="comparisons"):
+        comparisons.load("last", store)
+    assert list(comparisons.stored(store)) == [kept]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -15,7 +16,7 @@ from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
-from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, scaling_of, with_chosen_tag
+from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, check_images, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
@@ -95,6 +96,10 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     images = [image_of(name, config, "compare") for name in (typed.image, *others) if name]
     asked = _of_compare(parsed(typed, config, store))
     name, variants = arms(asked, vary, images, config.registry, scaling)
+    if repeat * len(variants) > comparisons.MOST_RUNS:
+        raise BadOption(
+            f"--repeat {repeat}: a comparison has at most {comparisons.MOST_RUNS:,} runs.", "Repeat it less."
+        )
     # The arm with the most replicas is checked first, so that a refusal names a batch that suffices for all arms.
     for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
@@ -102,11 +107,13 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
     reconcile_last(store)
     screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
-    with screen, advised(typed, asked):
-        ready, remarks = comparing.settle(variants, config, store, screen)
+    with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
+        ready, remarks = choosing.enter_context(comparing.settled(variants, config, store, screen))
         for remark in remarks if rounds.tells_gpu else ():
             screen.say(f"{remark}; the rest is")
         if name == "image":
+            got = [settled.picked.image for _, settled in ready if settled.picked.image]
+            check_images(asked, got)  # a name without a tag may mean the release that another names
             ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
         edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
         remarks += unwatched
@@ -115,7 +122,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
             store.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
         )
         settled = {variant.name: settled for variant, settled in ready}
-        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited)
+        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited, held=choosing.close)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
         look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
         screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")

@@ -163,10 +163,10 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     try:
         if dry_run:
             return starting.dry_run(asked, config, store, screen, as_json)
-        code = starting.carry_out(asked, config, store, screen, detach=detach, as_json=as_json)
+        code, again_id = starting.carry_out(asked, config, store, screen, detach=detach, as_json=as_json)
     except (UnknownTag, UnknownRepository, BlobMissing) as error:
         raise NotRepeatable(before.id, f"its image is no longer available: {error.message}") from error
-    console.say(f"what differs:  ngcdl runs diff {before.id} {store.find('last')}")
+    console.say(f"what differs:  ngcdl runs diff {before.id} {again_id}")
     return code
 
 

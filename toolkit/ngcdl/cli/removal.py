@@ -19,7 +19,8 @@ from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
 from ngcdl.record import Run
-from ngcdl.running.reconcile import LOCK, reconcile, still_runs
+from ngcdl.running.owner import is_alive
+from ngcdl.running.reconcile import LOCK, ended, reconcile, still_runs
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store, delete
@@ -105,7 +106,7 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
         for run_id in ids:
             try:
                 run = unended.get(run_id) or store.load(run_id)
-                if before is None or (run.status != "running" and (run.finished or run.started) < before):
+                if before is None or (run.status != "running" and ended(store, run) < before):
                     _check(store, run, away, unended)
                     if run_id in compared:
                         why = f"the comparison {compared[run_id]} has not ended"
@@ -131,9 +132,11 @@ def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
 
 
 def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
-    """Return the runs of all comparisons that have a run that has not ended, each with the comparison's id."""
+    """Return the runs of all comparisons that go on, or have a run that has not ended, each with the comparison's
+    id."""
     left = {run.id for run in unended.values() if run.is_open}
-    going = [one for one in comparisons.stored(store) if left & {trial.run for trial in one.trials}]
+    stored = comparisons.stored(store)
+    going = [one for one in stored if is_alive(one.owner) or left & {trial.run for trial in one.trials}]
     return {trial.run: one.id for one in going for trial in one.trials}
 
 

@@ -36,13 +36,13 @@ def run(typed: Typed) -> int:
     with advised(typed, asked):
         if typed.dry_run:
             return dry_run(asked, config, store, screen, typed.json)
-        return carry_out(asked, config, store, screen, detach=typed.detach, as_json=typed.json)
+        return carry_out(asked, config, store, screen, detach=typed.detach, as_json=typed.json)[0]
 
 
 def carry_out(
     asked: Asked, config: settings.Settings, store: Store, screen: Screen, *, detach: bool, as_json: bool
-) -> int:
-    """Prepare, start and show what was asked for, and return the exit code. Raise NgcdlError."""
+) -> tuple[int, str]:
+    """Prepare, start and show what was asked for. Return the exit code and the run's id. Raise NgcdlError."""
     reconcile_last(store)
     with screen, no_open_record(store):
         ready = prepare.prepare(asked, config, store, screen, is_left=detach)
@@ -55,12 +55,12 @@ def carry_out(
                 watch = f"ngcdl show {run_id}" if ready.awaits else f"ngcdl logs -f {run_id}"
                 waits = f"; it waits for {turn.cards(ready.awaits)}" if ready.awaits else ""
                 console.say(f"detached{waits}. Watch it, or stop it:\n    {watch}\n    ngcdl stop {run_id}")
-            return 0
+            return 0, run_id
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, store, screen, terminal)
     if done.status == "running":
         console.say(f"detached; it keeps running as {done.id}")
-        return 0
+        return 0, done.id
     if as_json:
         console.result_json(done.as_json())
     elif done.workload:
@@ -74,7 +74,7 @@ def carry_out(
         from ngcdl.cli.shown import say_after_command
 
         say_after_command(store, done)
-    return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0)
+    return exit_code(done) or (NgcdlError.exit_code if screen.is_lost else 0), done.id
 
 
 def _left(ready: prepare.Ready, store: Store, screen: Screen) -> str:

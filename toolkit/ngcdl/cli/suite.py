@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,12 @@ from ngcdl.comparing import compare as comparing
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
 from ngcdl.record import Run
 from ngcdl.report.compared import in_words
+from ngcdl.report.compared.comparison import Comparison
 from ngcdl.report.compared.pairs import published
 from ngcdl.report.measured import expected
 from ngcdl.report.measured.words import duration
+from ngcdl.running.ending import TIME_IS_UP
+from ngcdl.running.interrupt import Interrupted
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml
@@ -106,17 +110,21 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     number = None
     for at, experiment in enumerate(listed, 1):
         skip = "stopped" if number else experiment.skip
-        if until is not None and not skip:
-            at_hand = pace(store)  # anew: the runs since then show how long this takes
-            needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
-            why = too_late(until - time.time(), needed if at_hand.is_measured else None)
-            skip = why and f"the budget of {minutes:g} min {why}"
-        if skip:
-            outcomes.append(Outcome(experiment, skipped=skip))
-            continue
-        console.say(f"{at} of {len(listed)}: {experiment.title}")
-        rounds = Rounds(experiment.vary or "device=cpu,gpu", repeat, until, tells_gpu=False)
-        outcome, number = _outcome(experiment, typed, rounds, is_first=not any(one.comparison for one in outcomes))
+        try:
+            if until is not None and not skip:
+                at_hand = pace(store)  # anew: the runs since then show how long this takes
+                needed = estimates([experiment], typed, repeat, at_hand, no_gpu)[experiment]
+                why = too_late(until - time.time(), needed if at_hand.is_measured else None)
+                skip = why and f"the budget of {minutes:g} min {why}"
+            if skip:
+                outcomes.append(Outcome(experiment, skipped=skip))
+                continue
+            console.say(f"{at} of {len(listed)}: {experiment.title}")
+            rounds = Rounds(experiment.vary or "device=cpu,gpu", repeat, until, tells_gpu=False)
+            outcome, number = _outcome(experiment, typed, rounds, is_first=not any(one.comparison for one in outcomes))
+        except (KeyboardInterrupt, Interrupted) as error:  # while no run was under way
+            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            outcome = Outcome(experiment, skipped="stopped")
         outcomes.append(outcome)
         console.say(f"{outcome.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
     if typed.json:
@@ -223,9 +231,14 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
         return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
     found = comparing.compared(comparison, store)
     told = {"id": comparison.id, **found.as_json()}
-    # running out of time is not a failure
     is_late = rounds.until is not None and time.time() > rounds.until
-    return Outcome(experiment, told, in_words.verdict(found), refused=bool(exit_code(found)) and not is_late), number
+    return Outcome(experiment, told, in_words.verdict(found), refused=is_failure(found, is_late)), number
+
+
+def is_failure(found: Comparison, is_late: bool) -> bool:
+    """Return whether a comparison failed. Running out of time is not a failure, but an error before that is."""
+    by_time = is_late and all(refusal.why == TIME_IS_UP for refusal in found.refused)
+    return bool(exit_code(found)) and not by_time
 
 
 def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:

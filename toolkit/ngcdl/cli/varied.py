@@ -69,6 +69,7 @@ def arms(
     WEAK: --batch is for each replica."""
     example = _example(base)
     if vary is None and len(images) > 1:
+        check_images(base, images)
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
     again = f"--train {base.workload.name} --vary" if base.workload else "--vary"
     name, _, text = (vary or "device=cpu,gpu").partition("=")
@@ -91,6 +92,10 @@ def arms(
             "--vary gpus compares cards, and none means the CPU.", f"    ngcdl compare {again} device=cpu,gpu"
         )
     asked = {f"{name}={value}": _with(base, name, value, images, registry) for value in values}
+    if name == "image":
+        check_images(base, [one.image for one in asked.values() if one.image])
+    elif alike := _twice(list(asked.values())):
+        raise BadOption(f"--vary {vary}: {values[alike[0]]} and {values[alike[1]]} are the same.", example)
     if name in UNITS and base.workload:
         asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
@@ -100,6 +105,23 @@ def _example(base: Asked) -> str:
     if base.workload:
         return EXAMPLE
     return _IN_AN_IMAGE if base.image else _OWN
+
+
+def check_images(base: Asked, images: Sequence[ImageRef]) -> None:
+    """Raise BadOption if an image would be compared with itself: that could show no difference but chance."""
+    if not (alike := _twice(images)):
+        return
+    image, hint = images[alike[0]], "Name another image."
+    if base.workload:
+        again = f"    ngcdl compare {image} --train {base.workload.name} --vary seed=0,1"
+        hint = f"{hint} How far its runs differ by chance:\n{again}"
+    raise BadOption(f"{image} would be compared with itself: two of the images are this one.", hint)
+
+
+def _twice(values: Sequence[object]) -> tuple[int, int] | None:
+    """Return where the first value is that occurs again, and where that is; None if all differ."""
+    places = range(len(values))
+    return next(((a, b) for a in places for b in places[a + 1 :] if values[a] == values[b]), None)
 
 
 def with_chosen_tag(variant: Variant, image: ImageRef | None) -> Variant:

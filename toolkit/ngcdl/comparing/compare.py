@@ -6,8 +6,10 @@ runs (comparisons.py).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from ngcdl import choice
 from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
@@ -17,12 +19,16 @@ from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
-from ngcdl.running import prepare
+from ngcdl.running import gpu_claims, prepare
+from ngcdl.running.owner import is_alive
 from ngcdl.running.prepare import Settled
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
+
+if TYPE_CHECKING:
+    from ngcdl.dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,41 @@ class Variant:
 # -- before ---------------------------------------------------------------------------------------------------------
 
 
+Prepared: TypeAlias = tuple[list[tuple[Variant, Settled]], tuple[str, ...]]
+
+
+@contextlib.contextmanager
+def settled(variants: Sequence[Variant], settings: Settings, store: Store, show: Show) -> Iterator[Prepared]:
+    """Prepare all arms as `settle` does. While the block lasts, no other ngcdl takes the free cards that were chosen:
+    it records who holds them."""
+    prepared = settle(variants, settings, store, show)
+    cards = {uuid for _, one in prepared[0] if prepare.chose_free(one) for uuid in one.picked.uuids or ()}
+    if not cards:
+        yield prepared
+        return
+    with gpu_claims.choosing_lock(store, show.say):
+        if not gpu_claims.claimed(store).keys().isdisjoint(cards):
+            show.say(prepare.TAKEN)
+            fetched = [replace(one, asked=prepare.fetched(one.asked)) for one in variants]
+            prepared = settle(fetched, settings, store, show, prepared[0][0][1].data)
+        yield prepared
+
+
 def settle(
-    variants: Sequence[Variant], settings: Settings, store: Store, show: Show
-) -> tuple[list[tuple[Variant, Settled]], tuple[str, ...]]:
+    variants: Sequence[Variant], settings: Settings, store: Store, show: Show, data: Dataset | None = None
+) -> Prepared:
     """Prepare all arms; return those ready, and remarks on what can't be measured here.
 
     Raise NgcdlError, in which case nothing is recorded. The engine, the cards and the data are chosen once, for the arm
     with the most cards; if several have as many, for the last one. Of CPU and GPU, that is the arm that may be
     impossible here. Then a training's GPU arm is left out, with a remark; for a command, or if cards were asked for by
-    --gpus, GpuError is raised.
+    --gpus, GpuError is raised. `data` is the data set that an earlier call found.
     """
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
     # The GPU arm may find no GPU, which would end an ordinary run with --device gpu.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     try:
-        first = prepare.settle(asked, settings, store, show)
+        first = prepare.settle(asked, settings, store, show, data)
     except NoGpu as error:
         raise _lacking(variants, hardest, error.found) from error
     ready, remarks = [], []
@@ -119,7 +145,7 @@ def compared(kept: StoredComparison, store: Store) -> Comparison:
 def _unfinished(kept: StoredComparison, runs: Sequence[Run]) -> Iterator[str]:
     """Yield a remark on the runs that have not ended, or were never started, if the comparison is not closed."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
-    if kept.finished is None and going:
+    if kept.finished is None and (going or is_alive(kept.owner)):
         yield f"it is still running: {len(kept.trials) - going} of {planned} runs have ended"
     elif kept.finished is None and len(kept.trials) < planned:
         yield f"it did not finish: {len(kept.trials)} of {planned} runs were started"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from ngcdl.report.measured.case import is_command
 from ngcdl.running import launch, prepare
 from ngcdl.running.ending import TIME_IS_UP
 from ngcdl.running.interrupt import SIGNALS, Interrupted
+from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready, Settled
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
@@ -51,12 +52,14 @@ class Comparing:
         until: float | None = None,
         clock: Callable[[], float] = time.time,
         edited: Callable[[], object] = lambda: None,
+        held: Callable[[], object] = lambda: None,
     ) -> None:
         """`arms`, by name, are in order; all can begin at once. At `until` (s since the epoch) the current run is
         stopped, and no other begins. No further run begins, either, once `edited` returns a source file of the command
-        that was changed."""
+        that was changed. `held` is called once the comparison's cards are held for it."""
         self.arms, self._store, self._show = arms, store, show
         self._left, self._until, self._clock, self._edited = list(arms), until, clock, edited
+        self._held = held
         self._queued: dict[tuple[str, int], Ready] = {}  # submitted: by arm and round, in order
         self.kept = kept
 
@@ -65,27 +68,37 @@ class Comparing:
 
         An arm with a failed run is not run again. The rounds end if that leaves nothing to compare.
         """
-        comparisons.save(self.kept, self._store)
-        try:
+        with self._owned():
             if all(kind_of(settled.picked.engine.name).has_queue for settled in self.arms.values()):
                 self._hand_in(is_followed=True)
             for number in range(1, self.kept.repeat + 1):
                 if not self._round(number):
                     break
-        finally:
-            self._withdraw_all()
         self.kept = replace(self.kept, finished=time.time())
         comparisons.save(self.kept, self._store)
 
     def leave(self) -> None:
         """Submit all runs and leave them to the queue, unattended. Raise as `go` does."""
-        comparisons.save(self.kept, self._store)
-        try:
+        with self._owned():
             self._hand_in(is_followed=False)
             if not self._is_stopped():
                 self._queued.clear()
+
+    @contextlib.contextmanager
+    def _owned(self) -> Iterator[None]:
+        """Hold the comparison's cards while the block lasts: its file names this process. Withdraw at the end what is
+        queued."""
+        cards = tuple(dict.fromkeys(uuid for settled in self.arms.values() for uuid in prepare.held(settled)))
+        self.kept = replace(self.kept, owner=this_process(), gpus=cards)
+        try:
+            comparisons.save(self.kept, self._store)
+            self._held()
+            yield
         finally:
             self._withdraw_all()
+            self.kept = replace(self.kept, owner=None)
+            with contextlib.suppress(NgcdlError):  # it is left all the same, with this process
+                comparisons.leave(self.kept, self._store)
 
     def _order(self, number: int) -> list[str]:
         return self._left[:: 1 if number % 2 else -1]

@@ -1,4 +1,4 @@
-"""Which cards this host's open runs hold, including cards of runs that do not compute yet, which NVML can't report."""
+"""Which cards this host's open runs and comparisons hold, also while they do not compute, which NVML can't report."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from ngcdl import waiting
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
+from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store
 
 
 def claimed(store: Store) -> dict[str, str]:
-    """Return the UUIDs of the held cards, each with the id of its run.
+    """Return the UUIDs of the held cards, each with the id of its run, or of the comparison that it is kept for.
 
+    A comparison holds its cards as long as the process that runs it lives: between two of its runs, too, and while it
+    runs on the CPU.
     A run counts only if a living process of this host watches it, or if it lost its engine since this host was booted.
     Any other unwatched run is dead, or NVML reports it. Runs of another host that shares this home have other cards.
     """
     found: dict[str, str] = {}
+    for kept in comparisons.owned(store):
+        if is_alive(kept.owner):
+            found |= dict.fromkeys(kept.gpus, kept.id)
     for run in store.owned():
         if _runs_here(run) and _holds(run):
             found |= dict.fromkeys(run.gpus or (), run.id)
@@ -34,11 +40,15 @@ def _runs_here(run: Run) -> bool:
 
 
 def _holds(run: Run) -> bool:
-    """Return whether `run` has its cards to itself. A command that was not given particular cards sees all, and usually
-    uses none."""
     if run.workload:
-        return bool(run.workload.get("device") != "cpu")
-    return GpuRequest.parse(str((run.spec or {}).get("gpus"))).kind == "devices"
+        return is_holding(str(run.workload.get("device")), GpuRequest())
+    return is_holding(None, GpuRequest.parse(str((run.spec or {}).get("gpus"))))
+
+
+def is_holding(device: str | None, gpus: GpuRequest) -> bool:
+    """Return whether a training on `device`, or a command (None) with `gpus`, has its cards to itself. A command that
+    was not given particular cards sees all, and usually uses none."""
+    return gpus.kind == "devices" if device is None else device != "cpu"
 
 
 @contextlib.contextmanager

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from ngcdl.judging.imagefacts import Found
 
 
+TAKEN = "another run took the GPU meanwhile: choosing again"
+
+
 @dataclass(frozen=True)
 class Settled:
     """What is decided and fetched for a run, with nothing recorded yet: any number of runs can begin from it.
@@ -183,13 +186,12 @@ def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_le
             picked = replace(settled.picked, gpus=gpus, uuids=cards, awaits=None)
             show.say(f"GPUs: {_gpu_words(picked)}")
             return begin(replace(settled, picked=picked), store)
-    if not _chose_free(settled):
+    if not chose_free(settled):
         return begin(settled, store)
     with gpu_claims.choosing_lock(store, show.say):
         if not gpu_claims.claimed(store).keys().isdisjoint(settled.picked.uuids or ()):
-            show.say("another run took the GPU meanwhile: choosing again")
-            fetched = replace(asked, always_pull=False)  # the image has just been pulled, and others wait
-            settled = settle(fetched, settings, store, show, settled.data)
+            show.say(TAKEN)
+            settled = settle(fetched(asked), settings, store, show, settled.data)
         return begin(settled, store)
 
 
@@ -202,7 +204,19 @@ def _fed(asked: Asked) -> Asked:
     return replace(asked, own=replace(asked.own, stdin=True)) if program.is_fed() else asked
 
 
-def _chose_free(settled: Settled) -> bool:
+def fetched(asked: Asked) -> Asked:
+    """Return `asked` for a second choice of cards: the image has just been pulled, and others wait."""
+    return replace(asked, always_pull=False)
+
+
+def held(settled: Settled) -> tuple[str, ...]:
+    """Return the cards that these runs have to themselves."""
+    asked, picked = settled.asked, settled.picked
+    device = (asked.device or picked.device) if asked.workload else None
+    return (picked.uuids or ()) if gpu_claims.is_holding(device, picked.gpus) else ()
+
+
+def chose_free(settled: Settled) -> bool:
     """Return whether the cards were chosen because they were free. They may be taken by now: data and image were
     fetched meanwhile."""
     asked, picked = settled.asked, settled.picked

@@ -126,6 +126,11 @@ def still_runs(store: Store, run: Run) -> bool:
     return run.status == "running" and (can_be_asked or _quiet_seconds(store, run, *_ITS_FILES) <= DEAD_SECONDS)
 
 
+def ended(store: Store, run: Run) -> float:
+    """Return when `run`, which is over, ended (s since the epoch); if that is unknown, when it last wrote something."""
+    return _last_written(store, run, EVENTS, *_WATCHERS_FILES) if run.finished is None else run.finished
+
+
 def _is_unwatched(run: Run) -> bool:
     """Return whether `run` is open, and no living process will record its end."""
     return run.is_open and not is_alive(run.owner)
@@ -287,8 +292,12 @@ def _told_by_files(store: Store, closed: Run, events: Sequence[Line]) -> Run:
 
 
 def _quiet_seconds(store: Store, run: Run, *names: str) -> float:
+    return time.time() - _last_written(store, run, *names)
+
+
+def _last_written(store: Store, run: Run, *names: str) -> float:
     newest = run.started
     for name in names:
         with contextlib.suppress(OSError):
             newest = max(newest, (store.folder(run.id) / name).stat().st_mtime)
-    return time.time() - newest
+    return newest

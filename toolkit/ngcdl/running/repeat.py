@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import __version__, engines, trainings
-from ngcdl.errors import BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
+from ngcdl.errors import BadGpuRequest, BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
@@ -47,7 +47,7 @@ def request_again(
         )
     try:
         spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
-    except (BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
+    except (BadGpuRequest, BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
         raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
     image = _image(before, settings)
     # don't trust what a record from another machine requests

@@ -45,8 +45,8 @@ from ngcdl.folder import (
     opened,
 )
 from ngcdl.record import Run
+from ngcdl.storing.comparisons import BROKEN, StoredComparison, has, save
 from ngcdl.storing.comparisons import FOLDER as COMPARISONS
-from ngcdl.storing.comparisons import StoredComparison, has, save
 from ngcdl.storing.store import Store
 
 SUMS = "SHA256SUMS"
@@ -247,9 +247,9 @@ def _read(file: Path, path: Path) -> StoredComparison:
     try:
         kept = StoredComparison.from_json(json.loads(path.read_bytes()))
         json.dumps(kept.as_json(), allow_nan=False)  # as `save` will
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except BROKEN as error:
         raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error
     known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
     if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):
         raise ArchiveBroken(file, f"{path.stem} is another comparison, or none")
-    return kept
+    return replace(kept, owner=None)  # a process of another machine

@@ -3,7 +3,9 @@
 $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change, FORMAT 1
     format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
     arms [{name, device}], trials [{arm, round, run}] in chronological order,
-    scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise)
+    scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise),
+    owner {pid, ticks, boot} (the process that runs it, as in run.json; null once that has left it),
+    gpus [uuid] (the cards that it holds while its owner lives); both are missing in files of older ngcdl
 """
 
 from __future__ import annotations
@@ -18,13 +20,19 @@ from typing import Any
 
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
+from ngcdl.record import Owner
+from ngcdl.record.shape import make
 from ngcdl.storing.store import Store, age, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
+_OWNED = ".owned"  # has an empty file for each comparison whose file names an owner
 KIND = "compare"  # the word in a comparison's id where a run's id has the training
 STOPPED = "it was stopped: not all of its runs were finished"
 LOCK_SECONDS = 30.0
+# What `from_json`, and the reading of its JSON, raise if a file is not a comparison.
+BROKEN = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+MOST_RUNS = 100_000  # of one comparison: a file from another machine must not exhaust the memory of this one
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class StoredComparison:
     remarks: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
     scaling: str | None = None
+    owner: Owner | None = None
+    gpus: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         arms = [{"name": name, "device": device} for name, device in self.arms]
@@ -54,10 +64,10 @@ class StoredComparison:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StoredComparison:
-        """Read `data`. Raise ValueError, KeyError or TypeError if it is not a comparison."""
+        """Read `data`. Raise one of BROKEN if it is not a comparison."""
         if data["format"] > FORMAT:
             raise ValueError(f"it has format {data['format']}, this ngcdl reads up to {FORMAT}: update ngcdl")
-        return cls(
+        made = cls(
             id=str(data["id"]),
             vary=str(data["vary"]),
             repeat=int(data["repeat"]),
@@ -67,7 +77,14 @@ class StoredComparison:
             remarks=tuple(str(remark) for remark in data["remarks"]),
             trials=tuple(Trial(str(one["arm"]), int(one["round"]), str(one["run"])) for one in data["trials"]),
             scaling=data.get("scaling"),
+            owner=make(Owner, data["owner"]) if data.get("owner") else None,
+            gpus=tuple(str(uuid) for uuid in data.get("gpus") or ()),
         )
+        if not 1 <= made.repeat * max(len(made.arms), 1) <= MOST_RUNS:
+            raise ValueError(f"it has no rounds, or more than {MOST_RUNS:,} runs")
+        if not all(1 <= trial.round <= made.repeat for trial in made.trials):
+            raise ValueError("a run of it is in a round that it does not have")
+        return made
 
 
 def path(comparison_id: str, store: Store) -> Path:
@@ -80,8 +97,16 @@ def has(comparison_id: str, store: Store) -> bool:
 
 def save(kept: StoredComparison, store: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
-    _made(store)
+    mark = _made(store) / _OWNED / kept.id
     write_whole(path(kept.id, store), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
+    try:
+        if kept.owner:
+            mark.parent.mkdir(exist_ok=True, mode=0o700)
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateNotWritable(mark, error.strerror or str(error)) from error
 
 
 def _made(store: Store) -> Path:
@@ -123,6 +148,13 @@ def stop(kept: StoredComparison, store: Store) -> StoredComparison:
     return now
 
 
+def leave(kept: StoredComparison, store: Store) -> None:
+    """Note that the process that runs a comparison does so no longer. Raise StateNotWritable, NoSuchComparison or
+    RecordBroken."""
+    with alone(store):
+        save(replace(load(kept.id, store), owner=None), store)  # what `stop` has changed meanwhile stays
+
+
 def is_named(name: str, store: Store) -> bool:
     """Return whether `name` is a comparison's id, or a part of one, rather than a run's. The runs are looked up, too:
     the id of a run of an image such as compare-x also has the word."""
@@ -150,6 +182,14 @@ def stored(store: Store) -> Iterator[StoredComparison]:
             yield _read(path(one, store))
 
 
+def owned(store: Store) -> Iterator[StoredComparison]:
+    """Yield the comparisons whose file names an owner, the oldest first; a broken one is left out. Only their files are
+    read, however many comparisons there are."""
+    for mark in sorted((store.root.with_name(FOLDER) / _OWNED).glob("*"), key=lambda mark: age(mark.name)):
+        with contextlib.suppress(RecordBroken):
+            yield _read(path(mark.name, store))
+
+
 def load(name: str, store: Store) -> StoredComparison:
     """Load the comparison that `name` means. Raise NoSuchComparison or RecordBroken."""
     return _read(path(find(name, store), store))
@@ -159,5 +199,5 @@ def _read(file: Path) -> StoredComparison:
     try:
         with opened(file) as content:
             return StoredComparison.from_json(json.load(content))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, *BROKEN) as error:
         raise RecordBroken(file, str(error)) from error
