@@ -209,6 +209,8 @@ def tell_libraries(asked):
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if asked.threads:
         os.environ["OMP_NUM_THREADS"] = str(asked.threads)  # the frameworks' libraries obey it
+    # CUDA's own first card is the fastest, NVML's the first on the bus: what nvml.py reads must be of the card in use
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault(choices.ONEDNN, "1")  # some CPUs have oneDNN off by default, and are 1.7 times slower
     computing.prepare(asked.precision)

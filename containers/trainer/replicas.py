@@ -11,12 +11,14 @@ environment say how they find each other (meeting.py). Only node 0's process wri
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+import traceback
 
 from . import short
 from .events import Events, Stop, clock
@@ -103,24 +105,32 @@ class Replica(object):
         self.told, self.broken, self.ended, self.is_killed = None, None, None, False
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            close_fds=True, universal_newlines=True,
-            env=short.environment(**{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
+            close_fds=True, env=short.environment(**{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
         self.listener = threading.Thread(target=self.listen)
         self.listener.daemon = True
         self.listener.start()
 
     def listen(self):
-        for line in iter(self.process.stdout.readline, ""):
-            _, mark, told = line.partition(MARK)  # a library may have begun a line of its own and not ended it
-            if mark:
-                self.told = json.loads(told)
-            elif self.rank == 0 and self.broken is None:
-                try:
-                    self.voice.say(line.rstrip("\n"))
-                except Stop as stop:  # the log's disk is full
-                    self.broken = stop
-                    self.process.kill()
+        try:
+            # a library may print what is not UTF-8
+            with io.open(self.process.stdout.fileno(), encoding="utf-8", errors="replace", closefd=False) as said:
+                for line in iter(said.readline, ""):
+                    self.hear(line)
+        except Stop as stop:  # the log's disk is full
+            self.broken = stop
+        except Exception as error:
+            traceback.print_exc()
+            self.broken = Stop("crash", "%s: %s" % (type(error).__name__, error))
         self.process.stdout.close()
+        if self.broken:
+            self.process.kill()  # nobody hears any more that it is done, and it would wait for the others for ever
+
+    def hear(self, line):
+        _, mark, told = line.partition(MARK)  # a library may have begun a line of its own and not ended it
+        if mark:
+            self.told = json.loads(told)
+        elif self.rank == 0:
+            self.voice.say(line.rstrip("\n"))
 
     @property
     def is_done(self):

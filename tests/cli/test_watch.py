@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from fakes import FakeJob, ready
+from fakes import FakeJob, LeftJob, ready
 from house import TRAIN, House
 
 from ngcdl.cli.watch import hand_over
@@ -50,6 +50,16 @@ def test_a_watcher_that_dies_is_an_error_with_its_last_words_and_the_record_is_c
     assert (run.status, run.exit_code, run.owner) == ("failed", caught.value.exit_code, None)
     assert "MemoryError" in (run.reason or "")
     assert job.asked == ["kill", "remove"], "nothing is left running unwatched"
+
+
+def test_a_container_that_docker_does_not_remove_after_its_watcher_died_is_noted(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
+) -> None:
+    stand_in_for_python(monkeypatch, tmp_path, "exit 3")
+    order, _ = ready(store, LeftJob())
+    with pytest.raises(NgcdlError, match="ended with 3"):
+        hand_over(order, store)
+    assert store.load(order.run.id).notes[-1].endswith("device or resource busy):  docker rm -f c0ffee")
 
 
 def test_a_watcher_that_can_t_be_started_closes_the_record(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:

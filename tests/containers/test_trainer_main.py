@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CONTAINERS, events, trainer
+from conftest import CONTAINERS, events, python, trainer
 
 from trainer import __main__ as entry
 from trainer import layers
@@ -136,3 +136,19 @@ def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
     maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
     with pytest.raises(Stop, match="tf1 has no layer for lstm; this workload trains with pytorch, tf1, tf2"):
         entry.check_words(modelled("lstm"), maker, "tf1", lstm)
+
+
+@pytest.mark.parametrize(
+    ("variables", "order"), [({}, "PCI_BUS_ID"), ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "FASTEST_FIRST")]
+)
+def test_cuda_numbers_the_cards_as_nvml_does_unless_it_is_told_otherwise(monkeypatch, variables, order):
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    code, out, err = python(
+        "import os\n"
+        "from trainer import __main__ as entry\n"
+        "from trainer.arguments import arguments\n"
+        "entry.tell_libraries(arguments(['cifar10', '--out', 'x']))\n"
+        "print(os.environ['CUDA_DEVICE_ORDER'])\n",
+        **variables,
+    )
+    assert (code, out.strip()) == (0, order), err

@@ -108,6 +108,23 @@ def test_a_pytorch_that_knows_nothing_of_cudas_products_is_told_nothing_of_tf32(
     assert vars(before.backends.cudnn) == {}
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_pytorch_whose_products_know_no_other_attribute_is_told_of_tf32(torch, monkeypatch, allowed):
+    from trainer.frameworks.pytorch import numbers
+
+    class Products:
+        """https://github.com/pytorch/pytorch/blob/v1.12.0/torch/backends/cuda/__init__.py"""
+
+        def __getattr__(self, name):
+            raise AssertionError("Unknown attribute " + name)
+
+    backends = SimpleNamespace(cuda=SimpleNamespace(matmul=Products()), cudnn=SimpleNamespace())  # 1.7 to 2.0
+    monkeypatch.setattr(numbers, "torch", SimpleNamespace(backends=backends))
+    numbers.allow_tf32(allowed)
+    assert (backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32) == (allowed, allowed)
+
+
 def test_a_tensorflow_1_before_its_sessions_list_devices_is_refused_by_name():
     code, out, err = python(
         "import importlib, sys, types\n"

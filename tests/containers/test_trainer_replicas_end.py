@@ -1,6 +1,7 @@
 """Several replicas end together, for one reason: one is done, fails, is told to end, or is killed."""
 
 import argparse
+import io
 import json
 import os
 import signal
@@ -27,14 +28,14 @@ LATE = "import os, time\nwhile not os.path.exists({!r}):\n    time.sleep(0.02)"
 STAYS = "from trainer.replicas import Leash\nLeash().stay()"
 
 
-def replica(monkeypatch, path, text):
+def replica(monkeypatch, path, text, stdout=None):
     """Return a Replica whose process runs this text, which reports like a training one."""
     path.write_text(f"#!{sys.executable}\n{text}\n")
     path.chmod(0o755)
     asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
     with monkeypatch.context() as patch:
         patch.setattr(replicas.sys, "executable", str(path))
-        return replicas.Replica(asked, 0, ["127.0.0.1:1"], Voice(None))
+        return replicas.Replica(asked, 0, ["127.0.0.1:1"], Voice(stdout))
 
 
 def test_one_that_is_done_stays_until_all_are_for_the_others_may_still_be_hearing_it(tmp_path, monkeypatch):
@@ -66,6 +67,26 @@ def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path,
     replicas.watch([one], Signals())
     one.end()
     assert one.process.returncode == 0
+
+
+def test_what_a_library_prints_that_is_no_text_costs_only_these_letters(tmp_path, monkeypatch):
+    stdout, text = io.TextIOWrapper(io.BytesIO(), "utf-8"), r"import os; os.write(1, b'caf\xe9 \xc3\xa9\n')"
+    one = replica(monkeypatch, tmp_path / "one", f"{text}\n{STAYS}", stdout)
+    replicas.watch([one], Signals())
+    one.end()
+    assert (one.process.returncode, stdout.buffer.getvalue().decode()) == (0, "caf\ufffd \u00e9\n")
+
+
+@pytest.mark.parametrize("line", ["a line", r"\x1e{torn"])
+def test_one_that_can_t_be_listened_to_any_more_ends_all_with_the_reason(tmp_path, monkeypatch, capsys, line):
+    stdout = io.StringIO()
+    stdout.close()
+    one = replica(monkeypatch, tmp_path / "one", f"print('{line}', flush=True)\n{STAYS}", stdout)
+    replicas.watch([one], Signals())
+    one.end()
+    assert (one.has_failed(), one.reason()[-1].kind) == (True, "crash")
+    assert "Error" in one.reason()[-1].message
+    assert "Traceback" in capsys.readouterr().err
 
 
 class Told(Signals):

@@ -20,7 +20,7 @@ from docker_socket import Daemon, serving
 
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
-from ngcdl.errors import EngineLost, GpuError, GpuNotInside
+from ngcdl.errors import ContainerLeft, EngineLost, GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 
 RUNNING = {"Status": "running", "Running": True, "ExitCode": 0, "OOMKilled": False, "Error": "", "FinishedAt": ""}
@@ -239,6 +239,17 @@ def test_a_container_that_somebody_removed_is_kept_by_nobody(line: Any, daemon: 
     with _logged_job(daemon, line[0], {**_ended(137), "Removed": True}) as job:
         assert _chunks(job) == []
         job.remove()
+
+
+def test_a_container_that_docker_does_not_remove_is_named_with_the_command_that_does(daemon: Daemon) -> None:
+    daemon.state, daemon.can_remove = _ended(0), False
+    with _logged_job(daemon, None, _ended(0)) as job:
+        with pytest.raises(ContainerLeft, match=r"c0ffee could not be removed \(.*device or resource busy\)") as left:
+            job.remove()
+        assert left.value.commands == ["docker rm -f c0ffee"]
+        daemon.can_remove = True
+        job.remove()
+        job.remove()  # harmless twice
 
 
 def test_an_engine_that_is_away_after_the_last_words_costs_none(line: Any, daemon: Daemon) -> None:

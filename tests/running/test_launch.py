@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from fakes import FakeJob, FakeShow, ready
+from fakes import FakeJob, FakeShow, LeftJob, ready
 from followed import FINISH, START, STEP, follow, recorded
 from house import until
 
@@ -185,6 +185,27 @@ def test_a_container_that_alone_has_the_end_of_the_log_is_named_in_a_note(store:
     assert run.notes[-1].endswith("docker logs c0ffee")
     assert show.said == [run.notes[-1]]
     assert recorded(store) == run
+
+
+def test_a_container_that_is_left_is_told_with_the_command_that_removes_it(store: Store) -> None:
+    prepared, _ = ready(store, LeftJob())
+    show = FakeShow()
+    run = launch.follow(prepared, store, show)
+    left = "The container c0ffee could not be removed (Docker said: device or resource busy):  docker rm -f c0ffee"
+    assert (run.status, run.notes[-1:], show.said) == ("finished", (left,), [left])
+    assert recorded(store) == run
+
+
+def test_what_a_refused_start_left_and_docker_does_not_remove_is_the_next_command_s(store: Store) -> None:
+    def refuses() -> None:
+        raise EngineRefused("no such device")
+
+    prepared, _ = ready(store, LeftJob(), at_start=refuses)
+    show = FakeShow()
+    with pytest.raises(EngineRefused):
+        launch.follow(prepared, store, show)
+    assert (recorded(store).status, recorded(store).owner) == ("failed", prepared.run.owner)
+    assert show.said[0].endswith("the next ngcdl run or runs removes it")
 
 
 class OutlivingJob(FakeJob):

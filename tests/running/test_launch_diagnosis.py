@@ -14,6 +14,7 @@ from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuHookFailed, GpuNotInside
 from ngcdl.running import launch
 from ngcdl.storing.store import Store
+from ngcdl.telemetry.card import Card, Probe
 from ngcdl.telemetry.kernel_log import KernelLog
 
 NO_KERNEL = b"RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
@@ -69,9 +70,9 @@ def test_what_the_error_s_own_hint_does_not_say_is_said(store: Store) -> None:
     assert "systemctl daemon-reload" in show.said[-1]
 
 
-@pytest.mark.parametrize("code", [0, 139])
+@pytest.mark.parametrize(("code", "gpu"), [(0, "GPU-1"), (139, "GPU-1"), (139, "MIG-1")])
 def test_what_the_kernel_logs_of_a_failed_run_s_card_is_told_and_recorded_with_its_remedy(
-    code: int, store: Store, tmp_path: Path
+    code: int, gpu: str, store: Store, tmp_path: Path
 ) -> None:
     messages, information = tmp_path / "kmsg", tmp_path / "gpus/0000:44:00.0/information"
     messages.touch()
@@ -82,10 +83,12 @@ def test_what_the_kernel_logs_of_a_failed_run_s_card_is_told_and_recorded_with_i
     def computes() -> None:
         messages.write_text(fault)
 
-    job = FakeJob((computes,), exit=Exit(code, False), gpus=("GPU-1",))
+    job = FakeJob((computes,), exit=Exit(code, False), gpus=(gpu,))
     prepared, _ = ready(store, job, train=False, gpus="all")
     show = FakeShow()
-    run = launch.follow(prepared, store, show, kernel=KernelLog(messages, tmp_path / "gpus"))
+    probe = Probe((Card(0, "GPU-1", mig_devices=(Card(0, "MIG-1"),)),))
+    kernel = KernelLog(messages, tmp_path / "gpus", probe=lambda: probe)
+    run = launch.follow(prepared, store, show, kernel=kernel)
     told = [note for note in run.notes if "Xid 31 of the card 0000:44:00: Ch 8, MMU Fault" in note]
     if code == 0:
         assert (told, run.diagnosis, show.said) == ([], None, [])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+from fakes import IMAGE, FakeEngine, FakeJob, FakeShow, LeftJob
 from house import until
 
 from ngcdl.engines.base import Job
@@ -171,6 +171,12 @@ def test_a_signal_leaves_neither_a_container_nor_half_a_folder(tmp_path: Path) -
         packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
     assert job.asked == ["remove"]
     assert not packages.folder_of(tmp_path, SPEC, TARGET).exists()
+
+
+def test_a_container_that_docker_does_not_remove_is_named(tmp_path: Path) -> None:
+    show = FakeShow()
+    assert packages.installed(PipEngine(LeftJob()), SPEC, TARGET, None, tmp_path, show).installed == ("einops==1",)
+    assert any(line.endswith("busy):  docker rm -f c0ffee") for line in show.said)
 
 
 def test_a_container_that_a_killed_ngcdl_left_is_removed_first(tmp_path: Path) -> None:

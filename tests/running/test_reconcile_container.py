@@ -31,6 +31,14 @@ def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker
     assert daemon.state is None, "removed"
 
 
+def test_a_container_that_docker_does_not_remove_is_noted(store: Store, unwatched: tuple[Daemon, Run, Path]) -> None:
+    daemon, run, _ = unwatched
+    daemon.can_remove = False
+    found = reconcile(store, run)
+    assert (found.status, store.load(run.id)) == ("failed", found)
+    assert found.notes[-1].endswith("device or resource busy):  docker rm -f c0ffee")
+
+
 NEVER_STARTED = {**ENDED, "Status": "created", "ExitCode": 0}
 
 

@@ -32,6 +32,7 @@ class Daemon:
     cuts_log: bool = False
     pulled: bytes = b""
     component: str = "Engine"
+    can_remove: bool = True
 
     @property
     def host(self) -> str:
@@ -69,8 +70,11 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
             self._send(*daemon.answer(self.path))
 
         def do_DELETE(self) -> None:
+            if daemon.state and not daemon.can_remove:
+                self._send(500, {"message": "unlinkat: device or resource busy"})
+                return
+            self._send(*((204, "") if daemon.state else (404, {"message": "No such container: c0ffee"})))
             daemon.state = None
-            self._send(200, "")
 
         def _send(self, code: int, content: Any) -> None:
             content = content.encode() if isinstance(content, str) else content

@@ -10,7 +10,7 @@ from typing import Any
 
 from ngcdl.engines.base import Engine, Job
 from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, Held, LayerStore, Order, PullEvent, ShowPull, Started
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import ContainerLeft, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
@@ -94,6 +94,13 @@ class FakeJob:
 
     def remove(self) -> None:
         self.asked.append("remove")
+
+
+class LeftJob(FakeJob):
+    """A job whose container Docker does not remove."""
+
+    def remove(self) -> None:
+        raise ContainerLeft(self.identity, "Docker said: device or resource busy.")
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ngcdl.telemetry.card import Card, Probe
 from ngcdl.telemetry.kernel_log import PATIENCE_SECONDS, CardError, KernelLog
 
 LOST = "NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -67,6 +68,17 @@ def test_every_driver_s_way_to_write_it_is_read(line: str, messages: Path, cards
     with KernelLog(messages, cards) as log:
         logged(messages, line)
         assert log.errors_of(("GPU-a",)) == (CardError("0000:44:00", 79, "GPU has fallen off the bus."),)
+
+
+def test_the_errors_of_a_mig_device_are_those_of_its_card_also_once_the_driver_lists_it_no_more(
+    messages: Path, cards: Path
+) -> None:
+    seen = [Probe((Card(0, "GPU-a", mig_devices=(Card(0, "MIG-a"),)), Card(1, "GPU-b")))]
+    with KernelLog(messages, cards, probe=seen.pop) as log:
+        assert log.whole(("GPU-b",)) == ("GPU-b",)
+        whole = log.whole(("MIG-a", "MIG-unseen"))
+        logged(messages, LOST, FAULT)
+        assert [error.xid for error in log.errors_of(whole)] == [79]
 
 
 def test_where_the_kernel_s_messages_may_not_be_read_the_journal_is_asked(tmp_path: Path, cards: Path) -> None:

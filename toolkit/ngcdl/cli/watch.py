@@ -19,7 +19,7 @@ from typing import Any
 from ngcdl import console, engines, errors, waiting
 from ngcdl.engines.base import Job
 from ngcdl.engines.values import Chunk, Order, PullEvent
-from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.errors import BadOption, ContainerLeft, NgcdlError
 from ngcdl.given_cards import Need
 from ngcdl.record import Run
 from ngcdl.running import ending, launch, prepare, turn
@@ -142,7 +142,10 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
         left = ready.engine.find(run.id)
         if left:
             left.kill()
-            left.remove()
+            try:
+                left.remove()
+            except ContainerLeft as error:
+                run = run.noting(error.note)
     store.save(run.closed(status, code, reason, time.time()))
 
 

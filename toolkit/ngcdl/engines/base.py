@@ -53,7 +53,7 @@ class Job(Protocol):
         ...
 
     def remove(self) -> None:
-        """Delete what the engine keeps of the job, once the record is complete."""
+        """Delete what the engine keeps of the job, once the record is complete. Raise EngineError if it is left."""
         ...
 
 

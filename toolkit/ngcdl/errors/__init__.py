@@ -38,6 +38,7 @@ NgcdlError (125)
 │   │   └── SlurmLost         Slurm does not answer
 │   ├── EngineElsewhere       it is on another machine, which does not work here
 │   ├── EngineRefused         it refused; its own words are kept
+│   ├── ContainerLeft         it does not remove a container
 │   ├── ImageGone             the engine's own image is no longer there
 │   ├── DiskFull
 │   ├── ClusterError          Kubernetes, or kubectl, which talks to it
@@ -103,6 +104,7 @@ from __future__ import annotations
 from ngcdl.errors.base import NgcdlError, is_to_type, signal_exit_code
 from ngcdl.errors.data import DatasetError, DatasetUnavailable, DatasetWrong
 from ngcdl.errors.engine import (
+    ContainerLeft,
     DiskFull,
     EngineAbsent,
     EngineElsewhere,

@@ -120,6 +120,16 @@ class EngineRefused(EngineError):
         super().__init__(f"Docker said: {what}", hint)
 
 
+class ContainerLeft(EngineError):
+    def __init__(self, identity: str, why: str) -> None:
+        name = identity[:12]
+        super().__init__(f"The container {name} could not be removed ({why.rstrip('.')})", f"    docker rm -f {name}")
+
+    @property
+    def note(self) -> str:
+        return f"{self.message.rstrip('.')}:  {self.commands[0]}"
+
+
 class DiskFull(EngineError):
     def __init__(self, where: str | None, what: str) -> None:
         """`where`: the folder without space; None: the root directory of a Docker engine, whose path is unknown."""

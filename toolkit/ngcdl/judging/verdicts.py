@@ -13,7 +13,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
-from ngcdl.telemetry.card import Card, Probe, is_mig
+from ngcdl.telemetry.card import Card, Probe, is_mig, whole_cards
 
 if TYPE_CHECKING:
     from ngcdl.judging.imagefacts import Found
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 def _named(uuids: Collection[str], cards: Sequence[Gpu], seen: Sequence[Card]) -> Iterator[Gpu]:
     """Yield the cards that `uuids` mean. A MIG device means its card; if neither the driver's list (`seen`) nor the
     device's name identifies that card, every card with MIG on."""
-    of_card = {part.uuid: card.uuid for card in seen for part in card.mig_devices}
-    meant = {of_card.get(uuid, uuid) for uuid in uuids}
-    slices = [uuid for uuid in meant if uuid and (is_mig(uuid) or ":" in uuid)]
+    meant = whole_cards(uuids, seen)
+    slices = [uuid for uuid in meant if is_mig(uuid) or ":" in uuid]
     for card in cards:
         if card.uuid in meant or any(_is_of(one, card) for one in slices):
             yield card

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ngcdl import waiting
 from ngcdl.engines.base import Job, OutlivesEngine, grace_seconds
 from ngcdl.engines.values import Exit
-from ngcdl.errors import EngineHangs, EngineLost, NgcdlError, StateNotWritable
+from ngcdl.errors import ContainerLeft, EngineHangs, EngineLost, NgcdlError, StateNotWritable
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
@@ -191,6 +191,7 @@ class Course:
             left = self._ready.engine.find(self.run.id)
             if left:
                 self.run = replace(self.run, container=left.identity)
+                self._may_be_left = True
                 left.remove()
                 self._may_be_left = self._ready.engine.find(self.run.id) is not None
         if self._may_be_left:
@@ -263,9 +264,12 @@ class Course:
 
     def _tell_card_errors(self) -> None:
         for error in self._card_errors:
-            note = f"The kernel logged during the run: {error}"
+            self._tell(f"The kernel logged during the run: {error}")
+
+    def _tell(self, *notes: str) -> None:
+        for note in notes:
             self._show.say(note)
-            self.run = self.run.noting(note)
+        self.run = self.run.noting(*notes)
 
     def _diagnose(self) -> None:
         """Record the known failure that log.txt, the error or the kernel's log shows, and report it unless the error's
@@ -282,12 +286,14 @@ class Course:
             try:
                 if self._is_log_whole():
                     self.job.remove()
+            except ContainerLeft as error:
+                self._tell(error.note)
+                self._save()
             except EngineLost as error:
                 if self._is_cluster:
                     raise
                 self._unlogged = error.message  # only the container has what could not be read
-                self._show.say(*self._lacking())
-                self.run = self.run.noting(*self._lacking())
+                self._tell(*self._lacking())
                 self._save()
         with contextlib.suppress(OSError):
             (self._folder / HOME).rmdir()

@@ -217,7 +217,8 @@ def card_errors(ready: Ready, run: Run, kernel: KernelLog | None) -> Iterator[Ca
     from ngcdl.telemetry.kernel_log import KernelLog
 
     with kernel or KernelLog() as log:
-        yield lambda: log.errors_of(uuids)
+        cards = log.whole(uuids)
+        yield lambda: log.errors_of(cards)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ A container of the image installs them, so they fit its Python and its libraries
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ from pathlib import Path
 from ngcdl import waiting
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Exit, Order
-from ngcdl.errors import NgcdlError, PackagesNotInstalled, PackagesNotKept
+from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, PackagesNotKept
 from ngcdl.folder import HOME
 from ngcdl.planning.show import Show
 from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
@@ -135,7 +134,7 @@ def _install(
     part = folder.with_suffix(".part")
     # the engine may serve other users, each with a folder of their own
     run_id = f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
-    _end(engine, run_id)  # what a killed ngcdl left running
+    _end(engine, run_id, show)  # what a killed ngcdl left running
     shutil.rmtree(part, ignore_errors=True)
     for made in (part, part / HOME, part / BASE):
         made.mkdir(mode=0o700)
@@ -158,7 +157,7 @@ def _install(
     try:
         how = _followed(engine, Order(alone, run_id, part, target, "none", cache=cache), part / LOG, show)
     finally:
-        _end(engine, run_id)
+        _end(engine, run_id, show)
     if how.code != 0:
         said = [*(part / LOG).read_text(errors="replace").splitlines(), how.reason or ""]
         raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
@@ -180,8 +179,12 @@ def _followed(engine: Engine, order: Order, log: Path, show: Show) -> Exit:
         return job.wait()
 
 
-def _end(engine: Engine, run_id: str) -> None:
+def _end(engine: Engine, run_id: str, show: Show) -> None:
     """Remove the container that installs, if there is one, even if it runs."""
-    with contextlib.suppress(NgcdlError):
+    try:
         if job := engine.find(run_id):
             job.remove()
+    except ContainerLeft as error:
+        show.say(error.note)
+    except NgcdlError:
+        return  # the next installation looks for it first

@@ -23,6 +23,7 @@ from ngcdl.engines.values import Exit
 from ngcdl.errors import (
     ClusterHangs,
     ClusterUnreachable,
+    ContainerLeft,
     EngineAbsent,
     EngineHangs,
     EngineLost,
@@ -185,7 +186,10 @@ def _by_engine(store: Store, run: Run) -> Run:
     closed = _with_exit(store, run, ended).noting(*notes)
     store.save(closed)
     if notes == [UNWATCHED]:
-        job.remove()
+        try:
+            job.remove()
+        except ContainerLeft as error:
+            return closed.noting(error.note)
     return closed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
@@ -194,6 +194,12 @@ class GpuReading:
 def is_mig(uuid: str) -> bool:
     """Return whether this is a MIG device's UUID: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"""
     return uuid.startswith("MIG-")
+
+
+def whole_cards(uuids: Collection[str], cards: Iterable[Card]) -> frozenset[str]:
+    """Return `uuids` with the card in place of each MIG device that one of `cards` has."""
+    of_card = {part.uuid: card.uuid for card in cards for part in card.mig_devices}
+    return frozenset(of_card.get(uuid) or uuid for uuid in uuids)
 
 
 def compute_devices(cards: Iterable[T]) -> dict[str, T]:

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import IO, Self
 
 from ngcdl.errors import NvmlUnavailable
-from ngcdl.telemetry import driver
+from ngcdl.telemetry import driver, gpu
+from ngcdl.telemetry.card import Probe, is_mig, whole_cards
 
 KERNEL_MESSAGES = Path("/dev/kmsg")  # https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg
 PATIENCE_SECONDS = 2.0
@@ -51,9 +52,13 @@ class KernelLog:
     """What the kernel logs within `with`."""
 
     def __init__(
-        self, messages: Path = KERNEL_MESSAGES, cards: Path = driver.CARDS, journal: str = "journalctl"
+        self,
+        messages: Path = KERNEL_MESSAGES,
+        cards: Path = driver.CARDS,
+        journal: str = "journalctl",
+        probe: Callable[[], Probe] = gpu.probe,
     ) -> None:
-        self._messages, self._cards, self._journal = messages, cards, journal
+        self._messages, self._cards, self._journal, self._probe = messages, cards, journal, probe
         self._begun = time.time()
         self._file: IO[bytes] | None = None
 
@@ -70,6 +75,11 @@ class KernelLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def whole(self, uuids: Collection[str]) -> Collection[str]:
+        """Return `uuids` with the cards in place of their MIG devices, because the kernel logs errors of cards only.
+        Call this before there are errors: the driver lists no MIG devices of a card that has fallen off the bus."""
+        return whole_cards(uuids, self._probe().cards) if any(map(is_mig, uuids)) else uuids
 
     def errors_of(self, uuids: Collection[str]) -> tuple[CardError, ...]:
         """Return the first errors of these cards, each kind once; () also if they can't be known within

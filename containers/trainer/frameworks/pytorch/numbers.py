@@ -32,7 +32,9 @@ def allow_tf32(allowed):
     products, cudnn = getattr(getattr(torch.backends, "cuda", None), "matmul", None), torch.backends.cudnn
     if products is None:  # before 1.7: TF32 in NVIDIA's own builds obeys computing.prepare()
         return
-    if hasattr(products, "fp32_precision"):  # 2.9 and later, where allow_tf32 is deprecated
+    # 2.9 and later, where allow_tf32 is deprecated. hasattr(products, "fp32_precision") fails until 2.0, whose products
+    # raise AssertionError for what they lack
+    if hasattr(cudnn, "conv"):
         # torch.compile still reads the old settings, and fails if they contradict the new ones:
         # https://github.com/pytorch/pytorch/issues/166387 and /179445
         torch.set_float32_matmul_precision("high" if allowed else "highest")

@@ -21,7 +21,7 @@ from typing import Any
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.engines.values import Chunk, Exit, Started
-from ngcdl.errors import EngineLost, GpuUnknown, NgcdlError
+from ngcdl.errors import ContainerLeft, EngineLost, GpuUnknown, NgcdlError
 
 log = logging.getLogger(__name__)
 
@@ -279,11 +279,17 @@ class DockerJob:
             self._quick.kill(self.identity)
 
     def remove(self) -> None:
-        """Delete the container. If only its log has the end of its output, keep it and raise EngineLost."""
+        """Delete the container. If only its log has the end of its output, keep it and raise EngineLost. Raise
+        ContainerLeft if the engine does not delete it."""
+        import docker.errors
+
         if self._is_kept:
             raise EngineLost(_READING)
-        with contextlib.suppress(NgcdlError), docker_errors(self._address, "was cleaning up"):
-            self._client.remove_container(self.identity, force=True, v=True)
+        try:
+            with docker_errors(self._address, "was cleaning up"), contextlib.suppress(docker.errors.NotFound):
+                self._client.remove_container(self.identity, force=True, v=True)
+        except NgcdlError as error:
+            raise ContainerLeft(self.identity, error.message) from error
 
     def _ends_soon(self) -> bool:
         """Whether the container ends within 2 s. While it is ending, an exec fails, although its state is Running."""
