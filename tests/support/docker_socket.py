@@ -20,7 +20,8 @@ class Daemon:
     """`images` maps names (also by digest) to inspect's output; `asked` lists every requested path.
 
     `state` is how the one container ended; `log` is its output as the engine sends it (None: it can't be read);
-    `cuts_log` breaks the connection within it. `pulled` is a pull's output, in JSON lines."""
+    `cuts_log` breaks the connection within it; the container stays unless the engine `can_remove` it.
+    `pulled` is a pull's output, in JSON lines."""
 
     path: Path
     info: dict[str, Any] = field(default_factory=lambda: {"Name": os.uname().nodename, "ServerVersion": "29.1.0"})
@@ -70,11 +71,13 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
             self._send(*daemon.answer(self.path))
 
         def do_DELETE(self) -> None:
-            if daemon.state and not daemon.can_remove:
+            if not daemon.state:
+                self._send(404, {"message": "No such container: c0ffee"})
+            elif not daemon.can_remove:
                 self._send(500, {"message": "unlinkat: device or resource busy"})
-                return
-            self._send(*((204, "") if daemon.state else (404, {"message": "No such container: c0ffee"})))
-            daemon.state = None
+            else:
+                daemon.state = None
+                self._send(204, "")
 
         def _send(self, code: int, content: Any) -> None:
             content = content.encode() if isinstance(content, str) else content

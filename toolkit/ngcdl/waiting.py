@@ -19,15 +19,16 @@ def alongside(work: Callable[[threading.Event], None], name: str) -> Iterator[No
     which then waits for the thread."""
     over = threading.Event()
     thread = threading.Thread(target=work, args=(over,), name=name, daemon=True)
-    thread.start()
     try:
         try:
+            thread.start()  # a signal may interrupt this call once the thread runs
             yield
         finally:
             over.set()
     finally:
         over.set()  # a signal may have interrupted the first call
-        thread.join()
+        if thread.ident:
+            thread.join()
 
 
 @contextlib.contextmanager
