@@ -38,7 +38,7 @@ NVIDIA: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
 
 @pytest.fixture
 def cards(library: Path, tmp_path: Path) -> Host:
-    host = Host(library, tmp_path / "nvml.state")
+    host = Host(library, tmp_path / "nvml.state", forks=True)
     host.set()
     return host
 
