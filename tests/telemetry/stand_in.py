@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forked
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "scripts/lab_parts/nvml.c"
 EXAMPLE = ROOT / "scripts/lab_parts/nvml.state"
@@ -43,6 +41,8 @@ class Host:
 
     def python(self, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run code in a child: LD_LIBRARY_PATH is read only when a process starts."""
+        import forked  # here, as a child's code may load this file
+
         words, warnings = [VISIBLE + code, *arguments], {"PYTHONWARNINGS": "error"}
         if self.forks and (
             found := forked.run(words, self.environment(), Path.cwd(), b"", timeout, is_code=True, at_start=warnings)
