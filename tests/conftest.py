@@ -33,12 +33,12 @@ hypothesis.settings.load_profile("ngcdl")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forking() -> Iterator[None]:
+def stopped_forking() -> Iterator[None]:
     """At the end, stop the processes that have loaded ngcdl."""
-    import forked
+    import forking
 
     yield
-    forked.close()
+    forking.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import forked
+import forking
 import pytest
 from house import until
 
@@ -122,7 +122,7 @@ class User:
     def run(self, *words: str, stdin: str | None = None, seconds: float = 90, **environment: str) -> Done:
         """Run `ngcdl WORDS` to its end. Without `stdin` its input is empty."""
         given, variables = (stdin or "").encode(), self.environment | environment
-        if self.words == NGCDL and (found := forked.run(words, variables, self.here, given, seconds, in_folder=False)):
+        if self.words == NGCDL and (found := forking.run(words, variables, self.here, given, seconds, in_folder=False)):
             code, out, err = found
             return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
         done = subprocess.run(

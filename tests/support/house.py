@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import forked
+import forking
 
 from ngcdl.engines import local
 from ngcdl.storing.store import Store
@@ -88,7 +88,7 @@ class House:
         self, argv: tuple[str, ...], env: dict[str, str] | None = None, cwd: Path | None = None, stdin: Any = None
     ) -> subprocess.CompletedProcess[str] | None:
         given = b"" if stdin in (None, subprocess.DEVNULL) else stdin if isinstance(stdin, int) else stdin.fileno()
-        found = forked.run(argv, self.environment(**(env or {})), cwd or self.home, given)
+        found = forking.run(argv, self.environment(**(env or {})), cwd or self.home, given)
         if found is None:
             return None
         code, *streams = found

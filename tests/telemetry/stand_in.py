@@ -41,11 +41,11 @@ class Host:
 
     def python(self, code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run code in a child: LD_LIBRARY_PATH is read only when a process starts."""
-        import forked  # here, as a child's code may load this file
+        import forking  # here, as a child's code may load this file
 
         words, warnings = [VISIBLE + code, *arguments], {"PYTHONWARNINGS": "error"}
         if self.forks and (
-            found := forked.run(words, self.environment(), Path.cwd(), b"", timeout, is_code=True, at_start=warnings)
+            found := forking.run(words, self.environment(), Path.cwd(), b"", timeout, is_code=True, at_start=warnings)
         ):
             status, out, err = found
             return subprocess.CompletedProcess(words, status, out.decode(), err.decode())
