@@ -62,10 +62,10 @@ def late() -> list[Group]:
         Group("trainer", ("tests/containers", *without(*NETWORKS)), is_trainer=True),
         Group("live", ("tests/live", *without(*WAITING, *TRAININGS, *PULLS))),
         Group("pulls", PULLS),
-        Group("commands", ("tests/cli",)),
-        Group("compose", ("tests/compose",)),
         Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
+        Group("compose", ("tests/compose",)),
         Group("lab", ("tests/lab",)),
+        Group("commands", ("tests/cli",)),
         Group("slurm", ("tests/slurm",)),
         Group("waiting", WAITING),
     ]
