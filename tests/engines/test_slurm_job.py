@@ -71,6 +71,13 @@ def test_what_has_ended_is_left_in_peace_and_what_could_not_be_ended_is_said(pro
         SlurmJob("7", programs).kill()
 
 
+def test_a_job_that_is_killed_while_it_stops_no_longer_has_time_to_stop(programs: Path) -> None:
+    (programs / ".stopping").touch()
+    stand_in(programs, "scancel", f"[ ! -e {programs}/.stopping ] && touch {programs}/cancelled")
+    SlurmJob("7", programs).kill()
+    assert (programs / "cancelled").exists()
+
+
 @pytest.mark.parametrize(
     ("squeue", "scontrol", "left", "expected"),
     [

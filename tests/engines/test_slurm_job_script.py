@@ -18,7 +18,7 @@ from slurm_orders import COMMAND, DIGEST, FOLDER, TRAINING, ordered, program
 from ngcdl.engines.slurm.script import script
 from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import diagnosed
-from ngcdl.spec import Placement, RunSpec
+from ngcdl.spec import GpuRequest, Placement, RunSpec
 
 # A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.
 CLIENT = """[ "$1" != rm ] || exit 0
@@ -88,6 +88,35 @@ def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_it
     ours = Path("/proc/self/status").read_text().partition("SigIgn:")[2].split()[0]
     theirs = (tmp_path / "ignored").read_text().split()[1]
     assert int(theirs, 16) & 0b110 == int(ours, 16) & 0b110, "Ctrl-C and Ctrl-\\ are what they were"
+
+
+def test_a_container_that_hangs_while_ngcdl_stops_it_is_removed_once_slurm_ends_the_task(tmp_path: Path) -> None:
+    hangs = "trap 'touch told' TERM; touch up; until [ -e removed ]; do read -rt 0.05 <>pipe; done; exit 137"
+    program(tmp_path, "docker", f"case $1 in rm) [ ! -e up ] || touch removed ;; run) {hangs} ;; esac")
+    program(tmp_path, "sleep", f'echo "$1" >{tmp_path}/waits')
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".stopping").touch()
+    spec = replace(TRAINING, gpus=GpuRequest("none"), placement=Placement(container="docker"))
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "NGCDL_KILL_SECONDS": "25"}
+    words = ["bash", "-c", f'task={task_of(spec, tmp_path)}\nexec bash -c "$task" task true']
+    with subprocess.Popen(
+        words, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, start_new_session=True
+    ) as process:
+        try:
+            until((tmp_path / "up").exists, "the container")
+            os.killpg(process.pid, signal.SIGTERM)
+            until((tmp_path / "told").exists, "the stop")
+            assert not (tmp_path / "waits").exists(), "a stop by ngcdl sets no deadline"
+
+            def is_removed() -> bool:  # bash may take two signals for one
+                os.killpg(process.pid, signal.SIGTERM)
+                return (tmp_path / "removed").exists()
+
+            until(is_removed, "the removal")
+            process.wait(60)
+        finally:
+            (tmp_path / "removed").touch()
+    assert (tmp_path / "waits").read_text() == "25\n"
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,11 @@ said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {
+    if [ -z "$is_told" ] && [ -e "$NGCDL_RUN/.stopping" ]; then
+        is_told=yes
+        return
+    fi
     is_told=yes
-    [ ! -e "$NGCDL_RUN/.stopping" ] || return
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"

@@ -159,11 +159,12 @@ class SlurmJob(NoInput):
                 if state is None or not state.goes_on:
                     return
                 self._sleep(LOOK_SECONDS)
-            (self._folder / STOPPING).unlink(missing_ok=True)
         self.kill()
 
     def kill(self) -> None:
         self._pause = FIRST_ASK_SECONDS
+        with contextlib.suppress(OSError):  # storage that fails must not keep a job alive
+            (self._folder / STOPPING).unlink()  # tells the tasks that they now have a deadline, Slurm's
         commands.cancel(self.number)
 
     def gpus_inside(self) -> tuple[str, ...] | None:

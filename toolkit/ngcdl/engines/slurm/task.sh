@@ -4,10 +4,14 @@ said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ## Once Slurm asks a task to end, it kills the task, and this shell with it, after KillWait seconds. So the kill is
-## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline.
+## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, but a
+## second SIGTERM is Slurm's: the time limit, or a user who waits no longer.
 ended() {
+    if [ -z "$is_told" ] && [ -e "$NGCDL_RUN/.stopping" ]; then
+        is_told=yes
+        return
+    fi
     is_told=yes
-    [ ! -e "$NGCDL_RUN/.stopping" ] || return
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
