@@ -226,6 +226,9 @@ def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_see
     assert "Slurm names no GPU on this node" in done.stderr
 
 
+IMAGE = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
+
+
 def fetching(folder: Path, enroot: str) -> subprocess.Popen[bytes]:
     """Start a job whose image is fetched once for all nodes, by this stand-in for enroot; its task does nothing."""
     spec = replace(TRAINING, placement=Placement(container="pyxis", images=str(folder / "images")))
@@ -244,15 +247,31 @@ def fetching(folder: Path, enroot: str) -> subprocess.Popen[bytes]:
 def test_an_image_that_somebody_else_fetched_needs_no_lock_and_one_that_can_t_be_fetched_ends_the_job(
     tmp_path: Path, is_there: bool
 ) -> None:
-    image = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
-    (tmp_path / "images" / f"{image}.lock").mkdir(parents=True)  # root could write to any file
+    (tmp_path / "images" / f"{IMAGE}.lock").mkdir(parents=True)  # root could write to any file
     if is_there:
-        (tmp_path / "images" / image).touch()
+        (tmp_path / "images" / IMAGE).touch()
     with fetching(tmp_path, "exit 1") as process:
         process.wait(60)
     told = json.loads((tmp_path / "exit.json").read_text())
     assert (process.returncode, told["code"]) == ((0, 0) if is_there else (125, 125))
     assert (tmp_path / "srun.image").exists() == is_there
+
+
+def test_the_lock_of_an_image_is_for_all_users_and_one_that_may_only_be_read_does(tmp_path: Path) -> None:
+    lock = tmp_path / "images" / f"{IMAGE}.lock"
+    lock.mkdir(parents=True)  # like another user's file: it opens for reading only, for root, too
+    with fetching(tmp_path, 'touch "$3"') as process:
+        process.wait(60)
+    assert (process.returncode, lock.with_suffix("").exists()) == (0, True)
+    lock.rmdir()
+    lock.with_suffix("").unlink()
+    before = os.umask(0o077)
+    try:
+        with fetching(tmp_path, 'touch "$3"; umask >umask') as process:
+            process.wait(60)
+    finally:
+        os.umask(before)
+    assert (lock.stat().st_mode & 0o777, (tmp_path / "umask").read_text()) == (0o666, "0077\n")
 
 
 def test_an_image_is_fetched_once(tmp_path: Path) -> None:

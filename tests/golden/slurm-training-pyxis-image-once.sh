@@ -39,9 +39,11 @@ export NGCDL_IMAGE=/scratch/images/nvcr.io+nvidia+pytorch+sha256+555555555555555
 mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
 if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a user who may only read could not take
-    ( flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-        { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
-    ) 9>"$NGCDL_IMAGE.lock" &
+    [ -e "$NGCDL_IMAGE.lock" ] || (umask 0; : >>"$NGCDL_IMAGE.lock") # somebody else may need it next
+    ( { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
+        flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
+            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
+    ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi
 task='name=ngcdl-$SLURM_JOB_ID-$SLURM_PROCID
