@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,20 @@ def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
     for choose in (lambda: nodes.with_gpus(placement, 1), lambda: SlurmEngine(programs).placed(placement)):
         with pytest.raises(BadOption, match="squeue and scancel"):
             choose()
+
+
+@pytest.mark.parametrize(
+    "word", ["--array=1-4", "--arr 1-4", "-a1-4", "--output=x", "-o x", "--wait", "-W", "--wrap=x"]
+)
+def test_an_option_with_which_a_job_can_t_be_followed_is_refused(programs: Path, word: str) -> None:
+    with pytest.raises(BadOption, match=re.escape(f"--sbatch={word}: ")) as refused:
+        SlurmEngine(programs).placed(Placement(options=("--exclusive", word), container="docker"))
+    assert "ngcdl export slurm RUN" in refused.value.hint
+
+
+@pytest.mark.parametrize("word", ["--wait-all-nodes=1", "--open-mode=truncate", "-A a", "-w n1", "--overcommit", "x"])
+def test_an_option_that_only_looks_like_one_of_those_is_not(programs: Path, word: str) -> None:
+    assert SlurmEngine(programs).placed(Placement(options=(word,), container="docker"))
 
 
 FREE = "NodeName=n1 CPUAlloc=0 CPUEfctv=124 CPUTot=128 CPULoad=0.01 Gres=gpu:h100:8 Partitions=main"

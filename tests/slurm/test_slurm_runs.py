@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -182,7 +183,10 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
 
 
 def test_a_folder_that_the_nodes_do_not_see_is_told(someone: Someone) -> None:
-    run_id = someone.submits("--sbatch=--output=/proc/nowhere/log.txt")  # where 24.11 can't create a folder either
+    sbatch = shutil.which("sbatch", path=someone.environment()["PATH"])
+    assert sbatch
+    someone.brings("sbatch", sbatch, "--output=/proc/nowhere/log.txt")  # where 24.11 can't create a folder either
+    run_id = someone.submits()
     run = someone.ended(run_id)
     assert (run["status"], run["exit_code"]) == ("failed", 125)
     assert "storage that all nodes share" in run["reason"]

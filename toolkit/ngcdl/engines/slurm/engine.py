@@ -14,7 +14,7 @@ from typing import Any
 
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
-from ngcdl.engines.slurm import commands, nodes
+from ngcdl.engines.slurm import commands, nodes, options
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import job_name, script
 from ngcdl.engines.values import GpuWay, Node, Order, ShowPull, Started
@@ -66,6 +66,7 @@ class SlurmEngine(OfKind, NoImages):
         Raise NoRunner or BadOption."""
         placed = placement or Placement()
         nodes.check_cluster(placed)
+        options.check_followed(placed.options)
         images = placed.images or os.environ.get(IMAGES) or None
         if images and not images.startswith("/"):
             raise BadOption(f"{IMAGES}={images}: must be the absolute path of a folder that all nodes share.")

@@ -1,0 +1,59 @@
+"""sbatch's options: what they are called, which have the same meaning, and with which a job can't be followed. Pure.
+
+https://slurm.schedmd.com/sbatch.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ngcdl.errors import BadOption
+
+# Options with the same meaning, or that exclude each other.
+_ALIKE = (
+    ("gres", "gpus", "gpus-per-node", "gpus-per-task"),
+    ("cpus-per-task", "cpus-per-gpu"),
+    ("mem-per-node", "mem-per-cpu", "mem-per-gpu"),
+    ("requeue", "no-requeue"),
+)
+# The names of sbatch's variables where they differ from the long option.
+_NAMED = {
+    **{"t": "timelimit", "time": "timelimit", "mem": "mem-per-node", "a": "array-inx", "array": "array-inx"},
+    **{"A": "account", "C": "constraint", "G": "gpus", "J": "job-name", "c": "cpus-per-task", "e": "error"},
+    **{"i": "input", "k": "no-kill", "m": "distribution", "o": "output", "p": "partition", "q": "qos"},
+    **{"O": "overcommit", "S": "core-spec"},
+}
+_OPTION = re.compile(r"--([\w-]+)|-(\w)")
+_UNFOLLOWED = {
+    "array": "ngcdl follows one job, and all jobs of an array would share a run's folder",
+    "output": "ngcdl reads the output from the run's folder",
+    "wait": "sbatch would return only when the job has ended, and ngcdl follows the job from its start",
+    "wrap": "the job is ngcdl's own script",
+}
+_SHORT = {"a": "array", "o": "output", "W": "wait"}
+
+
+def alike(word: str) -> tuple[str, ...]:
+    """Return the names, as sbatch's variables have them, of what means the same as an option or excludes it."""
+    found = _OPTION.match(word)
+    if not found:
+        return ()
+    name = found[1] or found[2]
+    name = _NAMED.get(name, name)
+    return next((alike for alike in _ALIKE if name in alike), (name,))
+
+
+def check_followed(words: Iterable[str]) -> None:
+    """Raise BadOption for an option with which ngcdl could not follow the job."""
+    for word in words:
+        if not (found := _OPTION.match(word)):
+            continue
+        name = found[1] or _SHORT.get(found[2], "")
+        # sbatch takes the beginning of a name, too; one letter of these is always ambiguous
+        for option, why in _UNFOLLOWED.items():
+            if len(name) > 1 and option.startswith(name):
+                raise BadOption(
+                    f"--sbatch={word}: {why}.",
+                    "Leave it out, or add it to a script of your own:\n    ngcdl export slurm RUN >job.sh",
+                )
