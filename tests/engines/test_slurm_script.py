@@ -119,6 +119,25 @@ def test_cpus_that_were_asked_for_are_those_of_a_node_and_not_of_each_card() -> 
         script(ordered(replace(TRAINING, cpu_limit=0.5)))
 
 
+@pytest.mark.parametrize(
+    ("typed", "left"),
+    [
+        ("--cpus-per-gpu=4", ["--gres=gpu:8", "--mem=1024M"]),
+        ("-c 4", ["--gres=gpu:8", "--mem=1024M"]),
+        ("--gpus-per-node=a100:4", ["--cpus-per-task=112", "--mem=1024M"]),
+        ("-G16", ["--cpus-per-task=112", "--mem=1024M"]),
+        ("--mem-per-gpu=8G", ["--gres=gpu:8", "--cpus-per-task=112"]),
+        ("--exclusive", ["--gres=gpu:8", "--cpus-per-task=112", "--mem=1024M"]),
+    ],
+)
+def test_an_option_that_was_typed_takes_the_place_of_ours_that_it_excludes(typed: str, left: list[str]) -> None:
+    assert TRAINING.placement
+    placement = replace(TRAINING.placement, options=(typed,))
+    text = script(ordered(replace(TRAINING, memory_bytes=1 << 30, placement=placement)))
+    assert re.findall("^#SBATCH (--(?:gres|cpus|mem).*|-[cG].*)", text.replace(typed, ""), re.MULTILINE) == left
+    assert f"#SBATCH {typed}\n" in text
+
+
 @pytest.mark.parametrize(("runner", "limits"), [
     ("docker", ["--memory=17179869185", "--cpus=4"]), ("podman", ["--memory=17179869185"]), ("pyxis", []),
     ("apptainer", []),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ngcdl.engines.slurm import runners
+from ngcdl.engines.slurm import options, runners
 from ngcdl.engines.slurm.bash import bash
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
@@ -48,7 +48,8 @@ def script(order: Order, is_kept: bool = False) -> str:
 
 
 def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
-    """Return the words for sbatch; options that were typed come last, and win."""
+    """Return the words for sbatch. Options that were typed come last, and win: none of ours that means the same or
+    excludes them stays beside them."""
     placement, gpus = order.spec.placement or Placement(), task.gpus
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
@@ -65,7 +66,8 @@ def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     log = "ngcdl-%j.txt" if is_kept else str(_fit(order.folder / LOG)).replace("%", "%%")
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
     words += ["--export=ALL"] if task.secrets else []  # some sites set SBATCH_EXPORT=NONE: secrets would stay behind
-    return words + list(placement.options)
+    typed = {name for word in placement.options for name in options.alike(word)}
+    return [word for word in words if not typed & {*options.alike(word)}] + list(placement.options)
 
 
 def _mebibytes(size: int | None) -> str | None:
