@@ -104,6 +104,26 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
 
 
+@pytest.mark.parametrize(("runner", "mounted"), [
+    ("pyxis", "--container-mounts={0}:{0},"), ("docker", "type=bind,source={0},target={0}"),
+    ("podman", "type=bind,source={0},target={0}"), ("apptainer", "{0},"),
+])  # fmt: skip
+def test_the_folder_of_a_script_to_keep_may_have_a_space_in_its_path_but_nothing_that_a_mount_splits(
+    tmp_path: Path, runner: str, mounted: str
+) -> None:
+    (folder := tmp_path / "my runs").mkdir()
+    handed_in(replace(asked(runner, {}), workdir=None), folder, is_kept=True, PATH=f"{folder}:/usr/bin:/bin")
+    given = words(folder / ("srun.words" if runner == "pyxis" else "client.words"))
+    assert [word for word in given if word.startswith(mounted.format(folder))]
+    assert {f"--container-workdir={folder}", f"--workdir={folder}", str(folder)} & set(given)
+    where = {"PATH": f"{folder}:/usr/bin:/bin", "NGCDL_RUN": f"{tmp_path}/a,b"}
+    done = subprocess.run(
+        ["bash", str(folder / "job.sh")], env=where, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, Path(where["NGCDL_RUN"]).exists()) == (1, False)
+    assert "export NGCDL_RUN=FOLDER, then sbatch" in done.stderr
+
+
 def inside(folder: Path) -> dict[str, str]:
     """Return the variables that docker or podman was told to set."""
     given, environ = words(folder / "client.words"), variables(folder / "client.environ")

@@ -71,7 +71,7 @@ begin() {
         --ulimit stack=67108864 \
         --log-driver=none \
         "${more[@]}" \
-        --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
+        --mount "type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN" \
         --mount type=bind,source=/home/me/code,target=/work \
         --mount type=bind,source=/data,target=/data,readonly \
         --workdir=/work \

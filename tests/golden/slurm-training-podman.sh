@@ -81,10 +81,10 @@ begin() {
         --ulimit stack=67108864 \
         --log-driver=none \
         "${more[@]}" \
-        --mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN \
+        --mount "type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN" \
         --mount type=bind,source=/scratch/cifar10,target=/scratch/cifar10,readonly \
         --mount type=bind,source=/home/me/.local/state/ngcdl/runs/older,target=/home/me/.local/state/ngcdl/runs/older,readonly \
-        --workdir=$NGCDL_RUN \
+        --workdir="$NGCDL_RUN" \
         -e NGCDL_RUN \
         -e NGCDL_NODES \
         -e NGCDL_NODE \

@@ -75,6 +75,11 @@ def image(task: Task) -> str:
     )
 
 
+def unfit(task: Task) -> str:
+    """Return the characters that would split the path of the run's folder, in the option that mounts it."""
+    return ',\\"' if task.runner in ("docker", "podman") else ",:"
+
+
 def srun(task: Task) -> list[str]:
     """Return srun's words for pyxis; the other runners need none, as their task runs on the node itself."""
     words = ['${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}']
@@ -178,10 +183,10 @@ def _words(task: Task) -> list[str]:
     words += [f"--cpus={task.cpus}"] if task.cpus is not None and task.runner == "docker" else []
     words += ['"${memlock[@]}"'] if "memlock" in dict(task.ulimits) else []
     words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
-    words += ["--log-driver=none", '"${more[@]}"', "--mount type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"]
+    words += ["--log-driver=none", '"${more[@]}"', '--mount "type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"']
     binds = (f"type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}" for m in task.mounts)
     words += [f"--mount {shlex.quote(bind)}" for bind in binds]
-    words += [f"--workdir={_workdir(task, '$NGCDL_RUN')}"]
+    words.append("--workdir=" + _workdir(task, '"$NGCDL_RUN"'))
     words += [f"-e {name}" for name in dict.fromkeys((*_OURS, *_SLURMS, *task.secrets)) if name not in typed]
     mine = {"HOME": '-e HOME="$NGCDL_RUN/home"', "USER": "-e USER"} if task.user else {}
     own = " ".join(word for name, word in mine.items() if name not in typed)

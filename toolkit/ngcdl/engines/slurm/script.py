@@ -36,7 +36,7 @@ def script(order: Order, is_kept: bool = False) -> str:
     text = bash(
         "job",
         OPTIONS="\n".join(f"#SBATCH {word}" for word in _options(order, task, is_kept)),
-        FOLDER="\n".join(_folder(order, is_kept)),
+        FOLDER="\n".join(_folder(order, runners.unfit(task), is_kept)),
         SECRETS="\n".join(_secrets(task)),
         RESUME="\n" + bash("resume") if is_training else "",
         IMAGE=runners.image(task),
@@ -84,11 +84,16 @@ def job_name(run_id: str) -> str:
     return f"ngcdl-{run_id}"
 
 
-def _folder(order: Order, is_kept: bool) -> list[str]:
+def _folder(order: Order, unfit: str, is_kept: bool) -> list[str]:
     if not is_kept:
         there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
-    lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}", 'mkdir -p "$RUN/home" && cd "$RUN" || exit 1']
+    lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}"]
+    says = f"ngcdl: $RUN: the run's folder may have none of {unfit} in its path: export NGCDL_RUN=FOLDER, then sbatch"
+    lines += [
+        f'case $RUN in *[{unfit}]*) echo "{says}" >&2; exit 1 ;; esac',
+        'mkdir -p "$RUN/home" && cd "$RUN" || exit 1',
+    ]
     trainer = next((mount.host for mount in order.spec.mounts if mount.container == inside.TRAINER), None)
     if trainer:
         lines += [f'[ -e trainer ] || cp -r "${{NGCDL_TRAINER:-{_fit(trainer)}}}" trainer || exit 1']
