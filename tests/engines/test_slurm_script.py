@@ -78,6 +78,19 @@ def test_a_word_of_the_command_that_looks_like_a_secret_is_not_handed_in(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_argument_that_is_no_valid_text_reaches_the_script_as_it_was_typed(programs: Path) -> None:
+    program(programs, "squeue", "echo RUNNING")
+    program(programs, "sbatch", f"cat >{programs}/seen; echo 5")
+    spec = replace(COMMAND, command=("ls", os.fsdecode(b"caf\xe9")), environment=(("NAME", os.fsdecode(b"\xff")),))
+    order = replace(ordered(spec), folder=programs)
+    assert SlurmEngine(programs).fits(order) is None
+    SlurmEngine(programs).start(order)
+    text = (programs / "job.sh").read_bytes()
+    assert b"caf\xe9" in text
+    assert b"NAME=" in text
+    assert b"\xff" in text
+
+
 @pytest.mark.parametrize(
     "mount",
     [

@@ -153,7 +153,7 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
     The job gets the variables of `environment` that look like secrets, and those of this process that `variables`
     selects; the others are in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
     secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
-    given = variables.for_sbatch(script.read_text(), os.environ) | secrets
+    given = variables.for_sbatch(os.fsdecode(script.read_bytes()), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)
     return text.splitlines()[-1].partition(";")[0]

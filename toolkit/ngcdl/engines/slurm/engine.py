@@ -122,7 +122,7 @@ class SlurmEngine(OfKind, NoImages):
             for mount in order.spec.mounts:
                 if mount.container == inside.TRAINER:  # as it is now: the job may start days later
                     shutil.copytree(mount.host, order.folder / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
-            path.write_text(script(order))
+            path.write_bytes(os.fsencode(script(order)))  # an argument may be no valid text
             (order.folder / LOG).touch()
             after = [identity.removeprefix(SLURM) for identity in order.after]
             number = commands.submit(path, dict(order.spec.environment), after)
