@@ -16,6 +16,7 @@ from slurm_orders import COMMAND, FOLDER, ID, ordered, program
 from ngcdl.engines.slurm.runners import of_enroot
 from ngcdl.engines.slurm.script import script
 from ngcdl.engines.values import Order
+from ngcdl.errors import BadOption
 from ngcdl.spec import CONTAINERS, Placement, RunSpec
 
 # Variables that Slurm, the loader, a shell or the script itself reads.
@@ -93,6 +94,10 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
         assert not {name for name, value in READ.items() if environ.get(name) == value}
         prefix = "APPTAINERENV_"
         found = {name.removeprefix(prefix): value for name, value in environ.items() if name.startswith(prefix)}
+        assert "HOME" not in found, "apptainer refuses it"
+        given = words(tmp_path / "client.words")
+        source, _, found["HOME"] = given[given.index("--home") + 1].partition(":")
+        assert source == f"{tmp_path}/home"
         found["HF_TOKEN"] = environ["HF_TOKEN"]
     else:
         environ = variables(tmp_path / "client.environ")
@@ -122,6 +127,13 @@ def test_the_folder_of_a_script_to_keep_may_have_a_space_in_its_path_but_nothing
     )
     assert (done.returncode, Path(where["NGCDL_RUN"]).exists()) == (1, False)
     assert "export NGCDL_RUN=FOLDER, then sbatch" in done.stderr
+
+
+@pytest.mark.parametrize("home", ["", "/", "home", "/a:/b"])
+def test_a_home_that_apptainer_could_not_mount_is_refused(home: str) -> None:
+    with pytest.raises(BadOption, match=f"-e HOME={home}: ") as refused:
+        script(ordered(asked("apptainer", {"HOME": home})))
+    assert "-e HOME=/home/me" in refused.value.hint
 
 
 def inside(folder: Path) -> dict[str, str]:

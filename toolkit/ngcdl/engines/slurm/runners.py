@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ngcdl.engines.slurm.bash import bash
+from ngcdl.errors import BadOption
 from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")
@@ -136,7 +137,7 @@ def _inside(task: Task) -> str:
     """Return the words that set variables for the command alone; for apptainer with the prefix by which it passes
     variables into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
     if task.runner == "apptainer":
-        found = _assigned(task.variables, "APPTAINERENV_")
+        found = _assigned(((name, value) for name, value in task.variables if name != "HOME"), "APPTAINERENV_")
     else:
         passed = _passed(task)
         found = _assigned(pair for pair in task.variables if pair not in passed)
@@ -154,10 +155,25 @@ def _apptainer(task: Task) -> str:
     words = [
         "apptainer run",
         *(["--nv"] if task.gpus else []),
-        '--home "$NGCDL_RUN/home"',
+        '--home "$NGCDL_RUN/home"' + _home(task),
         f'--bind "{",".join(binds)}"',
     ]
     return " ".join([*words, "--pwd", _workdir(task, '"$NGCDL_RUN"'), '"$NGCDL_IMAGE"', ""])
+
+
+def _home(task: Task) -> str:
+    """Return where a HOME that was typed has the home mounted: apptainer refuses APPTAINERENV_HOME.
+
+    Raise BadOption for one that --home would misread."""
+    home = dict(task.variables).get("HOME")
+    if home is None:
+        return ""
+    if not re.fullmatch(r"/+[^/:][^:]*", home):
+        raise BadOption(
+            f"-e HOME={home}: apptainer mounts the run's home there, so it must be an absolute path without a colon.",
+            "    ngcdl run ... -e HOME=/home/me",
+        )
+    return f":{shlex.quote(home)}"
 
 
 def _client(task: Task) -> str:
