@@ -154,8 +154,9 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[st
         except NgcdlError as error:
             failure = error
         tree = config.with_entry(host, None)
-        if tree["auths"] != (config.tree.get("auths") or {}):
-            held = any((config.tree["auths"][key] or {}) for key in docker_config.matching(config.tree["auths"], host))
+        gone = (config.tree.get("auths") or {}).keys() - tree["auths"].keys()
+        if gone:
+            held = any(config.tree["auths"][key] for key in gone)
             docker_config.write(real, tree)
             places += [str(file)] if held else []
     return tuple(places), failure
