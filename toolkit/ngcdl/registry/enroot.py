@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ngcdl import whole
-from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot
+from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot, KeyNotRemoved
 from ngcdl.registry.docker_config import home
 from ngcdl.registry.key import TOKEN_USERNAME, Credential
 from ngcdl.spec import NVCR
@@ -54,7 +54,7 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Remove the key for `host` and return the file, None if the file has no such key. Raise ConfigNotWritable."""
+    """Remove the key for `host` and return the file, None if the file has no such key. Raise KeyNotRemoved."""
     file = path(environ)
     try:
         before = file.read_text(encoding="utf-8", errors="surrogateescape")
@@ -66,7 +66,7 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigNotWritable(file, error.strerror or str(error), _HINT) from error
+        raise KeyNotRemoved(file, error.strerror or str(error), host) from error
     return file
 
 
