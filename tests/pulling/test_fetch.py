@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from fakes import FakeEngine, FakeJob
-from ngc_server import NgcServer, html, status
+from ngc_server import KEY, NgcServer, denied, html, status
 from pulling_engine import Table
 
 from ngcdl.engines.values import ShowPull
-from ngcdl.errors import EngineRefused, KeyRejected, UnknownTag
+from ngcdl.errors import EngineRefused, KeyRejected, KeyWithoutRights, UnknownTag
 from ngcdl.pulling import fetch
 from ngcdl.spec import ImageRef
 
@@ -133,3 +133,25 @@ def test_a_refused_key_is_the_reason_where_the_image_needs_one(table: Table) -> 
 def test_a_refused_key_does_not_hide_that_there_is_no_such_tag(table: Table) -> None:
     with pytest.raises(UnknownTag):
         pull(table.engine, ImageRef(table.ngc.host, "nvidia/tensorflow", "18.01"))
+
+
+@pytest.fixture
+def narrow(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is valid, but not for the NGC Catalog."""
+    monkeypatch.setenv("NGCDL_REGISTRY", table.ngc.host)
+    monkeypatch.setenv("NGC_API_KEY", KEY)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_key_without_rights_does_not_keep_a_public_image_away(table: Table) -> None:
+    table.ngc.fail("/proxy_auth", denied, times=1)
+    said = pull(table.engine, table.image)
+    assert any("it gives no access to nvidia/tensorflow (403). Trying without a key." in line for line in said)
+    assert table.engine.auths[-1] is None
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_key_without_rights_is_the_reason_where_the_image_needs_one(table: Table) -> None:
+    table.ngc.denied = {"nvidia/tensorflow"}
+    with pytest.raises(KeyWithoutRights):
+        pull(table.engine, table.image)

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ngc_server import OCI_INDEX, SCHEMA_1, digest, reset
+from ngc_server import OCI_INDEX, SCHEMA_1, digest, reset, status
 from pulling_engine import LAYERS, Table
 
 from ngcdl.engines.values import PullEvent
@@ -66,6 +66,15 @@ def test_after_a_cut_the_next_try_fetches_only_the_rest(table: Table, tmp_path: 
     save(table, tmp_path / "image.tar")
     assert digest(LAYERS[1]) not in table.blobs()[before:]
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["image.tar"]
+
+
+def test_a_wait_that_the_registry_asks_of_every_connection_is_told_once(table: Table, tmp_path: Path) -> None:
+    table.ngc.fail("/blobs/", status(429, Retry_After="45"), times=3)
+    save(table, tmp_path / "image.tar")
+    assert table.naps.count(45.0) == 3
+    assert [line for line in table.said if "Waiting" in line] == [
+        f"{table.ngc.host} is limiting the rate of requests. It asks to wait 45 s. Waiting 45 s."
+    ]
 
 
 def test_a_layer_that_is_not_its_digest_makes_no_file(table: Table, tmp_path: Path) -> None:

@@ -216,6 +216,16 @@ def test_forgetting_takes_every_spelling_and_nothing_else(home, config):
     assert forget(NVCR, home) == ((), None)
 
 
+def test_a_key_for_a_part_of_the_registry_outlives_login_and_logout(home, config):
+    parts = {f"{NVCR}/orga": {"auth": auth(secret="a")}, f"https://{NVCR}/orga/": {"auth": auth(secret="b")}}
+    path = config(json.dumps({"auths": {**parts, NVCR: {"auth": auth(secret="old")}}}))
+    save(NVCR, Secret(KEY), home)
+    assert json.loads(path.read_text())["auths"] == parts | OURS
+    assert forget(NVCR, home) == ((str(path),), None)
+    assert json.loads(path.read_text())["auths"] == parts
+    assert forget(NVCR, home) == ((), None)
+
+
 def test_forgetting_cleans_the_file_though_the_helper_fails(home, config):
     path = config(json.dumps({"credsStore": "nosuch", "auths": {NVCR: {"auth": auth()}}}))
     places, failure = forget(NVCR, home)

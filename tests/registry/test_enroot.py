@@ -70,6 +70,16 @@ def test_a_mirror_is_one_host(tmp_path: Path) -> None:
     assert file.read_text() == "machine mirror.example login $oauthtoken password nvapi-hush\n"
 
 
+def test_a_mirror_s_entry_is_without_the_port_as_enroot_looks_for_it(tmp_path: Path) -> None:
+    environ = {"ENROOT_CONFIG_PATH": str(tmp_path)}
+    (tmp_path / ".credentials").write_text("machine mirror.example:5000 login x password OLD\n")
+    file = enroot.keep("mirror.example:5000", KEY, environ)
+    assert file.read_text() == "machine mirror.example login $oauthtoken password nvapi-hush\n"
+    file.write_text(f"{file.read_text()}machine mirror.example:5000 login x password OLD\n")
+    assert enroot.forget("mirror.example:5000", environ) == file
+    assert file.read_text() == ""
+
+
 @pytest.mark.parametrize(
     ("user", "password"), [("me", "two words"), ("me", 'a"b'), ("me", "#a"), ("me", "a\nmachine b"), ("<token>", "a")]
 )

@@ -43,7 +43,7 @@ from ngcdl.registry.key import Secret
 def test_a_helper_that_fails_is_named_and_does_not_block_a_public_image(home, config, helper, name, expected):
     for known, script in HELPERS.items():
         helper(known, script)
-    path = config(json.dumps({"credsStore": name, "auths": {NVCR: {"auth": auth()}}}))
+    path = config(json.dumps({"credsStore": name, "auths": {NVCR: {}}}))
     seconds = 0.3 if expected is HelperHung else 60.0  # a busy machine starts no shell in 0.3 s
     with pytest.raises(expected) as caught:
         find(NVCR, home, helper_seconds=seconds)
@@ -54,6 +54,23 @@ def test_a_helper_that_fails_is_named_and_does_not_block_a_public_image(home, co
     assert credential is None
     assert type(told) is expected
     assert str(path) in text_of(caught.value) or expected not in (HelperMissing, ConfigBroken)
+
+
+@pytest.mark.parametrize("name", ["nosuch", "locked", "hangs"])
+@pytest.mark.parametrize("is_docker_s", [True, False])
+def test_a_helper_that_fails_hides_no_key_of_another_place(home, config, helper, name, is_docker_s):
+    helper("locked", HELPERS["locked"])
+    helper("hangs", HELPERS["hangs"])
+    config(json.dumps({"credsStore": name, "auths": {NVCR: {"auth": auth()} if is_docker_s else {}}}))
+    if not is_docker_s:
+        (Path(home["HOME"]) / ".ngc").mkdir()
+        (Path(home["HOME"]) / ".ngc/config").write_text(f"[CURRENT]\napikey = {KEY}\n")
+    found, told = find_or_none(NVCR, home, helper_seconds=0.3)
+    assert found is not None
+    assert found == find(NVCR, home, helper_seconds=0.3)
+    assert found.secret.reveal() == KEY
+    assert ("config.json" if is_docker_s else "ngc CLI") in found.source
+    assert isinstance(told, HelperMissing | HelperFailed | HelperHung), "the doctor tells it"
 
 
 def test_a_helper_that_cannot_start_is_said(home, config, helper):

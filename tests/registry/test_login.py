@@ -212,6 +212,23 @@ def test_logout_says_what_went_though_the_helper_fails(user, ngc, helper):
     assert "Nothing was written elsewhere" in kept.stderr
 
 
+def test_logout_removes_docker_s_key_though_enroot_s_file_can_t_be_read(user, ngc, helper):
+    copy = Path(user["HOME"]) / ".config/enroot/.credentials"
+    copy.mkdir(parents=True)
+    assert run(user, "stdin", KEY).returncode == 0
+    done = run(user, "logout")
+    assert done.returncode == 125
+    assert "was removed from" in done.stdout
+    assert entry(user, ngc.host) is None
+    assert f"The key for {ngc.host} can't be removed from {copy}: Is a directory." in done.stderr
+    assert f"    ngcdl logout {ngc.host}\n" in done.stderr
+    (Path(user["HOME"]) / ".docker/config.json").write_text('{"credsStore": "locked"}')
+    helper("locked", "echo the store is locked; exit 1")
+    both = run(user, "logout").stderr
+    assert f"can't be removed from {copy}" in both
+    assert "docker-credential-locked failed" in both
+
+
 def test_the_key_is_on_no_command_line(user, ngc, helper, tmp_path):
     path = Path(user["HOME"]) / ".docker" / "config.json"
     path.parent.mkdir()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
 from ngc_server import KEY
+from stock import auth
 
 from ngcdl.errors import HelperMissing, LoginNeeded, RegistryUnreachable
 from ngcdl.registry.session import Keys, Patience, Session
@@ -43,6 +45,11 @@ def test_a_key_that_can_t_be_read_is_the_trouble(ngc, key, monkeypatch, tmp_path
         assert tags(session, ngc, "nvidia/tensorflow") == ["18.01-py2"]
         with pytest.raises(HelperMissing):
             tags(session, ngc, "nim/gated")
+    (tmp_path / "config.json").write_text(
+        json.dumps({"credsStore": "nowhere-to-be-found", "auths": {ngc.host: {"auth": auth(secret=KEY)}}})
+    )
+    with Session(Keys()) as session:
+        assert tags(session, ngc, "nim/gated") == ["1.0"], "another place has a key"
 
 
 def test_a_question_that_never_ends_is_left_behind(ngc):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ngcdl import console, settings
-from ngcdl.errors import BadKey, BadOption, NoKey
+from ngcdl.errors import BadKey, BadOption, KeyNotRemoved, NoKey
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME, Credential, check_key
 from ngcdl.spec import NVCR
@@ -114,7 +114,11 @@ def logout(registry: str | None = None) -> None:
     from ngcdl.registry import enroot
 
     host = _host(registry)
-    copy = enroot.forget(host)
+    copy, not_removed = None, None
+    try:
+        copy = enroot.forget(host)
+    except KeyNotRemoved as error:  # Docker's login is removed all the same
+        not_removed = error
     kept, failure = credentials.forget(host)
     places = (*kept, *([str(copy)] if copy else []))
     if places:
@@ -123,8 +127,10 @@ def logout(registry: str | None = None) -> None:
         console.result(f"Docker's configuration keeps no key for {host}.")
     for name in credentials.key_variables(host):
         console.say(f"{name} is still set, and takes precedence over any other key: unset {name}")
-    if failure is not None:
-        raise failure
+    if not_removed is not None and failure is not None:
+        console.show_error(not_removed)
+    if trouble := failure or not_removed:
+        raise trouble
     left, _trouble = credentials.find_or_none(host, settings.without_keys(os.environ))
     if left is not None:
         console.say(f"A key for {host} is still found in {left.source}.")

@@ -10,6 +10,7 @@ NgcdlError (125)
 │   ├── BadKey (2)            empty, not ASCII, or with blanks inside
 │   ├── ConfigBroken          docker's config.json is unreadable or malformed
 │   ├── ConfigNotWritable
+│   ├── KeyNotRemoved         enroot's file can't be changed
 │   ├── KeyNotForEnroot       it would need quotes in netrc
 │   ├── HelperMissing         a credential helper is configured but not installed
 │   ├── HelperFailed          it answered with an error or with garbage
@@ -139,6 +140,7 @@ from ngcdl.errors.keys import (
     HelperHung,
     HelperMissing,
     KeyNotForEnroot,
+    KeyNotRemoved,
 )
 from ngcdl.errors.kubernetes import (
     ClusterError,

@@ -42,6 +42,14 @@ class ConfigNotWritable(CredentialsError):
         )
 
 
+class KeyNotRemoved(CredentialsError):
+    def __init__(self, path: object, why: str, host: str) -> None:
+        super().__init__(
+            f"The key for {host} can't be removed from {path}: {why}.",
+            f"Make it readable and writable, and remove the key then:\n    ngcdl logout {host}",
+        )
+
+
 class KeyNotForEnroot(CredentialsError):
     def __init__(self, path: object) -> None:
         super().__init__(

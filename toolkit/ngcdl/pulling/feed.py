@@ -32,6 +32,7 @@ from ngcdl.errors import (
 )
 from ngcdl.preflight.image import estimated_unpacked
 from ngcdl.pulling import disk_space
+from ngcdl.pulling.waits import Waits
 from ngcdl.spec import ImageRef
 
 if TYPE_CHECKING:
@@ -78,8 +79,11 @@ class Feed:
     _blobs: list[Blob] = field(default_factory=list)
     _about: Blob | None = None  # the image's configuration
     _turn: PullLock | None = None
-    _told_until: float = 0.0  # the end of the last wait that was announced
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    patient: Waits = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patient = Waits(self.say, self._lock)
 
     def __enter__(self) -> Self:
         return self
@@ -321,14 +325,6 @@ class Feed:
         if relay.came_bytes and isinstance(failure, NgcdlError) and not isinstance(failure, DigestMismatch):
             self.say("What arrived is kept: the next pull continues from there.")
         raise failure
-
-    def patient(self, error: NgcdlError, seconds: float) -> None:
-        """Say that the registry asked for a wait: only once, although it asks that of every connection."""
-        with self._lock:
-            if time.monotonic() < self._told_until:
-                return
-            self._told_until = time.monotonic() + seconds
-            self.say(f"{error.message} Waiting {seconds:.0f} s.")
 
     def _grown(self, blob: Blob) -> None:
         if blob is not self._about:  # the configuration is no layer

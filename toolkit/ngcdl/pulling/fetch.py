@@ -60,7 +60,8 @@ def image_file(ref: ImageRef, architecture: str, path: Path, show: ShowPull, say
 def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str], say: Callable[[str], None]) -> str:
     """Fetch `ref` with the caller's key, if there is one.
 
-    A public image needs no key, so a broken or refused key is no error if the image can be fetched without a key.
+    A public image needs no key, so a key that is broken, refused or without rights is no error if the image can be
+    fetched without a key.
     """
     from ngcdl.registry import credentials
 
@@ -68,7 +69,7 @@ def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str
     if credential:
         try:
             return fetch(credential)
-        except KeyRejected as error:
+        except (KeyRejected, KeyWithoutRights) as error:
             trouble = error
     if trouble:
         say(f"{trouble.message} Trying without a key.")

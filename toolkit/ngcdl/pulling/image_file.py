@@ -26,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -36,6 +36,7 @@ from ngcdl.pulling import disk_space
 from ngcdl.pulling.blob_folder import here_bytes
 from ngcdl.pulling.blobs import Blob, FolderTrouble
 from ngcdl.pulling.relay import CONNECTIONS
+from ngcdl.pulling.waits import Waits
 from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
@@ -59,6 +60,7 @@ class Saving:
     show: ShowPull
     say: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
+    _screen: threading.Lock = field(default_factory=threading.Lock)
 
     def save(self, platform: tuple[str, str]) -> str:
         """Write the image of `platform` (os, architecture), and return its digest.
@@ -71,8 +73,9 @@ class Saving:
                 image, document = registry.described(self.ref, platform)
             parts = self._parts(image, document)
             self._check_room(parts)
+            waits = Waits(self.say, self._screen)
             try:
-                blobs = [Blob(self.folder, part.digest, part.size_bytes, self._patient) for part in parts]
+                blobs = [Blob(self.folder, part.digest, part.size_bytes, waits) for part in parts]
                 for blob in blobs:
                     stack.callback(blob.close)
                 self._fetch(blobs)
@@ -117,7 +120,7 @@ class Saving:
 
     def _fetch(self, blobs: Sequence[Blob]) -> None:
         """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
-        waiting, screen = deque(blobs), threading.Lock()
+        waiting = deque(blobs)
 
         def work() -> None:
             with self._registry() as registry, contextlib.suppress(IndexError):
@@ -129,7 +132,7 @@ class Saving:
                 if blob is not blobs[0]:  # the configuration is no layer
                     status = "Download complete" if blob.is_whole else "Downloading"
                     layer = blob.digest.partition(":")[2][:12]
-                    with screen:
+                    with self._screen:
                         self.show(PullEvent(layer, status, blob.have_bytes, blob.size_bytes))
 
             blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), self.sleep, grown)
@@ -146,9 +149,6 @@ class Saving:
                 for blob in blobs:
                     blob.close()  # its connection ends with the next bytes
                 raise
-
-    def _patient(self, error: NgcdlError, seconds: float) -> None:
-        self.say(f"{error.message} Waiting {seconds:.0f} s.")
 
 
 # -- the file -------------------------------------------------------------------------------------------------------

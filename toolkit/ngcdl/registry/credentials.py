@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ngcdl import settings
-from ngcdl.errors import BadKey, ConfigBroken, NgcdlError
+from ngcdl.errors import BadKey, ConfigBroken, HelperFailed, HelperHung, HelperMissing, NgcdlError
 from ngcdl.registry import docker_config
 from ngcdl.registry.helper import HELPER_SECONDS, Helper
 from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key
@@ -33,22 +33,38 @@ class KeyPlace:
 def find(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> Credential | None:
-    """Find the credential for `host`, None if none is stored. Raise CredentialsError if a stored one is broken."""
-    return (
-        _from_environment(host, environ)
-        or _from_docker(host, environ, helper_seconds)
-        or (_from_ngc_cli(environ) if host == NVCR else None)
-    )
+    """Find the credential for `host`, None if none is stored. Raise CredentialsError if a stored one is broken.
+
+    A helper that is missing or fails is an error only if no other place has a key."""
+    found, trouble = _look(host, environ, helper_seconds)
+    if found is None and trouble:
+        raise trouble
+    return found
 
 
 def find_or_none(
     host: str, environ: Mapping[str, str] = os.environ, *, helper_seconds: float = HELPER_SECONDS
 ) -> tuple[Credential | None, NgcdlError | None]:
-    """Like `find`, but return the error: a public image needs no key, so a broken key deserves only a notice."""
+    """Like `find`, but return the error: a public image needs no key, so a broken key deserves only a notice.
+
+    Both are returned if a helper fails, but another place has a key."""
     try:
-        return find(host, environ, helper_seconds=helper_seconds), None
+        return _look(host, environ, helper_seconds)
     except NgcdlError as error:
         return None, error
+
+
+def _look(host: str, environ: Mapping[str, str], helper_seconds: float) -> tuple[Credential | None, NgcdlError | None]:
+    """Return the credential, and the error of a helper."""
+    if found := _from_environment(host, environ):
+        return found, None
+    config = docker_config.read(docker_config.path(environ))
+    failure: NgcdlError | None = None
+    try:
+        found = _from_helper(config, host, environ, helper_seconds)
+    except (HelperMissing, HelperFailed, HelperHung) as error:
+        failure = error
+    return found or _from_config(config, host) or (_from_ngc_cli(environ) if host == NVCR else None), failure
 
 
 def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
@@ -76,11 +92,16 @@ def _from_environment(host: str, environ: Mapping[str, str]) -> Credential | Non
     return None
 
 
-def _from_docker(host: str, environ: Mapping[str, str], helper_seconds: float) -> Credential | None:
-    config = docker_config.read(docker_config.path(environ))
-    helper = _helper(config, host, environ, helper_seconds)
+def _from_helper(
+    config: docker_config.DockerConfig, host: str, environ: Mapping[str, str], seconds: float
+) -> Credential | None:
+    helper = _helper(config, host, environ, seconds)
     if helper is not None and (found := helper.get(docker_config.key_of(host))):
         return _credential(host, found, f"{helper.program}, which {config.path} names")
+    return None
+
+
+def _from_config(config: docker_config.DockerConfig, host: str) -> Credential | None:
     found = config.entry(host)
     return _credential(host, found, str(config.path)) if found else None
 
@@ -154,8 +175,9 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[st
         except NgcdlError as error:
             failure = error
         tree = config.with_entry(host, None)
-        if tree["auths"] != (config.tree.get("auths") or {}):
-            held = any((config.tree["auths"][key] or {}) for key in docker_config.matching(config.tree["auths"], host))
+        gone = (config.tree.get("auths") or {}).keys() - tree["auths"].keys()
+        if gone:
+            held = any(config.tree["auths"][key] for key in gone)
             docker_config.write(real, tree)
             places += [str(file)] if held else []
     return tuple(places), failure

@@ -11,6 +11,7 @@ import binascii
 import contextlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -100,10 +101,10 @@ class DockerConfig:
         return section
 
     def with_entry(self, host: str, entry: dict[str, str] | None) -> dict[str, Any]:
-        """Return the tree with `entry` in place of every spelling of `host`; None removes them."""
-        auths = self._section("auths")
-        gone = matching(auths, host)
-        kept = {key: value for key, value in auths.items() if key not in gone}
+        """Return the tree with `entry` in place of every spelling of `host`; None removes them.
+
+        A key for a part of the registry, such as nvcr.io/org of podman, skopeo and kubelet, stays."""
+        kept = {key: value for key, value in self._section("auths").items() if not _is_spelling(key, host)}
         return {**self.tree, "auths": kept | ({key_of(host): entry} if entry is not None else {})}
 
 
@@ -117,6 +118,11 @@ def matching(section: Mapping[str, Any], host: str) -> list[str]:
     own = key_of(host)
     others = [key for key in section if key != own and key_of(_bare(key)) == own]
     return ([own] if own in section else []) + others
+
+
+def _is_spelling(key: str, host: str) -> bool:
+    found = re.fullmatch(r"([^/]+)/?|https?://([^/]+)(?:/|/v[12]/?)?", key)
+    return found is not None and key_of(found[1] or found[2]) == key_of(host)
 
 
 def _bare(key: str) -> str:

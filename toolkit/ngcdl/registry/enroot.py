@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ngcdl import whole
-from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot
+from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot, KeyNotRemoved
 from ngcdl.registry.docker_config import home
 from ngcdl.registry.key import TOKEN_USERNAME, Credential
 from ngcdl.spec import NVCR
@@ -42,7 +42,7 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
-        text = _without(hosts, before)
+        text = _without((*hosts, host), before)  # ngcdl used to write the port, too
         text += "\n" if text and not text.endswith("\n") else ""
         for one in hosts:
             text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
@@ -54,11 +54,11 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
 
 
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Remove the key for `host` and return the file, None if the file has no such key. Raise ConfigNotWritable."""
+    """Remove the key for `host` and return the file, None if the file has no such key. Raise KeyNotRemoved."""
     file = path(environ)
     try:
         before = file.read_text(encoding="utf-8", errors="surrogateescape")
-        after = _without(_hosts(host), before)
+        after = _without((*_hosts(host), host), before)
         if after == before:
             return None
         with whole.written(file.resolve()) as beside:
@@ -66,12 +66,14 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigNotWritable(file, error.strerror or str(error), _HINT) from error
+        raise KeyNotRemoved(file, error.strerror or str(error), host) from error
     return file
 
 
 def _hosts(host: str) -> tuple[str, ...]:
-    return (host, TOKENS) if host == NVCR else (host,)
+    """Return the hosts that the key for `host` is for. enroot and its curl look for an entry without the port:
+    https://github.com/NVIDIA/enroot/blob/master/src/docker.sh"""
+    return (host, TOKENS) if host == NVCR else (re.sub(r":\d+$", "", host),)
 
 
 def _without(hosts: Sequence[str], text: str) -> str:

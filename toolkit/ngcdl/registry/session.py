@@ -80,7 +80,7 @@ class Session:
         except LoginNeeded:
             spent = time.monotonic() - began
             credential, trouble = self.keys.find(host)
-            if trouble:
+            if credential is None and trouble:
                 raise trouble from None
             if credential is None:
                 raise
