@@ -29,7 +29,7 @@ esac
 
 # Python 3.9, whatever name it is called by.
 OLD = """#!/bin/sh
-case $2 in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
+case $* in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
 """
 
 
@@ -59,14 +59,22 @@ def refused(clone: Path, line: str, **variables: str) -> str:
     return done.stderr
 
 
+def ngcdl(clone: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "HOME": str(clone.parent),
+        "PATH": f"{clone.parent}/bin:{os.defpath}",
+        "NGCDL_PYTHON": sys.executable,
+    }
+    return subprocess.run(
+        [clone / "scripts/ngcdl", *words], capture_output=True, text=True, check=False, env=environment | variables
+    )
+
+
 def told(clone: Path) -> tuple[str, str, list[str]]:
     """Return stdout and stderr of `scripts/ngcdl --version`, and what it asked of uv."""
     home = clone.parent
     (home / "asked").write_text("")
-    environment = {"HOME": str(home), "PATH": f"{home}/bin:{os.defpath}", "NGCDL_PYTHON": sys.executable}
-    done = subprocess.run(
-        [clone / "scripts/ngcdl", "--version"], capture_output=True, text=True, check=False, env=environment
-    )
+    done = ngcdl(clone, "--version")
     return done.stdout, done.stderr, (home / "asked").read_text().split()
 
 
@@ -74,6 +82,19 @@ def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: 
     out, err, asked = told(clone)
     assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip"]), err
     assert told(clone) == (f"ngcdl {__version__}\n", "", [])
+
+
+def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_ngcdl(clone: Path) -> None:
+    others = clone.parent / "others"
+    others.mkdir()
+    for name in ("typer", "filelock", "ngcdl", "ensurepip"):
+        (others / f"{name}.py").write_text("raise SystemExit(f'{__name__} of another Python')")
+    words = ("run", "--engine", "local", "--", "printenv", "PYTHONPATH")
+    done = ngcdl(clone, *words, PYTHONPATH=str(others))
+    assert (done.returncode, done.stdout) == (0, f"{others}\n"), done.stderr
+    done = ngcdl(clone, "run", "--engine", "local", "--detach", "--", "true", PYTHONPATH=str(others))
+    assert done.returncode == 0, done.stderr
+    assert ngcdl(clone, "logs", "-f", done.stdout.strip()).returncode == 0, "it has ended"
 
 
 def test_a_clone_that_was_moved_starts_its_own_source(clone: Path) -> None:
