@@ -27,6 +27,16 @@ esac
 """
 
 
+# Stands for a Python: the environments that it makes borrow the packages of this one, pip among them.
+PYTHON = f"""#!/bin/sh
+case $* in *"-m venv "*) ;; *) exec {sys.executable} "$@" ;; esac
+for folder; do :; done
+{sys.executable} -m venv --without-pip "$folder"
+packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo {sysconfig.get_path("purelib")} > "$packages/borrowed.pth"
+"""
+
+
 # Python 3.9, whatever name it is called by.
 OLD = """#!/bin/sh
 case $* in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
@@ -95,6 +105,15 @@ def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_
     done = ngcdl(clone, "run", "--engine", "local", "--detach", "--", "true", PYTHONPATH=str(others))
     assert done.returncode == 0, done.stderr
     assert ngcdl(clone, "logs", "-f", done.stdout.strip()).returncode == 0, "it has ended"
+
+
+@pytest.mark.parametrize("failing", ["venv", "pip"])
+def test_where_uv_cannot_install_pip_is_tried(clone: Path, failing: str) -> None:
+    put(clone, "python", PYTHON)
+    put(clone, "uv", UV.replace("case", f"[ $1 != {failing} ] || {{ echo no route >&2; exit 2; }}\ncase", 1))
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python", PIP_NO_INDEX="1")
+    assert (done.returncode, done.stdout) == (0, f"ngcdl {__version__}\n"), done.stderr
+    assert "no route\nngcdl: uv could not; trying pip" in done.stderr
 
 
 def test_a_clone_that_was_moved_starts_its_own_source(clone: Path) -> None:
@@ -294,7 +313,8 @@ def test_what_can_t_be_is_told_with_the_next_command_and_makes_nothing(
 
 def test_what_could_not_be_installed_is_to_be_tried_again_by_what_was_typed(clone: Path) -> None:
     put(clone, "uv", "#!/bin/sh\necho no route >&2\n[ $1 = venv ]\n")
-    done = scripted(clone, "check", NGCDL_PYTHON=sys.executable)
+    put(clone, "python", PYTHON.replace("borrowed.pth", "nothing"))
+    done = scripted(clone, "check", NGCDL_PYTHON="python")
     assert done.stderr.endswith(f"is the network there?\n    {clone.parent}/bin/my-check\n")
     assert "(once, some 350 MB)" in done.stderr
 
