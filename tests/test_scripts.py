@@ -116,6 +116,19 @@ def test_where_uv_cannot_install_pip_is_tried(clone: Path, failing: str) -> None
     assert "no route\nngcdl: uv could not; trying pip" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "pip.conf"])
+def test_settings_of_pip_for_other_environments_don_t_count_in_ngcdl_s(clone: Path, name: str) -> None:
+    (clone.parent / "constraint").write_text("typer==0.0.1\n")
+    values = {"PIP_CONSTRAINT": f"{clone.parent}/constraint", "PIP_USER": "1"}
+    conf = clone.parent / ".config/pip/pip.conf"
+    conf.parent.mkdir(parents=True)
+    conf.write_text("[install]\nuser = true\n" if name == "pip.conf" else "")
+    put(clone, "python", PYTHON)
+    put(clone, "uv", "#!/bin/sh\nexit 2\n")
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python", PIP_NO_INDEX="1", **{name: values.get(name, "elsewhere")})
+    assert (done.returncode, done.stdout) == (0, f"ngcdl {__version__}\n"), done.stderr
+
+
 def test_a_clone_that_was_moved_starts_its_own_source(clone: Path) -> None:
     told(clone)
     moved = clone.rename(clone.with_name("moved"))
