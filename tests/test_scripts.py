@@ -155,21 +155,55 @@ def test_a_python_that_is_gone_or_another_one_makes_the_environment_anew(clone: 
     assert "is gone, or is another one now" in err
 
 
+PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
+
+
 @pytest.mark.parametrize(
     ("known", "variables", "said"),
     [
         ("python3.11", {}, "    sudo apt-get install python3.11 python3.11-venv\n"),
         ("python3.9", {}, "    NGCDL_PYTHON=/PATH/TO/python3.11 scripts/ngcdl ...\n"),
+        ("python3.14", {}, "    sudo apt-get install python3.14 python3.14-venv\n"),
         ("python3.11", {"NGCDL_PYTHON": "python3"}, "    unset NGCDL_PYTHON\n"),
     ],
 )
 def test_without_a_python_that_is_new_enough_what_helps_is_named(
     clone: Path, known: str, variables: dict[str, str], said: str
 ) -> None:
-    for name in ("python3", "python3.13", "python3.12", "python3.11"):
+    for name in PYTHONS:
         put(clone, name, OLD)
     put(clone, "apt-cache", f"#!/bin/sh\n[ $2 = {known} ]\n")
     assert refused(clone, "find_python", **variables).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("installer", "said"),
+    [
+        ("dnf", "    sudo dnf install python3.11\n"),
+        ("zypper", "    sudo zypper install python311\n"),
+        ("other", "    NGCDL_PYTHON=/PATH/TO/python3.11 scripts/ngcdl ...\n"),
+    ],
+)
+def test_where_there_is_no_apt_nothing_of_it_is_said(clone: Path, installer: str, said: str) -> None:
+    for name in PYTHONS:
+        put(clone, name, OLD)
+    put(clone, installer, "")
+    for tool in ("bash", "sh"):  # and nothing else: this machine may have apt
+        (clone.parent / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    told = refused(clone, "find_python", PATH=f"{clone.parent}/bin")
+    assert told.endswith(said)
+    assert "apt" not in told
+
+
+def test_the_newest_python_that_is_known_by_name_is_found(clone: Path) -> None:
+    for name in PYTHONS:
+        put(clone, name, OLD)
+    put(clone, "python3.14", "#!/bin/sh\n")
+    words = ["bash", "-euc", ". scripts/environment; find_python"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env={"PATH": f"{clone.parent}/bin:{os.defpath}"}, cwd=clone
+    )
+    assert done.stdout == f"{clone.parent}/bin/python3.14\n"
 
 
 def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> None:
