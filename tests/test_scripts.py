@@ -366,6 +366,16 @@ def test_what_could_not_be_installed_is_to_be_tried_again_by_what_was_typed(clon
     assert "(once, some 350 MB)" in done.stderr
 
 
+def test_an_environment_that_could_not_be_made_is_told_with_what_to_type_again(clone: Path) -> None:
+    put(clone, "python", '#!/bin/sh\ncase "$*" in *"-m venv"*) echo disk full >&2; exit 1 ;; esac\n')
+    put(clone, "uv", "#!/bin/sh\nexit 2\n")
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python")
+    assert done.returncode == 125
+    quoted = str(clone / "scripts/ngcdl").replace(" ", "\\ ")
+    said = f"disk full\nngcdl: The environment {clone}/.venv could not be made.\n    {quoted} --version\n"
+    assert done.stderr.endswith(said)
+
+
 def test_ctrl_c_while_the_environment_is_made_is_one_line_and_no_traceback(clone: Path) -> None:
     (clone.parent / "bin/uv").unlink()
     fake = '#!/bin/sh\ncase "$*" in *"-m venv"*) kill -INT 0; echo Traceback >&2; exit 130 ;; esac\n'
