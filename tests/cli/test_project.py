@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -102,12 +103,23 @@ def test_another_user_s_file_decides_nothing(
         ('image = "pytorch"\nvolume = ["/:/host"]', "only folders of the project"),
         ('image = "pytorch"\nvolume = ["../other:/other"]', "only folders of the project"),
         ('image = "pytorch"\nvolume = ["~/.ssh:/keys"]', "only folders of the project"),
+        ('image = "pytorch"\nvolume = ["~no-such-user/x:/data"]', "there is no such folder"),
+        ('image = "pytorch"\nvolume = ["a\\u0000b:/data"]', "there is no such folder"),
     ],
 )
 def test_what_is_no_setting_or_opens_the_host_is_refused(project: Path, text: str, why: str) -> None:
     (project / "ngcdl.toml").write_text(text)
     with pytest.raises(BadOption, match=why):
         filled(COMMAND)
+
+
+@pytest.mark.parametrize("host", ["/it's here", "/a b", "/a;b"])
+def test_a_folder_that_is_to_be_typed_is_quoted_for_the_shell(house: House, host: str) -> None:
+    (house.home / "ngcdl.toml").write_text(f'image = "pytorch:25.03-py3"\nvolume = ["{host}:/data"]\n')
+    done = house.run("run", "--dry-run", "--", "true")
+    assert done.returncode == 2, done.stderr
+    advised = done.stderr.splitlines()[-1]
+    assert shlex.split(advised)[:5] == ["ngcdl", "run", "...", "-v", f"{host}:/data"], done.stderr
 
 
 def test_a_link_out_of_the_project_opens_nothing(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -89,11 +90,14 @@ def _inside(path: Path, text: str) -> str:
     """Return a mount with the whole path of its folder. Raise BadOption if that is outside the project: what somebody
     wrote there must not open other folders to a container."""
     host, colon, rest = text.partition(":")
-    folder = (path.parent / Path(host).expanduser()).resolve()
+    try:
+        folder = (path.parent / Path(host).expanduser()).resolve()
+    except (RuntimeError, ValueError) as error:  # ~NAME of no user; a NUL
+        raise BadOption(f"{path}: volume {text!r}: there is no such folder.") from error
     if not colon or not folder.is_relative_to(path.parent.resolve()):
         raise BadOption(
             f"{path}: volume {text}: only folders of the project, as in data:/data.",
-            f"Type the others:\n    ngcdl run ... -v {text}",
+            f"Type the others:\n    ngcdl run ... -v {shlex.quote(text)}",
         )
     return f"{folder}:{rest}"
 
