@@ -59,6 +59,14 @@ def test_what_is_typed_counts_and_lists_add_up(project: Path) -> None:
     assert dict(text.split("=") for text in found.environment) == {"EPOCHS": "5"}
 
 
+def test_a_typed_folder_replaces_the_project_s_at_the_same_path_in_the_container(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "ngcdl.toml").write_text('image = "pytorch"\nvolume = ["data:/data:ro", "more:/more"]\n')
+    assert filled(Typed(volumes=("/big:/data/",))).volumes == (f"{project}/more:/more", "/big:/data/")
+    assert "-v data" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("typed", [Typed(train="cifar10"), Typed(command=("true",), engine="local")])
 @pytest.mark.usefixtures("project")
 def test_a_bundled_training_and_a_command_on_this_host_take_nothing_of_it(typed: Typed) -> None:
