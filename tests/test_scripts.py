@@ -27,9 +27,19 @@ esac
 """
 
 
+# Stands for a Python: the environments that it makes borrow the packages of this one, pip among them.
+PYTHON = f"""#!/bin/sh
+case $* in *"-m venv "*) ;; *) exec {sys.executable} "$@" ;; esac
+for folder; do :; done
+{sys.executable} -m venv --without-pip "$folder"
+packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo {sysconfig.get_path("purelib")} > "$packages/borrowed.pth"
+"""
+
+
 # Python 3.9, whatever name it is called by.
 OLD = """#!/bin/sh
-case $2 in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
+case $* in *print*) echo python3.9-venv ;; *) exit 1 ;; esac
 """
 
 
@@ -59,14 +69,22 @@ def refused(clone: Path, line: str, **variables: str) -> str:
     return done.stderr
 
 
+def ngcdl(clone: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "HOME": str(clone.parent),
+        "PATH": f"{clone.parent}/bin:{os.defpath}",
+        "NGCDL_PYTHON": sys.executable,
+    }
+    return subprocess.run(
+        [clone / "scripts/ngcdl", *words], capture_output=True, text=True, check=False, env=environment | variables
+    )
+
+
 def told(clone: Path) -> tuple[str, str, list[str]]:
     """Return stdout and stderr of `scripts/ngcdl --version`, and what it asked of uv."""
     home = clone.parent
     (home / "asked").write_text("")
-    environment = {"HOME": str(home), "PATH": f"{home}/bin:{os.defpath}", "NGCDL_PYTHON": sys.executable}
-    done = subprocess.run(
-        [clone / "scripts/ngcdl", "--version"], capture_output=True, text=True, check=False, env=environment
-    )
+    done = ngcdl(clone, "--version")
     return done.stdout, done.stderr, (home / "asked").read_text().split()
 
 
@@ -74,6 +92,41 @@ def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: 
     out, err, asked = told(clone)
     assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip"]), err
     assert told(clone) == (f"ngcdl {__version__}\n", "", [])
+
+
+def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_ngcdl(clone: Path) -> None:
+    others = clone.parent / "others"
+    others.mkdir()
+    for name in ("typer", "filelock", "ngcdl", "ensurepip"):
+        (others / f"{name}.py").write_text("raise SystemExit(f'{__name__} of another Python')")
+    words = ("run", "--engine", "local", "--", "printenv", "PYTHONPATH")
+    done = ngcdl(clone, *words, PYTHONPATH=str(others))
+    assert (done.returncode, done.stdout) == (0, f"{others}\n"), done.stderr
+    done = ngcdl(clone, "run", "--engine", "local", "--detach", "--", "true", PYTHONPATH=str(others))
+    assert done.returncode == 0, done.stderr
+    assert ngcdl(clone, "logs", "-f", done.stdout.strip()).returncode == 0, "it has ended"
+
+
+@pytest.mark.parametrize("failing", ["venv", "pip"])
+def test_where_uv_cannot_install_pip_is_tried(clone: Path, failing: str) -> None:
+    put(clone, "python", PYTHON)
+    put(clone, "uv", UV.replace("case", f"[ $1 != {failing} ] || {{ echo no route >&2; exit 2; }}\ncase", 1))
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python", PIP_NO_INDEX="1")
+    assert (done.returncode, done.stdout) == (0, f"ngcdl {__version__}\n"), done.stderr
+    assert "no route\nngcdl: uv could not; trying pip" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "pip.conf"])
+def test_settings_of_pip_for_other_environments_don_t_count_in_ngcdl_s(clone: Path, name: str) -> None:
+    (clone.parent / "constraint").write_text("typer==0.0.1\n")
+    values = {"PIP_CONSTRAINT": f"{clone.parent}/constraint", "PIP_USER": "1"}
+    conf = clone.parent / ".config/pip/pip.conf"
+    conf.parent.mkdir(parents=True)
+    conf.write_text("[install]\nuser = true\n" if name == "pip.conf" else "")
+    put(clone, "python", PYTHON)
+    put(clone, "uv", "#!/bin/sh\nexit 2\n")
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python", PIP_NO_INDEX="1", **{name: values.get(name, "elsewhere")})
+    assert (done.returncode, done.stdout) == (0, f"ngcdl {__version__}\n"), done.stderr
 
 
 def test_a_clone_that_was_moved_starts_its_own_source(clone: Path) -> None:
@@ -102,21 +155,55 @@ def test_a_python_that_is_gone_or_another_one_makes_the_environment_anew(clone: 
     assert "is gone, or is another one now" in err
 
 
+PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
+
+
 @pytest.mark.parametrize(
     ("known", "variables", "said"),
     [
         ("python3.11", {}, "    sudo apt-get install python3.11 python3.11-venv\n"),
         ("python3.9", {}, "    NGCDL_PYTHON=/PATH/TO/python3.11 scripts/ngcdl ...\n"),
+        ("python3.14", {}, "    sudo apt-get install python3.14 python3.14-venv\n"),
         ("python3.11", {"NGCDL_PYTHON": "python3"}, "    unset NGCDL_PYTHON\n"),
     ],
 )
 def test_without_a_python_that_is_new_enough_what_helps_is_named(
     clone: Path, known: str, variables: dict[str, str], said: str
 ) -> None:
-    for name in ("python3", "python3.13", "python3.12", "python3.11"):
+    for name in PYTHONS:
         put(clone, name, OLD)
     put(clone, "apt-cache", f"#!/bin/sh\n[ $2 = {known} ]\n")
     assert refused(clone, "find_python", **variables).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("installer", "said"),
+    [
+        ("dnf", "    sudo dnf install python3.11\n"),
+        ("zypper", "    sudo zypper install python311\n"),
+        ("other", "    NGCDL_PYTHON=/PATH/TO/python3.11 scripts/ngcdl ...\n"),
+    ],
+)
+def test_where_there_is_no_apt_nothing_of_it_is_said(clone: Path, installer: str, said: str) -> None:
+    for name in PYTHONS:
+        put(clone, name, OLD)
+    put(clone, installer, "")
+    for tool in ("bash", "sh"):  # and nothing else: this machine may have apt
+        (clone.parent / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    told = refused(clone, "find_python", PATH=f"{clone.parent}/bin")
+    assert told.endswith(said)
+    assert "apt" not in told
+
+
+def test_the_newest_python_that_is_known_by_name_is_found(clone: Path) -> None:
+    for name in PYTHONS:
+        put(clone, name, OLD)
+    put(clone, "python3.14", "#!/bin/sh\n")
+    words = ["bash", "-euc", ". scripts/environment; find_python"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, env={"PATH": f"{clone.parent}/bin:{os.defpath}"}, cwd=clone
+    )
+    assert done.stdout == f"{clone.parent}/bin/python3.14\n"
 
 
 def test_a_python_may_lie_in_a_folder_with_a_blank_in_its_name(clone: Path) -> None:
@@ -273,9 +360,20 @@ def test_what_can_t_be_is_told_with_the_next_command_and_makes_nothing(
 
 def test_what_could_not_be_installed_is_to_be_tried_again_by_what_was_typed(clone: Path) -> None:
     put(clone, "uv", "#!/bin/sh\necho no route >&2\n[ $1 = venv ]\n")
-    done = scripted(clone, "check", NGCDL_PYTHON=sys.executable)
+    put(clone, "python", PYTHON.replace("borrowed.pth", "nothing"))
+    done = scripted(clone, "check", NGCDL_PYTHON="python")
     assert done.stderr.endswith(f"is the network there?\n    {clone.parent}/bin/my-check\n")
     assert "(once, some 350 MB)" in done.stderr
+
+
+def test_an_environment_that_could_not_be_made_is_told_with_what_to_type_again(clone: Path) -> None:
+    put(clone, "python", '#!/bin/sh\ncase "$*" in *"-m venv"*) echo disk full >&2; exit 1 ;; esac\n')
+    put(clone, "uv", "#!/bin/sh\nexit 2\n")
+    done = ngcdl(clone, "--version", NGCDL_PYTHON="python")
+    assert done.returncode == 125
+    quoted = str(clone / "scripts/ngcdl").replace(" ", "\\ ")
+    said = f"disk full\nngcdl: The environment {clone}/.venv could not be made.\n    {quoted} --version\n"
+    assert done.stderr.endswith(said)
 
 
 def test_ctrl_c_while_the_environment_is_made_is_one_line_and_no_traceback(clone: Path) -> None:

@@ -29,9 +29,25 @@ from ngcdl.spec import (
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
+LONG = "aB3dE6gH9j" * 3 + "kL2n"
+
+
 @pytest.mark.parametrize(
     "name",
-    ["TOKEN", "hf_token", "NGC_API_KEY", "DB_PASSWORD", "DB_PASS", "AWS_SECRET", "MY_AUTH", "GH_PAT", "PAT", "PAT_2"],
+    [
+        "TOKEN",
+        "hf_token",
+        "NGC_API_KEY",
+        "DB_PASSWORD",
+        "DB_PASS",
+        "AWS_SECRET",
+        "MY_AUTH",
+        "GH_PAT",
+        "PAT",
+        "PAT_2",
+        "MYSQL_PWD",
+        "DB_PWD_2",
+    ],
 )
 def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
     assert redacted(name, "x") == REDACTED
@@ -47,6 +63,16 @@ def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
         "postgresql+psycopg://me:p%40ss@word@db/x?a=b",
         "https://0123456789abcdef0123456789@host/x",
         "-H 'Authorization: Bearer s3cret'",
+        f"hf_{LONG}",
+        f"ghp_{LONG}",
+        f"login github_pat_{LONG}_{LONG}",
+        f"sk-{LONG}",
+        f"sk-proj-{LONG}-x_y",
+        f"AccountName=me;AccountKey={LONG}+/==;EndpointSuffix=core.windows.net",
+        "https://me.blob.core.windows.net/x?sv=2024&sig=ab%2Fc%3D",
+        "https://bucket.s3.amazonaws.com/x?X-Amz-Expires=9&X-Amz-Signature=0123abcd&x=y",
+        "http://host:8888/lab?token=0123abcd",
+        "https://hooks.slack.com/services/T0/B0/abc",
     ],
 )
 def test_a_value_that_holds_a_secret_is_hidden_under_any_name(value: str) -> None:
@@ -63,6 +89,14 @@ def test_a_value_that_holds_a_secret_is_hidden_under_any_name(value: str) -> Non
         ("EPOCHS", "3"),
         ("PATH", "/usr/bin:/bin"),
         ("DISPATCH", "x"),
+        ("PWD", "/home/me"),
+        ("OLDPWD", "/home/me"),
+        ("PWD_LIMIT", "x"),
+        ("NAME", f"task-{LONG} disk_hf_{LONG} sk-learn sk-ant-colony-optimization-of-a-graph hf_{DIGEST}"),
+        ("HF_HOME", f"/data/hf_cache/hf_hub_transfer_of_many_long_model_names/{DIGEST}"),
+        ("URL", "https://host/x?page=2&sort=token&key=id&token=1&sig="),
+        ("URL", "https://host/x?token={token}&sig=<sig>"),
+        ("FORM", "AccountKey=<key>;AccountKey=${KEY}"),
         ("HTTPS_PROXY", "http://proxy:3128"),
         ("REPOSITORY", "ssh://git@host:22/me/x"),
         ("IMAGE", "docker://host:5000/x@sha256:0123"),
@@ -84,7 +118,8 @@ HARMLESS = ("0", "512", "123456", "0.25", "true", "False", "YES", "no", "on", "o
 OF_SECRETS = (
     "PASSWORD", "DB_PASSWORD", "PASSWORD_2", "PASSWORDS", "PASSWD", "SSHPASS", "PASS", "KEY_PASSPHRASE", "PASSCODE",
     "API_KEY", "APIKEY", "API_KEYS", "KEY", "KEY_2", "HF_TOKEN", "MYTOKEN", "token", "CLIENT_SECRET", "SECRET_ID",
-    "CREDENTIALS", "MY_AUTH", "GH_PAT", "KEY_PIN", "TOKEN_PIN", "AUTH_CODE", "TOKEN_OTP", "SECRET_PIN", "apiKey",
+    "CREDENTIALS", "MY_AUTH", "GH_PAT", "KEY_PIN", "DB_PWD", "TOKEN_PIN", "AUTH_CODE", "TOKEN_OTP", "SECRET_PIN",
+    "apiKey",
 )  # fmt: skip
 
 
@@ -142,6 +177,12 @@ def test_what_such_a_name_shows_is_a_small_number_or_a_switch(before: str, part:
         ),
         (("sh", "-c", "cd /x && DB_PASSWORD='a b' ./t"), ("sh", "-c", "cd /x && DB_PASSWORD=*** ./t")),
         (("python", "-c", "login(token='hf_x')"), ("python", "-c", "login(token=***)")),
+        (
+            ("env", "MYSQL_PWD=hush", "OLDPWD=/x", "x", "--db-pwd", "hush"),
+            ("env", "MYSQL_PWD=***", "OLDPWD=/x", "x", "--db-pwd", "***"),
+        ),
+        (("curl", "https://h/x?a=b&sig=ab%2F&c=d"), ("curl", "https://h/x?a=b&sig=***&c=d")),
+        (("sh", "-c", f"t hf_{LONG} -c 'AccountKey={LONG}==;x'"), ("sh", "-c", "t *** -c 'AccountKey=***;x'")),
         (("git", "clone", "https://me:hush@host/x"), ("git", "clone", "https://me:***@host/x")),
         (("x", "--proxy=http://me:$hush@h:1", "y"), ("x", "--proxy=http://me:***@h:1", "y")),
         (("env", "GH_PAT=hush", "FILE_PATH=x"), ("env", "GH_PAT=***", "FILE_PATH=x")),
@@ -168,6 +209,7 @@ def test_words_that_are_secrets_stand_in_no_record_and_no_dry_run(
         "env KEYBOARD=us AUTHOR=x PASSES=3 MAX_TOKENS=9 TOKENIZERS_PARALLELISM=false COMPASS=n KEY= PWD=/x",
         "--schedule warmup:100@lr:5 scp host:path@x:22",
         "primary-key: id sort-key: name",
+        "apptainer exec --pwd /work -pwd x --pwd=/work OLDPWD=/x sk-learn hf_transfer http://h/x?token=12&page=3",
         "--auth none --pass 2 use_auth=true --no-password x --password-file /run/x",
         "git clone ssh://git@host:22/x --path y COMPAT=1 pat=x http://host:8080/a@b http://%s:%s@host",
     ],
@@ -187,6 +229,7 @@ def test_words_that_only_resemble_a_secret_s_are_recorded_as_they_are(line: str)
         "KEY= TOKEN='' t",
         "max(a, key=len)",
         'git clone "https://me:$PASSWORD@host/x"',
+        'curl "https://host/x?token=$TOKEN&sig=${SIG}"; DB_PWD=$PWD t',
         "git clone https://${NAME}:${PASSWORD}@host/x",
         'curl -H "Authorization: Bearer $TOKEN" -H "X-Api-Key: $(cat key)" http://h',
     ],
@@ -197,6 +240,7 @@ def test_what_a_script_takes_from_elsewhere_is_no_secret(script: str) -> None:
 
 def test_a_script_of_one_long_word_is_no_trap() -> None:
     words = ("bash", "-c", "a_key-" * 20_000, "http://a:" * 20_000, "x:" * 50_000, "--" + "password1" * 20_000)
+    words = ("a-pwd_" * 20_000, "sk-" * 50_000, "&token=1" * 20_000, "x;AccountKey=a" * 20_000, *words)
     before = time.process_time()
     assert redacted_words(words) == words
     assert time.process_time() - before < 5

@@ -32,6 +32,7 @@ from ngcdl.cli.changed import written_out
         ("compare --train cifar10", "run ... --gpus none", None),
         ("runs replay last", "run ... --gpus none", None),
         ("doctor", "run ... --gpus none", None),
+        ("run pytorch", "run ... -v 'a", None),  # a folder with a newline in its name
     ],
 )  # fmt: skip
 def test_an_advised_change_is_made_in_the_line_that_was_typed(typed: str, advised: str, expected: str | None) -> None:

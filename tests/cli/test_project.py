@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,14 @@ def test_what_is_typed_counts_and_lists_add_up(project: Path) -> None:
     assert dict(text.split("=") for text in found.environment) == {"EPOCHS": "5"}
 
 
+def test_a_typed_folder_replaces_the_project_s_at_the_same_path_in_the_container(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "ngcdl.toml").write_text('image = "pytorch"\nvolume = ["data:/data:ro", "more:/more"]\n')
+    assert filled(Typed(volumes=("/big:/data/",))).volumes == (f"{project}/more:/more", "/big:/data/")
+    assert "-v data" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("typed", [Typed(train="cifar10"), Typed(command=("true",), engine="local")])
 @pytest.mark.usefixtures("project")
 def test_a_bundled_training_and_a_command_on_this_host_take_nothing_of_it(typed: Typed) -> None:
@@ -102,12 +111,23 @@ def test_another_user_s_file_decides_nothing(
         ('image = "pytorch"\nvolume = ["/:/host"]', "only folders of the project"),
         ('image = "pytorch"\nvolume = ["../other:/other"]', "only folders of the project"),
         ('image = "pytorch"\nvolume = ["~/.ssh:/keys"]', "only folders of the project"),
+        ('image = "pytorch"\nvolume = ["~no-such-user/x:/data"]', "there is no such folder"),
+        ('image = "pytorch"\nvolume = ["a\\u0000b:/data"]', "there is no such folder"),
     ],
 )
 def test_what_is_no_setting_or_opens_the_host_is_refused(project: Path, text: str, why: str) -> None:
     (project / "ngcdl.toml").write_text(text)
     with pytest.raises(BadOption, match=why):
         filled(COMMAND)
+
+
+@pytest.mark.parametrize("host", ["/it's here", "/a b", "/a;b"])
+def test_a_folder_that_is_to_be_typed_is_quoted_for_the_shell(house: House, host: str) -> None:
+    (house.home / "ngcdl.toml").write_text(f'image = "pytorch:25.03-py3"\nvolume = ["{host}:/data"]\n')
+    done = house.run("run", "--dry-run", "--", "true")
+    assert done.returncode == 2, done.stderr
+    advised = done.stderr.splitlines()[-1]
+    assert shlex.split(advised)[:5] == ["ngcdl", "run", "...", "-v", f"{host}:/data"], done.stderr
 
 
 def test_a_link_out_of_the_project_opens_nothing(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -141,9 +141,19 @@ def test_a_folder_that_holds_keys_is_mounted_where_it_was_named_and_nothing_is_s
     assert capfd.readouterr().err == ""
 
 
+def test_two_folders_at_one_path_in_the_container_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home / "project")
+    with pytest.raises(BadOption, match="-v /a:/data and -v /b:/data/:ro: both are at /data") as caught:
+        typed(volumes=("/a:/data", "/b:/data/:ro"))
+    assert caught.value.hint == "Leave one of them out."
+    with pytest.raises(BadOption, match="/work is the working directory of this run"):
+        typed(volumes=("/a:/work/",))
+
+
 def test_another_folder_at_work_or_elsewhere_does_not_bring_the_home_along(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
     assert folders(typed(volumes=("./project:/work:ro",))) == ([f"{home}/project:/work:ro"], "/work")
+    assert folders(typed(volumes=("./project:/work/",))) == ([f"{home}/project:/work/"], "/work")
     assert folders(typed(volumes=("/data:/data",), workdir="/workshop")) == (["/data:/data"], "/workshop")

@@ -1,9 +1,12 @@
-"""This host's processes, as /proc shows them: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
+"""This host's processes, as /proc shows them: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+
+Also how a process of ngcdl starts another one."""
 
 from __future__ import annotations
 
 import pwd
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,13 @@ class Process:
     has_ended: bool
     ignores_ctrl_c: bool
     catches_stop: bool
+
+
+def of_ngcdl(module: str, *words: str) -> list[str]:
+    """Return the argv that starts a module of ngcdl in this Python. -P: a docker.py in the caller's folder must not
+    shadow the library. -E, if this process has it: nor must one on PYTHONPATH."""
+    ignoring = ["-E"] if sys.flags.ignore_environment else []
+    return [sys.executable, *ignoring, "-P", "-m", module, *words]
 
 
 def boot_id() -> str | None:

@@ -39,7 +39,10 @@ def _line(line: str, argv: Sequence[str]) -> str:
     advised = _ADVISED.fullmatch(line)
     if not advised or not argv:
         return line
-    change = shlex.split(advised["change"])
+    try:
+        change = shlex.split(advised["change"])
+    except ValueError:  # the line is part of one: a word in it has a newline
+        return line
     has_command = change[-2:] == ["--", "COMMAND"]
     change = change[: len(change) - 2 * has_command]
     at = argv.index("--") if "--" in argv else len(argv)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +37,9 @@ def filled(typed: Typed) -> Typed:
     if not (typed.image or "image" in settings):
         console.say(f"{path} is left out: no image is named, so there is no container")
         return typed
+    replaced = {_place(text) for text in typed.volumes}
+    if "volume" in settings:
+        settings["volume"] = [text for text in settings["volume"] if _place(text) not in replaced]
     own = {*typed.given, *(["image"] if typed.image else [])}  # --vary names images, too
     scalars = {name: settings[key] for key, name in _TEXTS.items() if key in settings and name not in own}
     packages = requirements.listed(settings.get("pip", ()), path.parent, within=path.parent)
@@ -85,15 +90,23 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
+def _place(text: str) -> str:
+    """Return where in the container a mount is."""
+    return posixpath.normpath(text.partition(":")[2].partition(":")[0])
+
+
 def _inside(path: Path, text: str) -> str:
     """Return a mount with the whole path of its folder. Raise BadOption if that is outside the project: what somebody
     wrote there must not open other folders to a container."""
     host, colon, rest = text.partition(":")
-    folder = (path.parent / Path(host).expanduser()).resolve()
+    try:
+        folder = (path.parent / Path(host).expanduser()).resolve()
+    except (RuntimeError, ValueError) as error:  # ~NAME of no user; a NUL
+        raise BadOption(f"{path}: volume {text!r}: there is no such folder.") from error
     if not colon or not folder.is_relative_to(path.parent.resolve()):
         raise BadOption(
             f"{path}: volume {text}: only folders of the project, as in data:/data.",
-            f"Type the others:\n    ngcdl run ... -v {text}",
+            f"Type the others:\n    ngcdl run ... -v {shlex.quote(text)}",
         )
     return f"{folder}:{rest}"
 

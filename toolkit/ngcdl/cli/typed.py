@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import re
 import shlex
 import shutil
@@ -238,7 +239,7 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     here = current_folder()
     if not _holds_keys(here, config):
         return plan.with_folder_mounted(own, here)
-    if any(mount.container == WORK for mount in _mounts(typed)):
+    if any(posixpath.normpath(mount.container) == WORK for mount in _mounts(typed)):
         return replace(own, workdir=WORK)
     if PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
         return plan.with_folder_mounted(own, here)
@@ -362,7 +363,8 @@ _LIMITS = (
 
 
 def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
-    """Return what the options add to the plan `own`. Raise BadOption if -v names a path at which `own` has a mount."""
+    """Return what the options add to the plan `own`. Raise BadOption if -v names a path at which `own`, or
+    another -v, has a mount."""
     limits = {"memlock": -1, "stack": 67108864}
     for text in typed.ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
@@ -384,11 +386,14 @@ def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
         raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
     mounts = _mounts(typed)
     taken = {mount.container for mount in own.mounts} if own else set()
+    places: dict[str, Mount] = {}
     for mount in mounts:
-        if mount.container in taken:
-            raise BadOption(
-                f"-v {mount}: {mount.container} is the working directory of this run.", "Mount it elsewhere."
-            )
+        place = posixpath.normpath(mount.container)
+        if place in taken:
+            raise BadOption(f"-v {mount}: {place} is the working directory of this run.", "Mount it elsewhere.")
+        if place in places:
+            raise BadOption(f"-v {places[place]} and -v {mount}: both are at {place}.", "Leave one of them out.")
+        places[place] = mount
     return RunSpec(
         image=None,
         mounts=mounts,

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ngcdl import console, engines, errors, waiting
+from ngcdl import console, engines, errors, processes, waiting
 from ngcdl.engines.base import Job
 from ngcdl.engines.values import Chunk, Order, PullEvent
 from ngcdl.errors import BadOption, ContainerLeft, NgcdlError
@@ -76,8 +76,7 @@ def hand_over(ready: Ready, store: Store) -> str:
             said = stack.enter_context(tempfile.TemporaryFile(dir=order.folder))
             with signals_deferred():  # else a Ctrl-C during the start leaves a watcher that nobody stops
                 watcher = subprocess.Popen(
-                    # -P: a docker.py in the caller's folder must not shadow the library
-                    [sys.executable, "-P", "-m", "ngcdl", "_watch", order.run_id],
+                    processes.of_ngcdl("ngcdl", "_watch", order.run_id),
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
                 )  # fmt: skip
             with waiting.telling(console.say, lambda: "the run to start"):

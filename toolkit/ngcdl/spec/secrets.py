@@ -5,7 +5,9 @@ and --api-key name a secret; --tokenizer, --max-tokens, --num-key-value-heads an
 digits, or a word such as `none`, is no secret there.
 A variable of the environment is hidden if its name merely contains such a part, unless its value is plainly harmless
 (MAX_TOKENS=512, TOKENIZERS_PARALLELISM=false) and its name could not be that of a PIN or a password.
-Hidden under any name: an NGC key, a password in an address, and the credentials in a request's header.
+PWD is a password's only after another word (DB_PWD, --db-pwd): PWD, OLDPWD and apptainer's --pwd are folders.
+Hidden under any name: an NGC key and other services' keys that have a form of their own, a password or a signature in
+an address, and the credentials in a request's header.
 """
 
 from __future__ import annotations
@@ -13,18 +15,20 @@ from __future__ import annotations
 import re
 
 REDACTED = "***"
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?<![^_.-])PAT(?![^_.\d-])", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|(?<![^_.-])PAT(?![^_.\d-])|(?<=[_.-])PWD(?![^_.\d-])", re.IGNORECASE
+)
 # Names under which no value is harmless: a number may be a PIN, and any word a password.
 _HIDES_ALL = re.compile(
     r"PASSW|PASS_?PHRASE|SECRET|CREDENTIAL|(?:(?:API|ACCESS|AUTH)[_-]?(?:KEY|TOKEN)S"
-    r"|KEY|TOKEN|PASS|AUTH|PAT|PIN|OTP|CODE|VALUE|WORD)[_.-]?\d*\Z",
+    r"|KEY|TOKEN|PASS|AUTH|PAT|PWD|PIN|OTP|CODE|VALUE|WORD)[_.-]?\d*\Z",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(r"(?!(?:\.?[0-9]){7})[0-9]+(?:\.[0-9]+)?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 _NAME = (
     r"(?!-*no[-_])(?:(?:[\w.+-]*[_.+-])?(?:key|token|pass|auth|credentials?|(?-i:PAT))"
     r"|[\w.+-]*(?:password|passwd|passphrase|secret|sshpass|(?:api|access|secret|auth)[_-]?(?:key|token))s?"
-    r"|[\w.+-]*(?-i:[a-z](?:Key|Token)))(?:_?\d+)?"
+    r"|[\w.+-]*[^\W_][_.+-]pwd|[\w.+-]*(?-i:[a-z](?:Key|Token)))(?:_?\d+)?"
 )
 _NO_SECRET = r"(?!\s|\"\"|''|[\"']?(?:\d{1,3}|true|false|none|null|yes|no)(?:[\s\"';,&|)]|\Z))"
 _OPTION = re.compile(rf"--?{_NAME}", re.IGNORECASE)
@@ -41,10 +45,12 @@ _IN_SCRIPT = re.compile(
 
 def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
     """Return patterns for secrets under any name, whose group 1 is the part that stays visible: an NGC key;
-    USER:PASSWORD@ in an address (a proxy's may lack its http://), or TOKEN@ as in git; headers. If a password begins
+    USER:PASSWORD@ in an address (a proxy's may lack its http://), or TOKEN@ as in git; headers; keys of Hugging Face,
+    GitHub, OpenAI and its like, and Azure; signatures and tokens in an address; Slack's webhooks. If a password begins
     with what matches `filled_in`, it is a placeholder and stays visible.
 
     https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1 https://www.rfc-editor.org/rfc/rfc9110#section-11.6.2
+    https://github.blog/engineering/behind-githubs-new-authentication-token-formats/
     """
     patterns = (
         r"()nvapi-[\w-]+",
@@ -53,6 +59,12 @@ def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
         r"(https?://)[\w.~%-]{26,1024}(?=@)",
         r"(authorization[\\\"']{0,2}\s?:\s?[\\\"']{0,2}(?:basic|bearer|token)\s)[\w+/.~-][\w+/.~=-]*",
         r"(?<![\w-])((?:x-[\w-]{0,64}|[\w-]{0,64}(?:api|auth|access|private)-)(?:key|token): )[\w+/.~-][\w+/.~=-]*",
+        r"()(?<![\w-])(?-i:(?:hf|gh[opsur])_[A-Za-z0-9]{30}|github_pat_\w{30})\w*",
+        r"()(?<![\w-])(?-i:sk-)(?=[a-z_-]*\d)(?:(?:proj|ant|svcacct|admin|or)-[\w-]{20}|[a-z0-9]{20})[\w-]*",
+        r"((?-i:AccountKey|SharedAccessKey)=)[\w+/-]{16,}=*",
+        r"([?&](?:sig|signature|token|access_token|api_?key|X-(?:Amz|Goog)-Signature|X-Amz-Security-Token)=)"
+        rf"{_NO_SECRET}(?!{filled_in})[^\s&#\"']+",
+        r"(hooks\.slack\.com/(?:services|workflows|triggers)/)[\w/-]+",
     )
     return tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
 

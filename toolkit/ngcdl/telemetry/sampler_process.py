@@ -11,7 +11,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -19,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
+from ngcdl import processes
 from ngcdl.telemetry.card_samples import RunProcesses
 from ngcdl.telemetry.sampler import Gap, Sampler, sources
 from ngcdl.telemetry.usage import Meter
@@ -101,7 +101,7 @@ class SamplerProcess:
     def _begun(self) -> subprocess.Popen[bytes]:
         paths = [str(_TOOLKIT), os.environ.get("PYTHONPATH", "")]
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "ngcdl.telemetry.sampler_main", self._argument],
+            processes.of_ngcdl("ngcdl.telemetry.sampler_main", self._argument),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
