@@ -263,6 +263,17 @@ def test_an_installer_sees_no_key_of_ngc(
     assert caught.value.message.endswith("\n0.")
 
 
+def test_an_installer_is_not_sent_elsewhere_by_settings_for_another_python(
+    engine: local.LocalEngine, no_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"):
+        monkeypatch.setenv(name, "/elsewhere")
+    no_tools.write_text("#!/bin/sh\nenv | grep -c '=/elsewhere'\nexit 2\n")
+    with pytest.raises(LocalUnavailable) as caught:
+        engine.prepare(False, list[PullEvent]().append)
+    assert caught.value.message.endswith("\n0.")
+
+
 def test_an_installation_is_made_once_also_by_two_at_once(engine: local.LocalEngine, no_tools: Path) -> None:
     count = no_tools.with_name("count")
     no_tools.write_text(f'#!/bin/sh\necho "$1" >> {count}\n[ "$1" = venv ] && mkdir -p "$5/bin"\nexit 0\n')

@@ -35,6 +35,8 @@ from ngcdl.spec import RunSpec, inside, redacted
 READY = "ready"
 # TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
 # installed.
+# Other versions (NVIDIA's images set the first), or another place, than those that are installed here.
+_PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
 
 
@@ -137,7 +139,7 @@ class LocalEngine(OfKind, NoImages):
             _tool([sys.executable, "-m", "venv", str(folder)], show)
             # --no-compile: a module is compiled when it is first loaded, and few are; compiling all of them now would
             # take longer than unpacking
-            options = ["--disable-pip-version-check", "--no-input", "--no-compile", "--require-hashes"]
+            options = ["--disable-pip-version-check", "--no-input", "--no-user", "--no-compile", "--require-hashes"]
             _tool([str(python), "-m", "pip", "install", *options, "-r", str(lock_path(lock))], show)
         (folder / READY).touch()
 
@@ -194,7 +196,8 @@ def _visible(spec: RunSpec) -> dict[str, str]:
 
 def _tool(argv: list[str], show: ShowPull) -> None:
     """Run an installer and show an event per download. Raise LocalUnavailable with its last lines of output."""
-    environment = {**settings.without_keys(os.environ), "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
+    kept = {name: value for name, value in settings.without_keys(os.environ).items() if name not in _PIP_ELSEWHERE}
+    environment = {**kept, "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
