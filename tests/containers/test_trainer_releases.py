@@ -153,6 +153,25 @@ def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
     assert float(early.running(lambda one: one + 1)(tf.constant(1.0))) == 2
 
 
+@pytest.mark.tensorflow
+def test_an_early_tensorflow_2_that_takes_every_plain_number_for_float32_compares_those_of_replicas(monkeypatch):
+    import tensorflow as tf
+    from trainer.frameworks.tf2.together import Together
+
+    one_hot = tf.one_hot
+
+    def early(index, depth, on_value, off_value, dtype):
+        """https://github.com/tensorflow/tensorflow/blob/v2.1.0/tensorflow/python/ops/array_ops.py"""
+        if {tf.convert_to_tensor(value).dtype for value in (on_value, off_value)} != {dtype}:
+            raise TypeError("dtype of on_value or off_value does not match dtype parameter")
+        return one_hot(index, depth, on_value, off_value, dtype=dtype)
+
+    monkeypatch.setattr(tf, "one_hot", early)
+    alone = object.__new__(Together)
+    alone.group, alone.sum = Group(1, 3), lambda tensor: tf.add(tensor, [3.0, 0.0, 2.0])
+    assert (alone.largest(2.5), alone.largest(3.25)) == (3, 3.25)
+
+
 @pytest.fixture
 def cards(monkeypatch):
     """Make TensorFlow 2 see two cards; return the settings that it is given for them. The cards can't compute, so tests
