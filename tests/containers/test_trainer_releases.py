@@ -63,6 +63,20 @@ def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(t
 
 
 @pytest.mark.torch
+def test_a_pytorch_whose_replicas_can_not_be_told_how_long_to_wait_is_refused_on_cpus_too(torch, monkeypatch):
+    from torch import distributed
+
+    from trainer.frameworks.pytorch.together import Together
+
+    monkeypatch.delattr(distributed, "ReduceOp")
+    monkeypatch.setattr(distributed, "init_process_group", lambda **_: None)
+    for place in "cpu", "cuda":
+        with pytest.raises(Stop, match=r"how long replicas wait for each other.*: leave --replicas out") as stop:
+            Together(Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"]), torch.device(place))
+        assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
 def test_an_autocast_that_takes_its_dtype_by_another_name_is_refused(torch, monkeypatch):
     from trainer.frameworks.pytorch import numbers
 
