@@ -235,6 +235,17 @@ def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
     assert err.splitlines()[-1].endswith("leave --compile out, or use a container image that has them")
 
 
+@pytest.mark.torch
+def test_a_pytorch_that_does_not_compile_on_this_python_is_refused(torch, monkeypatch):
+    def early(function, dynamic):
+        raise RuntimeError("Dynamo is not supported on Python 3.12+")
+
+    monkeypatch.setattr(torch, "compile", early)
+    with pytest.raises(Stop, match=r"here: Dynamo is not supported on Python 3.12\+\nLeave --compile out") as stop:
+        made("pytorch", NUMBERS, ("float32", True, None))
+    assert stop.value.kind == "bad_argument"
+
+
 @COMPILES
 @pytest.mark.torch
 def test_after_its_first_step_pytorch_compiles_nothing_more():

@@ -110,7 +110,11 @@ def compiled(function):
     if not hasattr(torch, "compile"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.compile, which needs 2.0 or later: "
                    "leave --compile out, or use a later container image")
-    made = torch.compile(function, dynamic=False)
+    try:
+        made = torch.compile(function, dynamic=False)
+    except RuntimeError as error:  # it does not know this Python: 2.0 on 3.11, 2.1 on 3.12
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} does not compile here: {error}\nLeave --compile out, "
+                   "or use a later container image") from error
 
     def call(*arguments):
         try:
