@@ -113,6 +113,16 @@ def test_a_pytorch_whose_means_are_over_one_dimension_computes_the_same_to_the_b
 
 
 @pytest.mark.torch
+def test_a_pytorch_without_an_lstm_that_can_be_called_has_no_such_layer_and_all_others(torch, monkeypatch):
+    from trainer.frameworks.pytorch import ops
+
+    with monkeypatch.context() as early:
+        early.delattr(torch, "lstm")  # 0.4
+        lacking = set(importlib.reload(ops).LAYERS)
+    assert set(importlib.reload(ops).LAYERS) - lacking == {"lstm"}
+
+
+@pytest.mark.torch
 def test_a_pytorch_that_knows_nothing_of_cudas_products_is_told_nothing_of_tf32(torch, monkeypatch):
     from trainer.frameworks.pytorch import numbers
 
