@@ -98,6 +98,21 @@ def test_an_autocast_that_takes_its_dtype_by_another_name_is_refused(torch, monk
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("lacking", ["conv2d", "max_pool2d"])
+def test_an_autocast_whose_layers_do_not_compute_on_a_cpu_is_refused(torch, monkeypatch, lacking):
+    from trainer.frameworks.pytorch import numbers
+
+    def early(x, *_):
+        raise RuntimeError(f"\"{lacking}\" not implemented for 'BFloat16'")
+
+    monkeypatch.setattr(torch.nn.functional, lacking, early)
+    with pytest.raises(Stop, match=r"computes in bfloat16 here: leave --precision out") as stop:
+        numbers.chosen("amp", "cpu")
+    assert stop.value.kind == "bad_argument"
+    assert numbers.chosen("auto", "cpu") == "float32"
+
+
+@pytest.mark.torch
 def test_a_pytorch_whose_means_are_over_one_dimension_computes_the_same_to_the_bit(torch, monkeypatch):
     from trainer.frameworks.pytorch.ops import LAYERS
 

@@ -20,8 +20,8 @@ def chosen(asked, device):
     # before 2.0 bfloat16 convolutions on a GPU are slow, or fail: https://github.com/pytorch/pytorch/issues/58861
     precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
     if precision in HALVES and not can_cast(precision, device):
-        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast that takes a dtype, as 1.10 and "
-                   "later have: leave --precision out, or use a later container image")
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast that takes a dtype and "
+                   f"computes in {precision} here: leave --precision out, or use a later container image")
     allow_tf32(precision != "float32" and capability is not None and capability >= computing.TENSOR_FLOAT)
     return precision
 
@@ -65,10 +65,13 @@ def casting(precision, device):
 
 
 def can_cast(precision, device):
-    """Return whether PyTorch has the context that casting() makes. In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09
-    the parameter for the dtype had another name."""
+    """Return whether PyTorch has the context that casting() makes, and on a CPU computes in it: 1.10 has no bfloat16
+    max_pool2d there. In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09 the parameter for the dtype had another name."""
     try:
-        casting(precision, device)()
+        with casting(precision, device)():
+            if device == "cpu":
+                x = torch.nn.functional.conv2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1))
+                torch.nn.functional.max_pool2d(x, 2)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return True
