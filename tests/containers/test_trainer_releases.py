@@ -183,6 +183,26 @@ def test_a_tensorflow_1_before_its_sessions_list_devices_is_refused_by_name():
 
 
 @pytest.mark.tensorflow
+@pytest.mark.parametrize("lacking", ["error", "empty"])
+@pytest.mark.parametrize("layer", ["conv2d", "FusedBatchNormV3"])
+def test_a_tensorflow_whose_cpu_has_no_layers_in_bfloat16_is_refused(monkeypatch, layer, lacking):
+    import tensorflow as tf
+    from trainer.frameworks.tf2 import numbers
+
+    def early(*_, **__):
+        if lacking == "error":
+            raise tf.errors.NotFoundError(None, None, "Could not find valid device for node")
+        return tf.zeros((1, 0), tf.bfloat16)
+
+    assert numbers.chosen("amp", []) == "bfloat16"
+    monkeypatch.setattr(tf.nn if layer == "conv2d" else tf.raw_ops, layer, early)
+    with pytest.raises(Stop, match=r"no images in bfloat16 on a CPU: leave --precision out") as stop:
+        numbers.chosen("amp", [])
+    assert stop.value.kind == "bad_argument"
+    assert numbers.chosen("auto", []) == "float32"
+
+
+@pytest.mark.tensorflow
 def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
     import tensorflow as tf
     from trainer.frameworks.tf2.together import Together
