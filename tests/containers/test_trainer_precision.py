@@ -358,6 +358,17 @@ def test_pictures_lie_channels_first_only_in_plain_float32_on_a_gpu(device, prec
 
 
 @pytest.mark.torch
+def test_a_pytorch_that_knows_no_channels_last_keeps_them_first_and_refuses_the_other(monkeypatch):
+    from trainer.frameworks.pytorch import numbers
+
+    monkeypatch.setattr(numbers, "LAST", None)
+    assert [numbers.layout(asked, model(PICTURES), "float32", "cpu") for asked in (None, False)] == [False, False]
+    with pytest.raises(Stop, match=r"no channels last: leave --channels-last out, or use a later") as stop:
+        numbers.layout(True, model(PICTURES), "float32", "cpu")
+    assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
 def test_a_pytorch_before_tf32_is_told_nothing_of_it(torch, monkeypatch):
     monkeypatch.delattr(torch.backends.cuda, "matmul")
     assert made("pytorch", NUMBERS, ("auto", False, None)).precision == "float32"

@@ -10,7 +10,7 @@ from ...events import Stop
 from ...fits import is_out_of_memory
 
 HALVES = {name: getattr(torch, name) for name in ("float16", "bfloat16") if hasattr(torch, name)}
-LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
+LAST = getattr(torch, "channels_last", None)  # PyTorch 1.2 and later
 
 
 def chosen(asked, device):
@@ -102,8 +102,8 @@ def layout(asked, model, precision, device):
     (2.76 s instead of 1.68 s on a V100): https://github.com/pytorch/pytorch/issues/44943"""
     if LAST is None:
         if asked:
-            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last, which needs 1.5 or later: "
-                       "leave --channels-last out")
+            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last: leave --channels-last out, "
+                       "or use a later container image")
         asked = False if len(model.shape) == 3 else None
     return computing.layout(asked, model, None, usual=(device, precision) != ("gpu", "float32"))
 
