@@ -250,8 +250,8 @@ def modelled(asked, workload):
 def check_words(model, maker, name, workload):
     missing = model.ops - set(maker.LAYERS)
     if missing:
-        raise Stop("bad_argument", "%s has no layer for %s; this workload trains with %s" % (
-            name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
+        raise Stop("bad_argument", "%s has no layer for %s here; this workload trains with %s: use another or a later "
+                   "container image" % (name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
 
 
 def framework(asked, able):

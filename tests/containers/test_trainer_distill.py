@@ -87,6 +87,18 @@ def test_the_loss_is_the_one_that_is_told(framework, tmp_path):
     assert soft > 0.001
 
 
+@pytest.mark.torch
+def test_a_pytorch_that_knows_no_divergence_of_a_batch_has_the_same_loss(torch, monkeypatch):
+    from trainer.frameworks.pytorch.learning import distill
+
+    known = torch.nn.functional
+    logits, answers, labels = torch.randn(8, 10), 3 * torch.randn(8, 10), torch.arange(8)
+    soft = known.kl_div((logits / 4).log_softmax(1), (answers / 4).softmax(1), reduction="batchmean")
+    monkeypatch.delattr(known, "kl_div")  # until 1.0 it took no reduction="batchmean"
+    found = distill(logits, labels, answers)
+    assert float(found) == pytest.approx(float(0.5 * known.cross_entropy(logits, labels) + 0.5 * 16 * soft), rel=1e-6)
+
+
 def softmax(logits):
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)

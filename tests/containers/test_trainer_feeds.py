@@ -38,13 +38,13 @@ def losses(framework, name, way, steps=6, batch=16):
 @pytest.mark.parametrize("way", ["ahead", "plain"])
 def test_no_batch_waits_for_what_a_gpu_still_computes(way, monkeypatch):
     """An ordinary copy would wait for all steps so far. Pinned stands for memory that is copied to a GPU: it returns
-    the arguments of the copy."""
+    the arguments of the copy. It has no to(), which knows no non_blocking in PyTorch 0.4.0."""
     import torch
 
     from trainer.frameworks.pytorch import feeding
 
     class Pinned:
-        def to(self, on, **how):
+        def cuda(self, on, **how):
             return on, how
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda _: Pinned())
@@ -62,6 +62,7 @@ def test_each_epochs_order_is_copied_without_a_wait_for_what_a_gpu_still_compute
 
     pinned = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(len(tensor)) or tensor)
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor, _, **__: tensor)
     gpu = argparse.Namespace(device="gpu", on="cpu")
     assert len([*feeding.FEEDS["resident"](gpu, Shuffled(images(10), 4, 7, data.scaled), 0, 6)]) == 6
     assert pinned == [10, 10]

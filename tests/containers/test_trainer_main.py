@@ -134,7 +134,8 @@ def test_without_dropout_the_network_is_the_same_but_for_that():
 
 def test_a_framework_without_a_layer_for_a_word_is_refused_by_the_word():
     maker = argparse.Namespace(LAYERS={"dense": None, "embedding": None})
-    with pytest.raises(Stop, match="tf1 has no layer for lstm; this workload trains with pytorch, tf1, tf2"):
+    said = "tf1 has no layer for lstm here; this workload trains with pytorch, tf1, tf2: use another or a later"
+    with pytest.raises(Stop, match=said):
         entry.check_words(modelled("lstm"), maker, "tf1", lstm)
 
 

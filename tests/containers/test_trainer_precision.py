@@ -1,5 +1,6 @@
 """Precisions: refused by name where they can't be had, near float32 where they can, and reported."""
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -235,6 +236,17 @@ def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
     assert err.splitlines()[-1].endswith("leave --compile out, or use a container image that has them")
 
 
+@pytest.mark.torch
+def test_a_pytorch_that_does_not_compile_on_this_python_is_refused(torch, monkeypatch):
+    def early(function, dynamic):
+        raise RuntimeError("Dynamo is not supported on Python 3.12+")
+
+    monkeypatch.setattr(torch, "compile", early)
+    with pytest.raises(Stop, match=r"here: Dynamo is not supported on Python 3.12\+\nLeave --compile out") as stop:
+        made("pytorch", NUMBERS, ("float32", True, None))
+    assert stop.value.kind == "bad_argument"
+
+
 @COMPILES
 @pytest.mark.torch
 def test_after_its_first_step_pytorch_compiles_nothing_more():
@@ -273,7 +285,7 @@ class Card:
         self.backends = SimpleNamespace(
             cuda=SimpleNamespace(), cudnn=SimpleNamespace(version=lambda: cudnn, allow_tf32=None)
         )
-        self.empty = self.autocast = lambda *_, **__: None
+        self.empty, self.autocast = lambda *_, **__: None, lambda *_, **__: contextlib.nullcontext()
         self.cudnn_is_acceptable = lambda _: takes_bfloat16
 
     def __getattr__(self, name):
@@ -343,6 +355,17 @@ def test_pictures_lie_channels_first_only_in_plain_float32_on_a_gpu(device, prec
     assert numbers.layout(None, model(PICTURES), precision, device) is usual
     assert [numbers.layout(asked, model(PICTURES), precision, device) for asked in (True, False)] == [True, False]
     assert numbers.layout(None, model(TEXT), precision, device) is None
+
+
+@pytest.mark.torch
+def test_a_pytorch_that_knows_no_channels_last_keeps_them_first_and_refuses_the_other(monkeypatch):
+    from trainer.frameworks.pytorch import numbers
+
+    monkeypatch.setattr(numbers, "LAST", None)
+    assert [numbers.layout(asked, model(PICTURES), "float32", "cpu") for asked in (None, False)] == [False, False]
+    with pytest.raises(Stop, match=r"no channels last: leave --channels-last out, or use a later") as stop:
+        numbers.layout(True, model(PICTURES), "float32", "cpu")
+    assert stop.value.kind == "bad_argument"
 
 
 @pytest.mark.torch

@@ -227,6 +227,24 @@ def test_on_tensor_cores_it_is_computed_in_float16_and_nothing_lies_channels_fir
     assert (network.precision, network.channels_last) == (precision, True)
 
 
+def test_a_pytorch_that_reflects_no_edges_in_16_bits_is_refused_before_it_trains(torch, monkeypatch):
+    from trainer.events import Stop
+    from trainer.frameworks.pytorch.race import kind
+
+    pad = torch.nn.functional.pad
+
+    def early(x, *rest, mode):
+        if x.dtype == torch.bfloat16:
+            raise RuntimeError("\"reflection_pad2d\" not implemented for 'BFloat16'")
+        return pad(x, *rest, mode=mode)
+
+    monkeypatch.setattr(torch.nn.functional, "pad", early)
+    assert kind(SimpleNamespace(device="cpu", precision="float32"), "auto") == torch.float32
+    with pytest.raises(Stop, match=r"in bfloat16 on a CPU, .*: leave --precision out") as stop:
+        kind(SimpleNamespace(device="cpu", precision="bfloat16"), "amp")
+    assert stop.value.kind == "bad_argument"
+
+
 def test_in_16_bits_it_learns_alike(torch, one, made):
     from trainer.frameworks.pytorch.race import Race
 

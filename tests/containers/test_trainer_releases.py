@@ -63,6 +63,20 @@ def test_a_pytorch_that_has_one_way_to_communicate_is_refused_on_several_cards(t
 
 
 @pytest.mark.torch
+def test_a_pytorch_whose_replicas_can_not_be_told_how_long_to_wait_is_refused_on_cpus_too(torch, monkeypatch):
+    from torch import distributed
+
+    from trainer.frameworks.pytorch.together import Together
+
+    monkeypatch.delattr(distributed, "ReduceOp")
+    monkeypatch.setattr(distributed, "init_process_group", lambda **_: None)
+    for place in "cpu", "cuda":
+        with pytest.raises(Stop, match=r"how long replicas wait for each other.*: leave --replicas out") as stop:
+            Together(Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"]), torch.device(place))
+        assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
 def test_an_autocast_that_takes_its_dtype_by_another_name_is_refused(torch, monkeypatch):
     from trainer.frameworks.pytorch import numbers
 
@@ -84,6 +98,21 @@ def test_an_autocast_that_takes_its_dtype_by_another_name_is_refused(torch, monk
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("lacking", ["conv2d", "max_pool2d"])
+def test_an_autocast_whose_layers_do_not_compute_on_a_cpu_is_refused(torch, monkeypatch, lacking):
+    from trainer.frameworks.pytorch import numbers
+
+    def early(x, *_):
+        raise RuntimeError(f"\"{lacking}\" not implemented for 'BFloat16'")
+
+    monkeypatch.setattr(torch.nn.functional, lacking, early)
+    with pytest.raises(Stop, match=r"computes in bfloat16 here: leave --precision out") as stop:
+        numbers.chosen("amp", "cpu")
+    assert stop.value.kind == "bad_argument"
+    assert numbers.chosen("auto", "cpu") == "float32"
+
+
+@pytest.mark.torch
 def test_a_pytorch_whose_means_are_over_one_dimension_computes_the_same_to_the_bit(torch, monkeypatch):
     from trainer.frameworks.pytorch.ops import LAYERS
 
@@ -96,6 +125,16 @@ def test_a_pytorch_whose_means_are_over_one_dimension_computes_the_same_to_the_b
         for kind in torch.float32, torch.bfloat16:
             x = torch.randn(3, 64, 7, 5).to(kind).contiguous(memory_format=layout)
             assert torch.equal(LAYERS["global_avg_pool"]({}, x, None), torch.mean(x, (2, 3)))
+
+
+@pytest.mark.torch
+def test_a_pytorch_without_an_lstm_that_can_be_called_has_no_such_layer_and_all_others(torch, monkeypatch):
+    from trainer.frameworks.pytorch import ops
+
+    with monkeypatch.context() as early:
+        early.delattr(torch, "lstm")  # 0.4
+        lacking = set(importlib.reload(ops).LAYERS)
+    assert set(importlib.reload(ops).LAYERS) - lacking == {"lstm"}
 
 
 @pytest.mark.torch
@@ -144,6 +183,26 @@ def test_a_tensorflow_1_before_its_sessions_list_devices_is_refused_by_name():
 
 
 @pytest.mark.tensorflow
+@pytest.mark.parametrize("lacking", ["error", "empty"])
+@pytest.mark.parametrize("layer", ["conv2d", "FusedBatchNormV3"])
+def test_a_tensorflow_whose_cpu_has_no_layers_in_bfloat16_is_refused(monkeypatch, layer, lacking):
+    import tensorflow as tf
+    from trainer.frameworks.tf2 import numbers
+
+    def early(*_, **__):
+        if lacking == "error":
+            raise tf.errors.NotFoundError(None, None, "Could not find valid device for node")
+        return tf.zeros((1, 0), tf.bfloat16)
+
+    assert numbers.chosen("amp", []) == "bfloat16"
+    monkeypatch.setattr(tf.nn if layer == "conv2d" else tf.raw_ops, layer, early)
+    with pytest.raises(Stop, match=r"no images in bfloat16 on a CPU: leave --precision out") as stop:
+        numbers.chosen("amp", [])
+    assert stop.value.kind == "bad_argument"
+    assert numbers.chosen("auto", []) == "float32"
+
+
+@pytest.mark.tensorflow
 def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
     import tensorflow as tf
     from trainer.frameworks.tf2.together import Together
@@ -151,6 +210,25 @@ def test_a_strategy_that_can_not_yet_run_is_asked_by_its_early_name():
     early = object.__new__(Together)
     early.strategy = SimpleNamespace(experimental_run_v2=lambda function, words: function(*words))
     assert float(early.running(lambda one: one + 1)(tf.constant(1.0))) == 2
+
+
+@pytest.mark.tensorflow
+def test_an_early_tensorflow_2_that_takes_every_plain_number_for_float32_compares_those_of_replicas(monkeypatch):
+    import tensorflow as tf
+    from trainer.frameworks.tf2.together import Together
+
+    one_hot = tf.one_hot
+
+    def early(index, depth, on_value, off_value, dtype):
+        """https://github.com/tensorflow/tensorflow/blob/v2.1.0/tensorflow/python/ops/array_ops.py"""
+        if {tf.convert_to_tensor(value).dtype for value in (on_value, off_value)} != {dtype}:
+            raise TypeError("dtype of on_value or off_value does not match dtype parameter")
+        return one_hot(index, depth, on_value, off_value, dtype=dtype)
+
+    monkeypatch.setattr(tf, "one_hot", early)
+    alone = object.__new__(Together)
+    alone.group, alone.sum = Group(1, 3), lambda tensor: tf.add(tensor, [3.0, 0.0, 2.0])
+    assert (alone.largest(2.5), alone.largest(3.25)) == (3, 3.25)
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ def sent(network, tensor):
     """Copy a tensor to the device without waiting. An ordinary copy waits until a GPU has computed all steps so far,
     which would count as time that the training waits for its batches:
     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html"""
-    return tensor.pin_memory().to(network.on, non_blocking=True) if network.device == "gpu" else tensor
+    # to() has no non_blocking in 0.4.0: https://github.com/pytorch/pytorch/pull/7312
+    return tensor.pin_memory().cuda(network.on, non_blocking=True) if network.device == "gpu" else tensor
 
 
 def put(network, batch):

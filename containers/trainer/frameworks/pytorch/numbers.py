@@ -10,7 +10,7 @@ from ...events import Stop
 from ...fits import is_out_of_memory
 
 HALVES = {name: getattr(torch, name) for name in ("float16", "bfloat16") if hasattr(torch, name)}
-LAST = getattr(torch, "channels_last", None)  # PyTorch 1.5 and later
+LAST = getattr(torch, "channels_last", None)  # PyTorch 1.2 and later
 
 
 def chosen(asked, device):
@@ -20,8 +20,8 @@ def chosen(asked, device):
     # before 2.0 bfloat16 convolutions on a GPU are slow, or fail: https://github.com/pytorch/pytorch/issues/58861
     precision = computing.numbers(asked, device, capability, "bfloat16" if hasattr(torch, "compile") else "float16")
     if precision in HALVES and not can_cast(precision, device):
-        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast that takes a dtype, as 1.10 and "
-                   "later have: leave --precision out, or use a later container image")
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.autocast that takes a dtype and "
+                   f"computes in {precision} here: leave --precision out, or use a later container image")
     allow_tf32(precision != "float32" and capability is not None and capability >= computing.TENSOR_FLOAT)
     return precision
 
@@ -65,10 +65,13 @@ def casting(precision, device):
 
 
 def can_cast(precision, device):
-    """Return whether PyTorch has the context that casting() makes. In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09
-    the parameter for the dtype had another name."""
+    """Return whether PyTorch has the context that casting() makes, and on a CPU computes in it: 1.10 has no bfloat16
+    max_pool2d there. In the 1.10.0a0 of NVIDIA's images 21.07 to 21.09 the parameter for the dtype had another name."""
     try:
-        casting(precision, device)()
+        with casting(precision, device)():
+            if device == "cpu":
+                x = torch.nn.functional.conv2d(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1))
+                torch.nn.functional.max_pool2d(x, 2)
     except (AttributeError, RuntimeError, TypeError):
         return False
     return True
@@ -99,8 +102,8 @@ def layout(asked, model, precision, device):
     (2.76 s instead of 1.68 s on a V100): https://github.com/pytorch/pytorch/issues/44943"""
     if LAST is None:
         if asked:
-            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last, which needs 1.5 or later: "
-                       "leave --channels-last out")
+            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no channels last: leave --channels-last out, "
+                       "or use a later container image")
         asked = False if len(model.shape) == 3 else None
     return computing.layout(asked, model, None, usual=(device, precision) != ("gpu", "float32"))
 
@@ -110,7 +113,11 @@ def compiled(function):
     if not hasattr(torch, "compile"):
         raise Stop("bad_argument", f"PyTorch {torch.__version__} has no torch.compile, which needs 2.0 or later: "
                    "leave --compile out, or use a later container image")
-    made = torch.compile(function, dynamic=False)
+    try:
+        made = torch.compile(function, dynamic=False)
+    except RuntimeError as error:  # it does not know this Python: 2.0 on 3.11, 2.1 on 3.12
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} does not compile here: {error}\nLeave --compile out, "
+                   "or use a later container image") from error
 
     def call(*arguments):
         try:

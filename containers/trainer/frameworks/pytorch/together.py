@@ -19,10 +19,7 @@ PATIENCE = datetime.timedelta(hours=2)  # as long as replica 0 alone may take fo
 class Together:
     def __init__(self, group, on):
         self.on_cards = on.type == "cuda"
-        # the parameter came in April 2019: https://github.com/pytorch/pytorch/pull/18595
-        if self.on_cards and "backend" not in inspect.signature(distributed.new_group).parameters:
-            raise Stop("bad_argument", f"PyTorch {torch.__version__} has no NCCL beside gloo, which several cards "
-                       "need: leave --replicas out, or use a later container image")
+        check(self.on_cards)
         with translated():
             distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
                                            world_size=group.size, timeout=PATIENCE)
@@ -51,6 +48,20 @@ class Together:
         is_stuck = self.on_cards and sys.exc_info()[0] is not None
         if distributed.is_initialized() and not is_stuck:
             distributed.destroy_process_group()
+
+
+def check(on_cards):
+    """Raise Stop if this PyTorch can't do what replicas need."""
+    lacks = None
+    # April 2019: https://github.com/pytorch/pytorch/pull/18595
+    if on_cards and "backend" not in inspect.signature(distributed.new_group).parameters:
+        lacks = "has no NCCL beside gloo, which several cards need"
+    # November 2018: https://github.com/pytorch/pytorch/pull/14435
+    elif "timeout" not in inspect.signature(distributed.init_process_group).parameters:
+        lacks = "can't be told how long replicas wait for each other, as 1.0 and later can"
+    if lacks:
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} {lacks}: leave --replicas out, or use a later "
+                   "container image")
 
 
 class translated:

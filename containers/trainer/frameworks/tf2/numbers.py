@@ -21,10 +21,27 @@ def chosen(asked, gpus):
     computing.check_rewriting()
     capability = (details(gpus[0]).get("compute_capability") or nvml.compute_capability()) if gpus else None
     precision = computing.numbers(asked, "gpu" if gpus else "cpu", capability, HALF_ON_GPU)
+    if precision in HALVES and not (gpus or computes(HALVES[precision])):
+        raise Stop("bad_argument", f"TensorFlow {tf.__version__} computes no images in {precision} on a CPU: leave "
+                   "--precision out, or use a later container image")
     switch = getattr(tf.config.experimental, "enable_tensor_float_32_execution", None)  # 2.4 and later
     if switch:
         switch(precision != "float32")
     return precision
+
+
+def computes(kind):
+    """Return whether the CPU convolves and normalises in this dtype. Until about 2.10 it did not in bfloat16: an error,
+    or an empty result (https://github.com/tensorflow/tensorflow/issues/57888)."""
+    try:
+        with tf.device("/CPU:0"):
+            one = tf.ones((1, 1, 1, 1), kind)
+            said = {name: tf.ones(1) for name in ("scale", "offset", "mean", "variance")}
+            found = (tf.nn.conv2d(one, one, strides=1, padding="VALID"),
+                     tf.raw_ops.FusedBatchNormV3(x=one, is_training=False, **said)[0])
+            return all(int(tf.size(x)) for x in found)
+    except tf.errors.OpError:
+        return False
 
 
 def details(gpu):

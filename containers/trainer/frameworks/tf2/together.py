@@ -50,7 +50,9 @@ class Together:
             return self.adding(tensor)
 
     def largest(self, number):
-        own = tf.one_hot(self.group.rank, self.group.size, tf.constant(number, tf.float64), 0.0, dtype=tf.float64)
+        # before 2.2 a plain 0.0 would be float32, and refused beside float64
+        number, other = (tf.constant(value, tf.float64) for value in (number, 0.0))
+        own = tf.one_hot(self.group.rank, self.group.size, number, other, dtype=tf.float64)
         return float(tf.reduce_max(self.sum(own)))
 
 

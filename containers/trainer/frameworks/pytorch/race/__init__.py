@@ -31,7 +31,20 @@ def kind(network, asked):
     has_cores = network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= computing.TENSOR_CORES
     if asked in ("auto", "amp") and has_cores:
         network.precision = "float16"
-    return HALVES.get(network.precision, torch.float32)
+    found = HALVES.get(network.precision, torch.float32)
+    if network.device == "cpu" and not can_be_seen(found):
+        raise Stop("bad_argument", f"PyTorch {torch.__version__} reflects no images' edges in {network.precision} on a "
+                   "CPU, as 2.1 and later do: leave --precision out, or use a later container image")
+    return found
+
+
+def can_be_seen(kind):
+    """Return whether images of this dtype can be tested on a CPU: else a training would only fail at its end."""
+    try:
+        pictures.views(torch.zeros(1, 1, 2, 2, dtype=kind))
+    except RuntimeError:
+        return False
+    return True
 
 
 def put(images, on):
