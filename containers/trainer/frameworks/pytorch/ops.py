@@ -141,6 +141,7 @@ LAYERS = {
     "residual": residual,
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
     "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # all releases take int64
+    "lstm": lstm,
 }
-if hasattr(torch, "lstm"):  # not in 0.4: https://github.com/pytorch/pytorch/pull/10481
-    LAYERS["lstm"] = lstm
+if not hasattr(torch, "lstm"):  # 0.4: https://github.com/pytorch/pytorch/pull/10481
+    del LAYERS["lstm"]
