@@ -150,6 +150,17 @@ def test_what_can_t_be_killed_is_as_its_engine_says_and_goes_on_for_all_we_know_
     assert (run.status, run.exit_code) == (status, 130 if status == "interrupted" else None)
 
 
+def test_a_run_that_was_detached_by_its_keys_is_not_killed_by_a_signal_that_comes_in_that_moment(store: Store) -> None:
+    def detach() -> None:
+        job.detached = True
+        by_signal(signal.SIGTERM)()
+
+    job = FakeJob((detach,), ignores_stop=True)
+    prepared, _ = ready(store, job)
+    assert launch.follow(prepared, store, FakeShow()).status == "running"
+    assert "kill" not in job.asked
+
+
 def test_signals_are_the_caller_s_again_afterwards(store: Store) -> None:
     before = signal.getsignal(signal.SIGTERM)
     follow(store, FakeJob())

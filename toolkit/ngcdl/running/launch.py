@@ -82,7 +82,7 @@ def follow(
         if not is_left:
             course.close()
     if is_left:
-        return course.left()
+        return course.left() if leave else course.run
     course.clean_up()
     return course.came_out()
 
@@ -330,8 +330,8 @@ class Course:
         return (f"log.txt may lack its end ({self._unlogged}){where}",)
 
     def left(self) -> Run:
-        """Return the open record of a run that goes on. Kill it and raise Interrupted if a signal came in the moment
-        before it was left."""
+        """Return the open record of a run that a cluster has accepted. Kill the run and raise Interrupted if a signal
+        came in the moment before it was left."""
         if number := self._stopper.signal or self._stopper.afterwards:
             with contextlib.suppress(NgcdlError):
                 if self.job:
