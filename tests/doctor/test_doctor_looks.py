@@ -144,7 +144,7 @@ def test_a_program_that_no_signal_ends_is_left_behind(monkeypatch: pytest.Monkey
     """As nvidia-smi in a driver that hangs: here no signal reaches it."""
     monkeypatch.setattr(os, "killpg", lambda *_: None)
     left: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr("ngcdl.doctor.hands._abandoned", left)
+    monkeypatch.setattr("ngcdl.processes.abandoned", left)
     assert output(["sleep", "30"], 0.1) is None
     (process,) = left
     assert (process.poll(), process.stdout and process.stdout.closed) == (None, True)

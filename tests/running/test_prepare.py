@@ -37,7 +37,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.pulling import fetch
 from ngcdl.record import Image
-from ngcdl.running import prepare
+from ngcdl.running import prepare, sources
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Card, Probe
@@ -401,5 +401,5 @@ def test_nothing_is_installed_for_a_card_that_may_not_compute(
     probe = Probe((Card(0, "GPU-0", compute_mode=mode),))
     picked = Choice(Installer(FakeJob()), None, NO_GPU, NONE, "cpu", (), "", probe)
     asked = Asked("local", None, GpuRequest(), Workload("cifar10"))
-    assert prepare.planned_target(picked, asked) == installed
-    assert prepare._target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, None, installed)
+    assert sources.planned_target(picked, asked) == installed
+    assert sources.target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, None, installed)

@@ -26,7 +26,6 @@ from pathlib import Path
 # What Python, its libraries or the loader read when a process starts: each combination has a process of its own.
 _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "OPENSSL", "SSL_")
 _MOST_PROCESSES, _MOST_BYTES = 6, 60_000  # further combinations, and longer requests, are started as usual
-_CHANNEL = 3
 
 
 class Ngcdl:
@@ -181,7 +180,7 @@ def _become(
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
-    except BaseException:
+    except BaseException:  # as Python's own top level: whatever ended it is shown
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):

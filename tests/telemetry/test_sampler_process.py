@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ngcdl import processes
 from ngcdl.telemetry import card_samples, container, sampler_process
 from ngcdl.telemetry.sampler_process import SamplerProcess
 from ngcdl.telemetry.usage import ContainerMeter, ProcessMeter
@@ -189,11 +190,11 @@ os._exit(1)
 
 def test_a_program_that_cannot_be_started_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    abandoned = list(sampler_process._abandoned)
+    abandoned = list(processes.abandoned)
     with SamplerProcess(tmp_path / "s.jsonl", None, RUN, 0.1):
         row = until(tmp_path / "s.jsonl", lambda row: row["gap"])
     assert gaps(row)[0].startswith("GPUs: the sampling process can't be started: ")
-    assert sampler_process._abandoned == abandoned
+    assert processes.abandoned == abandoned
 
 
 def test_samples_that_cannot_be_written_are_one_problem(host: Host, tmp_path: Path) -> None:

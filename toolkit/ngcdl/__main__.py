@@ -38,7 +38,7 @@ def _guarded(argv: list[str]) -> int:
 
     from ngcdl import console
     from ngcdl.errors import NgcdlError
-    from ngcdl.running.interrupt import Interrupted, raise_on_signals
+    from ngcdl.running.interrupt import Interrupted, raise_on_signals, signal_of
 
     raise_on_signals()
     # Modules below the console report as warnings what is no error; here these are shown as messages.
@@ -56,7 +56,7 @@ def _guarded(argv: list[str]) -> int:
         console.show_error(error)
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
-        number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+        number = signal_of(error)
         console.say("interrupted")
         return 128 + number
     except BrokenPipeError:

@@ -1,16 +1,22 @@
 """This host's processes, as /proc shows them: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 
-Also how a process of ngcdl starts another one."""
+Also how a process of ngcdl starts another one, and ends one that may hang."""
 
 from __future__ import annotations
 
 import pwd
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+
+
+# Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
+# that the processes still run.
+abandoned: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,16 @@ def of_ngcdl(module: str, *words: str) -> list[str]:
     shadow the library. -E, if this process has it: nor must one on PYTHONPATH."""
     ignoring = ["-E"] if sys.flags.ignore_environment else []
     return [sys.executable, *ignoring, "-P", "-m", module, *words]
+
+
+def has_ended(killed: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for a process that was killed. If it is stuck in the kernel, keep it aside, and return False."""
+    try:
+        killed.wait(seconds)
+    except subprocess.TimeoutExpired:
+        abandoned.append(killed)
+        return False
+    return True
 
 
 def boot_id() -> str | None:

@@ -25,7 +25,7 @@ from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.interrupt import Interrupted, signal_of
 from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
 from ngcdl.spec.inside import WORK
 from ngcdl.storing import comparisons
@@ -130,7 +130,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
             with no_open_record(store):
                 going.leave() if typed.detach else going.go()
         except (KeyboardInterrupt, Interrupted) as error:
-            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            number = signal_of(error)
             screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
     return going.kept, number
 

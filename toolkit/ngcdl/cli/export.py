@@ -12,7 +12,7 @@ from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
-from ngcdl.running import prepare, repeat
+from ngcdl.running import prepare, repeat, sources
 from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
 
 
@@ -30,7 +30,7 @@ def export(form: str, name: str) -> None:
         before = repeat.request_again(run, config, store, screen, dry=True).asked
         asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
-    target = prepare.planned_target(picked, asked)
+    target = sources.planned_target(picked, asked)
     order = Order(spec, run.id, store.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)
     console.result_exact(request.get("to_keep", request["script"]).rstrip())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import console
-from ngcdl.cli.typed import Typed, current_folder
+from ngcdl.cli.typed import Typed
+from ngcdl.cli.typed_container import current_folder
 from ngcdl.errors import BadOption
 from ngcdl.planning import requirements
 from ngcdl.settings import toml
-from ngcdl.spec import KINDS, kind_of, redacted_words
+from ngcdl.spec import KINDS, Mount, kind_of, redacted_words
 
 NAME = "ngcdl.toml"
 # The keys, and the fields of Typed that they set. They are named like the options that they stand for.
@@ -37,8 +37,8 @@ def filled(typed: Typed) -> Typed:
     if not (typed.image or "image" in settings):
         console.say(f"{path} is left out: no image is named, so there is no container")
         return typed
-    replaced = {_place(text) for text in typed.volumes}
     if "volume" in settings:
+        replaced = {_place(text) for text in typed.volumes}
         settings["volume"] = [text for text in settings["volume"] if _place(text) not in replaced]
     own = {*typed.given, *(["image"] if typed.image else [])}  # --vary names images, too
     scalars = {name: settings[key] for key, name in _TEXTS.items() if key in settings and name not in own}
@@ -91,8 +91,7 @@ def _is_texts(value: object) -> bool:
 
 
 def _place(text: str) -> str:
-    """Return where in the container a mount is."""
-    return posixpath.normpath(text.partition(":")[2].partition(":")[0])
+    return Mount.parse(text, "/", "/").place
 
 
 def _inside(path: Path, text: str) -> str:

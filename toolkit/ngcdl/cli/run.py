@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import signal
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from ngcdl.errors import NgcdlError
 from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
-from ngcdl.running import ending, launch, meanwhile, prepare, turn
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running import ending, launch, meanwhile, prepare, sources, turn
+from ngcdl.running.interrupt import Interrupted, signal_of
 from ngcdl.running.owner import this_process
 from ngcdl.spec import RunSpec
 from ngcdl.storing.store import Store
@@ -92,7 +91,7 @@ def no_open_record(store: Store) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Interrupted) as error:
-        number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+        number = signal_of(error)
         for run_id in store.ids()[:20]:
             with contextlib.suppress(NgcdlError):
                 run = store.load(run_id)
@@ -152,7 +151,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     if picked.awaits:
         screen.say(turn.foreseen(picked.awaits, store))
     run_id = "dry-run"
-    target = prepare.planned_target(picked, asked)
+    target = sources.planned_target(picked, asked)
     cache = prepare.cache_of(picked, spec, config)
     added, way = prepare.planned_packages(picked, spec, config), picked.way.name
     order = Order(spec.without_secrets(), run_id, store.folder(run_id), target, way, cache=cache, packages=added)

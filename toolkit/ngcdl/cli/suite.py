@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from ngcdl.report.compared.pairs import published
 from ngcdl.report.measured import expected
 from ngcdl.report.measured.words import duration
 from ngcdl.running.ending import TIME_IS_UP
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.interrupt import Interrupted, signal_of
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml
@@ -123,7 +122,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
             rounds = Rounds(experiment.vary or "device=cpu,gpu", repeat, until, tells_gpu=False)
             outcome, number = _outcome(experiment, typed, rounds, is_first=not any(one.comparison for one in outcomes))
         except (KeyboardInterrupt, Interrupted) as error:  # while no run was under way
-            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            number = signal_of(error)
             outcome = Outcome(experiment, skipped="stopped")
         outcomes.append(outcome)
         console.say(f"{outcome.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posixpath
 import re
 import shlex
 import shutil
@@ -14,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from ngcdl import console, settings, trainings
-from ngcdl.cli import terminal
+from ngcdl.cli import terminal, typed_container
+from ngcdl.cli.typed_container import current_folder
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.planning import plan, requirements
+from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.registry import docker_config
@@ -25,18 +25,12 @@ from ngcdl.spec import (
     REDACTED,
     GpuRequest,
     ImageRef,
-    Mount,
     Placement,
-    Port,
     RunSpec,
     Workload,
     kind_of,
-    parse_bytes,
-    parse_cpus,
-    parse_environment,
     redacted,
     redacted_words,
-    whole_cpus,
 )
 from ngcdl.spec.inside import WORK
 from ngcdl.storing.store import Store
@@ -135,7 +129,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         force=typed.force,
         waits=typed.wait,
         root=typed.root,
-        extra=_extra(typed, own),
+        extra=typed_container.added(typed, own),
         placement=typed.placement if kind_of(typed.engine).is_cluster else None,
     )
 
@@ -239,7 +233,7 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     here = current_folder()
     if not _holds_keys(here, config):
         return plan.with_folder_mounted(own, here)
-    if any(posixpath.normpath(mount.container) == WORK for mount in _mounts(typed)):
+    if any(mount.place == WORK for mount in typed_container.mounts(typed)):
         return replace(own, workdir=WORK)
     if PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
         return plan.with_folder_mounted(own, here)
@@ -258,18 +252,6 @@ def _holds_keys(folder: Path, config: settings.Settings) -> bool:
     if any(path.resolve().is_relative_to(folder) for path in kept):
         return True
     return any(name in folder.parts or os.path.lexists(folder / name) for name in (".ssh", ".docker"))
-
-
-def _mounts(typed: Typed) -> tuple[Mount, ...]:
-    here, home = str(current_folder()), os.environ.get("HOME", "/")
-    return tuple(Mount.parse(text, here, home) for text in typed.volumes)
-
-
-def current_folder() -> Path:
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise BadOption("The current folder no longer exists.", "    cd") from error
 
 
 def _of_a_training(typed: Typed) -> list[str]:
@@ -353,57 +335,3 @@ def _batch(text: str | None, usual: int) -> int:
     if not text.isdecimal() or len(text) > 9:
         raise BadOption(f"--batch {text}: must be a whole number, 1 or more, or largest.")
     return int(text)
-
-
-# https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
-_LIMITS = (
-    *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
-    *("rttime", "sigpending", "stack"),
-)
-
-
-def _extra(typed: Typed, own: RunSpec | None) -> RunSpec:
-    """Return what the options add to the plan `own`. Raise BadOption if -v names a path at which `own`, or
-    another -v, has a mount."""
-    limits = {"memlock": -1, "stack": 67108864}
-    for text in typed.ulimits:
-        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
-        if not match:
-            raise BadOption(
-                f"--ulimit {text}: must be NAME=NUMBER, such as memlock=-1, for both the soft and the hard limit; "
-                "memlock=host leaves it unset."
-            )
-        if match[1] not in _LIMITS:
-            raise BadOption(f"--ulimit {text}: {match[1]} is not a limit of Docker's, which are {', '.join(_LIMITS)}.")
-        if match[2] == "host":
-            limits.pop(match[1], None)
-        else:
-            limits[match[1]] = int(match[2])
-    cpus = None if typed.cpus is None else parse_cpus(typed.cpus)
-    if cpus is not None and kind_of(typed.engine).has_whole_cpus:
-        cpus = whole_cpus(cpus)
-    if typed.packages and any(text.partition("=")[0] == "PYTHONUSERBASE" for text in typed.environment):
-        raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
-    mounts = _mounts(typed)
-    taken = {mount.container for mount in own.mounts} if own else set()
-    places: dict[str, Mount] = {}
-    for mount in mounts:
-        place = posixpath.normpath(mount.container)
-        if place in taken:
-            raise BadOption(f"-v {mount}: {place} is the working directory of this run.", "Mount it elsewhere.")
-        if place in places:
-            raise BadOption(f"-v {places[place]} and -v {mount}: both are at {place}.", "Leave one of them out.")
-        places[place] = mount
-    return RunSpec(
-        image=None,
-        mounts=mounts,
-        environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
-        packages=requirements.listed(typed.packages, current_folder()) if typed.packages else (),
-        ports=tuple(Port.parse(text) for text in typed.ports),
-        shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
-        ulimits=tuple(limits.items()),
-        cpu_limit=cpus,
-        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory, "--memory "),
-        workdir=typed.workdir,
-        stdin=typed.interactive,
-    )

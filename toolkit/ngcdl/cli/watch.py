@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from ngcdl.errors import BadOption, ContainerLeft, NgcdlError
 from ngcdl.given_cards import Need
 from ngcdl.record import Run
 from ngcdl.running import ending, launch, prepare, turn
-from ngcdl.running.interrupt import Interrupted, signals_deferred
+from ngcdl.running.interrupt import Interrupted, signal_of, signals_deferred
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
 from ngcdl.spec import RunSpec
@@ -85,7 +84,7 @@ def hand_over(ready: Ready, store: Store) -> str:
             if watcher:
                 with watcher:  # closes its pipes and waits
                     watcher.terminate()
-            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            number = signal_of(error)
             _close_left(store, ready, "interrupted", errors.signal_exit_code(number), "interrupted")
             console.say(f"recorded as {order.run_id}")
             raise
@@ -183,7 +182,7 @@ def watch(argv: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
         if (left := store.load(run_id)).status == "running":
-            store.save(ending.before_start(left, error.number if isinstance(error, Interrupted) else signal.SIGINT))
+            store.save(ending.before_start(left, signal_of(error)))
         raise
     return done.exit_code or 0
 

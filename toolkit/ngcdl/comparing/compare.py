@@ -51,16 +51,14 @@ def settled(variants: Sequence[Variant], settings: Settings, store: Store, show:
     """Prepare all arms as `settle` does. While the block lasts, no other ngcdl takes the free cards that were chosen:
     it records who holds them."""
     prepared = settle(variants, settings, store, show)
-    cards = {uuid for _, one in prepared[0] if prepare.chose_free(one) for uuid in one.picked.uuids or ()}
-    if not cards:
-        yield prepared
-        return
-    with gpu_claims.choosing_lock(store, show.say):
-        if not gpu_claims.claimed(store).keys().isdisjoint(cards):
-            show.say(prepare.TAKEN)
-            fetched = [replace(one, asked=prepare.fetched(one.asked)) for one in variants]
-            prepared = settle(fetched, settings, store, show, prepared[0][0][1].data)
-        yield prepared
+
+    def choose_again() -> Prepared:
+        fetched = [replace(one, asked=prepare.fetched(one.asked)) for one in variants]
+        return settle(fetched, settings, store, show, prepared[0][0][1].data)
+
+    cards = {uuid for _, one in prepared[0] for uuid in prepare.taken_free(one)}
+    with gpu_claims.still_free(cards, store, show.say, prepared, choose_again) as found:
+        yield found
 
 
 def settle(

@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ngcdl import processes
 from ngcdl.doctor.sight import Space
 
 _FILE_BYTES = 1 << 20
 _KILL_SECONDS = 0.5
-# Programs that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
-# that the programs still run.
-_abandoned: list[subprocess.Popen[bytes]] = []
 
 Run = Callable[[Sequence[str], float], str | None]
 
@@ -48,10 +46,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()
-    try:
-        process.wait(_KILL_SECONDS)
-    except subprocess.TimeoutExpired:
-        _abandoned.append(process)
+    processes.has_ended(process, _KILL_SECONDS)
 
 
 def space(folder: Path) -> Space | None:

@@ -85,3 +85,21 @@ def with_folder_mounted(spec: RunSpec, folder: Path) -> RunSpec:
     """Return `spec` with `folder` mounted at inside.WORK as its working directory."""
     mount = Mount(str(folder), inside.WORK, writable=True)
     return replace(spec, mounts=(*spec.mounts, mount), workdir=spec.workdir or inside.WORK)
+
+
+def with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
+    """Return `spec` with what the options of a run add to it."""
+    if extra is None:
+        return spec
+    return replace(
+        spec,
+        mounts=spec.mounts + extra.mounts,
+        environment=tuple((dict(spec.environment) | dict(extra.environment)).items()),
+        packages=extra.packages or spec.packages,
+        ports=extra.ports,
+        shm_bytes=extra.shm_bytes,
+        ulimits=extra.ulimits,
+        cpu_limit=extra.cpu_limit,
+        memory_bytes=extra.memory_bytes,
+        workdir=extra.workdir or spec.workdir,
+    )

@@ -26,7 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -60,7 +60,6 @@ class Saving:
     show: ShowPull
     say: Callable[[str], None]
     sleep: Callable[[float], None] = time.sleep
-    _screen: threading.Lock = field(default_factory=threading.Lock)
 
     def save(self, platform: tuple[str, str]) -> str:
         """Write the image of `platform` (os, architecture), and return its digest.
@@ -73,12 +72,13 @@ class Saving:
                 image, document = registry.described(self.ref, platform)
             parts = self._parts(image, document)
             self._check_room(parts)
-            waits = Waits(self.say, self._screen)
+            screen = threading.Lock()
+            waits = Waits(self.say, screen)
             try:
                 blobs = [Blob(self.folder, part.digest, part.size_bytes, waits) for part in parts]
                 for blob in blobs:
                     stack.callback(blob.close)
-                self._fetch(blobs)
+                self._fetch(blobs, screen)
             except FolderTrouble as trouble:
                 raise NotWritten(self.folder, str(trouble)) from trouble
             self.say(f"writing {self.path}")
@@ -118,7 +118,7 @@ class Saving:
         kept = f", of which {disk_space.gb(here)} are here already" if here else ""
         self.say(f"{self.ref}: {disk_space.gb(whole)}{kept}; Ctrl-C keeps what has arrived.")
 
-    def _fetch(self, blobs: Sequence[Blob]) -> None:
+    def _fetch(self, blobs: Sequence[Blob], screen: threading.Lock) -> None:
         """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
         waiting = deque(blobs)
 
@@ -132,7 +132,7 @@ class Saving:
                 if blob is not blobs[0]:  # the configuration is no layer
                     status = "Download complete" if blob.is_whole else "Downloading"
                     layer = blob.digest.partition(":")[2][:12]
-                    with self._screen:
+                    with screen:
                         self.show(PullEvent(layer, status, blob.have_bytes, blob.size_bytes))
 
             blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), self.sleep, grown)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
 
 from ngcdl import waiting
 from ngcdl.record import Run
@@ -11,6 +12,8 @@ from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
 from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store
+
+T = TypeVar("T")
 
 
 def claimed(store: Store) -> dict[str, str]:
@@ -49,6 +52,23 @@ def is_holding(device: str | None, gpus: GpuRequest) -> bool:
     """Return whether a training on `device`, or a command (None) with `gpus`, has its cards to itself. A command that
     was not given particular cards sees all, and usually uses none."""
     return gpus.kind == "devices" if device is None else device != "cpu"
+
+
+@contextlib.contextmanager
+def still_free(
+    cards: Collection[str], store: Store, say: Callable[[str], None], chosen: T, choose_again: Callable[[], T]
+) -> Iterator[T]:
+    """Yield `chosen`, for which these cards were taken because they were free; if another run has taken one of them
+    meanwhile, yield what `choose_again` returns. While the block lasts, no other ngcdl takes the cards: it records who
+    holds them."""
+    if not cards:
+        yield chosen
+        return
+    with choosing_lock(store, say):
+        if not claimed(store).keys().isdisjoint(cards):
+            say("another run took the GPU meanwhile: choosing again")
+            chosen = choose_again()
+        yield chosen
 
 
 @contextlib.contextmanager

@@ -31,6 +31,10 @@ class Interrupted(BaseException):
         self.number = number
 
 
+def signal_of(error: KeyboardInterrupt | Interrupted) -> int:
+    return error.number if isinstance(error, Interrupted) else signal.SIGINT
+
+
 class Unkillable(BaseException):
     """The job was killed, but its end was not confirmed within KILL_SECONDS."""
 

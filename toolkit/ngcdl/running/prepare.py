@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ngcdl import __version__, choice, hostfacts, trainings
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Order
-from ngcdl.errors import BadOption, ImageGone, NgcdlError, NoGpu, StateNotWritable, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, NoGpu, StateNotWritable
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
 from ngcdl.planning.asked import (
@@ -24,21 +24,16 @@ from ngcdl.planning.asked import (
     look_ahead,
 )
 from ngcdl.planning.show import Show
-from ngcdl.pulling import fetch
 from ngcdl.record import Image, Machine, Run
-from ngcdl.running import gpu_claims, packages, turn
+from ngcdl.running import gpu_claims, packages, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings
-from ngcdl.spec import ImageRef, Placement, RunSpec, Workload
+from ngcdl.spec import Placement, RunSpec, Workload
 from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
     from ngcdl import dataset
     from ngcdl.given_cards import Need
-    from ngcdl.judging.imagefacts import Found
-
-
-TAKEN = "another run took the GPU meanwhile: choosing again"
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,9 @@ def decide(
         validation.check_batch(asked.workload, picked.gpus, asked.nodes)
         validation.check_place(asked.workload, picked.image, asked.device or picked.device)
         if picked.engine.shares_files:
-            data = data or _data(asked.workload, settings, show, dry)
+            data = data or sources.data(asked.workload, settings, show, dry)
         else:
-            data = data or _data_of_claim(asked.workload, asked.placement)
+            data = data or sources.data_of_claim(asked.workload, asked.placement)
             show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
     return picked, _spec(asked, picked, placement, data, store), data
 
@@ -154,7 +149,7 @@ def _spec(
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.has_containers:
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
-    return _with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
+    return plan.with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
 
 
 def choices_of(workload: Workload | None, store: Store) -> Path | None:
@@ -186,13 +181,12 @@ def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_le
             picked = replace(settled.picked, gpus=gpus, uuids=cards, awaits=None)
             show.say(f"GPUs: {_gpu_words(picked)}")
             return begin(replace(settled, picked=picked), store)
-    if not chose_free(settled):
-        return begin(settled, store)
-    with gpu_claims.choosing_lock(store, show.say):
-        if not gpu_claims.claimed(store).keys().isdisjoint(settled.picked.uuids or ()):
-            show.say(TAKEN)
-            settled = settle(fetched(asked), settings, store, show, settled.data)
-        return begin(settled, store)
+
+    def choose_again() -> Settled:
+        return settle(fetched(asked), settings, store, show, settled.data)
+
+    with gpu_claims.still_free(taken_free(settled), store, show.say, settled, choose_again) as found:
+        return begin(found, store)
 
 
 def _fed(asked: Asked) -> Asked:
@@ -216,12 +210,13 @@ def held(settled: Settled) -> tuple[str, ...]:
     return (picked.uuids or ()) if gpu_claims.is_holding(device, picked.gpus) else ()
 
 
-def chose_free(settled: Settled) -> bool:
-    """Return whether the cards were chosen because they were free. They may be taken by now: data and image were
-    fetched meanwhile."""
+def taken_free(settled: Settled) -> tuple[str, ...]:
+    """Return the cards that were chosen because they were free. They may be taken by now: data and image were fetched
+    meanwhile."""
     asked, picked = settled.asked, settled.picked
     takes_free = asked.gpus.kind == "count" or (asked.gpus.kind == "auto" and asked.workload is not None)
-    return takes_free and bool(picked.gpus.devices) and not (picked.shares or picked.awaits)
+    is_free = takes_free and picked.gpus.devices and not (picked.shares or picked.awaits)
+    return (picked.uuids or ()) if is_free else ()
 
 
 def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
@@ -235,7 +230,7 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
             raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
-    digest, image_id, target = _target(picked, asked, show, verdicts)
+    digest, image_id, target = sources.target(picked, asked, show, verdicts)
     cache = cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
     if spec.packages:
@@ -337,103 +332,3 @@ def _gpu_words(picked: choice.Choice) -> str:
     cards = [turn.cards(picked.awaits)] if picked.awaits else cards
     way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
     return (", ".join(cards) or str(picked.gpus)) + way
-
-
-def _data(workload: Workload, settings: Settings, show: Show, dry: bool) -> dataset.Dataset:
-    from ngcdl import dataset
-
-    known = trainings.bundled(workload.name)
-    stands_for = known.data
-    if known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
-        return dataset.pictures(workload.data, known.classes, workload.evaluate)
-    if stands_for != "cifar10":
-        return dataset.Dataset("synthetic", None, None, f"{workload.name} makes its data up, in place of {stands_for}")
-    if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
-        if there := dataset.cached(settings.cache):
-            return there
-        show.say("CIFAR-10 is not here yet: this plan has --data synthetic; the run itself downloads it first.")
-        return dataset.Dataset("synthetic", None, None, "nothing is cached yet")
-    return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
-
-
-def _data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Dataset:
-    """Return the data that pods see: a volume claim, by name, or synthetic data. They see no folder of this host."""
-    from ngcdl import dataset
-
-    known, claim = trainings.bundled(workload.name), placement.data_pvc if placement else None
-    if workload.data not in ("auto", "synthetic"):
-        raise BadOption(
-            f"--data {workload.data}: a pod can't see this machine's folders.",
-            "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data-pvc CLAIM",
-        )
-    if known.data_folder and claim and workload.data == "auto":
-        return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
-    is_wanted = claim or workload.data == "synthetic"
-    why = "as requested" if is_wanted else f"in place of {known.data}: no claim was named (--data-pvc)"
-    return dataset.Dataset("synthetic", None, None, f"made up, {why}")
-
-
-def _with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
-    if extra is None:
-        return spec
-    return replace(
-        spec,
-        mounts=spec.mounts + extra.mounts,
-        environment=tuple((dict(spec.environment) | dict(extra.environment)).items()),
-        packages=extra.packages or spec.packages,
-        ports=extra.ports,
-        shm_bytes=extra.shm_bytes,
-        ulimits=extra.ulimits,
-        cpu_limit=extra.cpu_limit,
-        memory_bytes=extra.memory_bytes,
-        workdir=extra.workdir or spec.workdir,
-    )
-
-
-def _target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) -> tuple[str | None, str | None, str]:
-    """Return the image's digest, its id if it has no digest, and the name to start it by. Fetch the image if the engine
-    lacks it.
-
-    A cluster's nodes fetch the image themselves, by digest if the registry can be asked for the digest."""
-    if picked.image is None:
-        return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.usable), show.pull)
-    if picked.engine.is_cluster:
-        pinned = _pinned(picked.image, verdicts.found(picked.image), show)
-        return pinned, None, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
-    held = None if asked.always_pull and not picked.image.id else picked.engine.has(picked.image)
-    if held and held.digest is None:
-        return None, held.id, held.id
-    if held is None and picked.image.id:
-        raise ImageGone(picked.image.typable)
-    digest = held.digest if held else None
-    if digest is None:
-        try:
-            digest = fetch.image(picked.engine, picked.image, show.pull, show.say)
-        finally:
-            show.quiet()
-    return digest, None, picked.engine.target(picked.image, digest)
-
-
-def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | None:
-    """Return the digest that `image` has now, None if unknown. Raise UnknownTag or UnknownRepository."""
-    if isinstance(found, UnknownTag | UnknownRepository):
-        raise found
-    if isinstance(found, NgcdlError):
-        show.say(f"{found.message} The nodes get the tag, and each resolves it itself.")
-        return image.digest
-    digest = found.facts.digest or image.digest
-    if digest is None:
-        show.say(f"The registry can't be asked for the digest of {image}: the nodes get the tag.")
-    return digest
-
-
-def planned_target(picked: choice.Choice, asked: Asked) -> str:
-    """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
-    if picked.image:
-        return str(picked.image)
-    return picked.engine.without_image(_own(asked), bool(picked.probe.usable), None)
-
-
-def _own(asked: Asked) -> RunSpec | None:
-    """Return the command with the options typed beside it: -e PATH=... decides where its program is looked for."""
-    return _with_extra(asked.own, asked.extra) if asked.own else None

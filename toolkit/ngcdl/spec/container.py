@@ -46,6 +46,11 @@ class Mount:
         return cls(host, container, writable=pair == text)
 
     @property
+    def place(self) -> str:
+        """Where it is in the container, however that was written: /work for /work/."""
+        return _normal(self.container)
+
+    @property
     def is_volume(self) -> bool:
         return not self.host.startswith("/")
 

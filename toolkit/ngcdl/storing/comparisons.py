@@ -22,11 +22,11 @@ from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
 from ngcdl.record import Owner
 from ngcdl.record.shape import make
+from ngcdl.storing import marks
 from ngcdl.storing.store import Store, age, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
-_OWNED = ".owned"  # has an empty file for each comparison whose file names an owner
 KIND = "compare"  # the word in a comparison's id where a run's id has the training
 STOPPED = "it was stopped: not all of its runs were finished"
 LOCK_SECONDS = 30.0
@@ -97,16 +97,12 @@ def has(comparison_id: str, store: Store) -> bool:
 
 def save(kept: StoredComparison, store: Store) -> None:
     """Save `kept`. Raise StateNotWritable."""
-    mark = _made(store) / _OWNED / kept.id
+    folder = _made(store)
     write_whole(path(kept.id, store), json.dumps(kept.as_json(), indent=1, allow_nan=False) + "\n")
-    try:
-        if kept.owner:
-            mark.parent.mkdir(exist_ok=True, mode=0o700)
-            mark.touch()
-        else:
-            mark.unlink(missing_ok=True)
-    except OSError as error:
-        raise StateNotWritable(mark, error.strerror or str(error)) from error
+    if kept.owner:
+        marks.put(folder, kept.id)
+    else:
+        marks.drop(folder, kept.id)
 
 
 def _made(store: Store) -> Path:
@@ -184,10 +180,10 @@ def stored(store: Store) -> Iterator[StoredComparison]:
 
 def owned(store: Store) -> Iterator[StoredComparison]:
     """Yield the comparisons whose file names an owner, the oldest first; a broken one is left out. Only their files are
-    read, however many comparisons there are."""
-    for mark in sorted((store.root.with_name(FOLDER) / _OWNED).glob("*"), key=lambda mark: age(mark.name)):
+    read, however many comparisons there are. Raise StateNotWritable."""
+    for name in sorted(marks.names(store.root.with_name(FOLDER)), key=age):
         with contextlib.suppress(RecordBroken):
-            yield _read(path(mark.name, store))
+            yield _read(path(name, store))
 
 
 def load(name: str, store: Store) -> StoredComparison:

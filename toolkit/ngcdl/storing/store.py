@@ -6,7 +6,6 @@ One broken record never hides the others. Before a run's folder, or a part of it
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -21,9 +20,9 @@ from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import HOME, RECORD, opened
 from ngcdl.record import Run
+from ngcdl.storing import marks
 
 REMOVED = ".removed"
-_OWNED = ".owned"  # has an empty file for each run whose record names an owner
 
 
 class NameTaken(Exception):
@@ -75,26 +74,15 @@ class Store:
     def save(self, run: Run) -> None:
         """Write run.json atomically; on failure the old one stays. Raise StateNotWritable."""
         write_whole(self.folder(run.id) / RECORD, json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n")
-        if run.owner is None:
-            self._disown(run.id)
-            return
-        mark = self.root / _OWNED / run.id
-        try:
-            mark.parent.mkdir(exist_ok=True, mode=0o700)
-            mark.touch()
-        except OSError as error:
-            raise StateNotWritable(mark, error.strerror or str(error)) from error
+        if run.owner:
+            marks.put(self.root, run.id)
+        else:
+            marks.drop(self.root, run.id)
 
     def owned(self) -> Iterator[Run]:
         """Yield the runs that a process watches, or that lost their engine and are not closed yet, newest first. Only
         their records are read, however many runs there are; a broken one is left out. Raise StateNotWritable."""
-        try:
-            found = [mark.name for mark in (self.root / _OWNED).iterdir()]
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StateNotWritable(self.root, error.strerror or str(error)) from error
-        for run_id in sorted(found, key=age, reverse=True):
+        for run_id in sorted(marks.names(self.root), key=age, reverse=True):
             try:
                 run = self.load(run_id)
             except RecordBroken:  # `ngcdl runs` reports it
@@ -104,11 +92,7 @@ class Store:
             if run and run.owner:
                 yield run
             else:
-                self._disown(run_id)
-
-    def _disown(self, run_id: str) -> None:
-        with contextlib.suppress(OSError):  # `owned` tries again
-            (self.root / _OWNED / run_id).unlink()
+                marks.drop(self.root, run_id)
 
     def load(self, run_id: str) -> Run:
         """Load a run's record. Raise NoSuchRun or RecordBroken."""

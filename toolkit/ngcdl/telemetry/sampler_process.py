@@ -27,9 +27,6 @@ _TOOLKIT = Path(__file__).parents[2]
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
 _JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
 _MOST_BYTES, _LONGEST = 4096, 200  # kept of what the process wrote to stderr; characters of its last line, in each gap
-# Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
-# that the processes still run.
-_abandoned: list[subprocess.Popen[bytes]] = []
 
 
 class _Ended:
@@ -143,10 +140,7 @@ class SamplerProcess:
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
-        try:
-            process.wait(timeout=_KILL_SECONDS)
-        except subprocess.TimeoutExpired:
-            _abandoned.append(process)
+        if not processes.has_ended(process, _KILL_SECONDS):
             return
         if self._thread is not None and process.stdout is not None:
             self._thread.join()  # the thread has seen the process end

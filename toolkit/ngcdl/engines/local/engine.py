@@ -33,10 +33,10 @@ from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
+# Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
+_PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 # TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
 # installed.
-# Other versions (NVIDIA's images set the first), or another place, than those that are installed here.
-_PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
 
 

@@ -1,0 +1,98 @@
+"""What was typed for a run's container: mounts, limits, variables, packages, ports."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ngcdl.errors import BadOption
+from ngcdl.planning import requirements
+from ngcdl.spec import (
+    Mount,
+    Port,
+    RunSpec,
+    kind_of,
+    parse_bytes,
+    parse_cpus,
+    parse_environment,
+    whole_cpus,
+)
+
+if TYPE_CHECKING:
+    from ngcdl.cli.typed import Typed
+
+# https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
+_LIMITS = (
+    *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
+    *("rttime", "sigpending", "stack"),
+)
+
+
+def added(typed: Typed, own: RunSpec | None) -> RunSpec:
+    """Return what the options add to the plan `own`. Raise BadOption if -v names a path at which `own`, or
+    another -v, has a mount."""
+    limits = _limits(typed.ulimits)
+    cpus = None if typed.cpus is None else parse_cpus(typed.cpus)
+    if cpus is not None and kind_of(typed.engine).has_whole_cpus:
+        cpus = whole_cpus(cpus)
+    if typed.packages and any(text.partition("=")[0] == "PYTHONUSERBASE" for text in typed.environment):
+        raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
+    more = mounts(typed)
+    _check_places(more, own.mounts if own else ())
+    return RunSpec(
+        image=None,
+        mounts=more,
+        environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
+        packages=requirements.listed(typed.packages, current_folder()) if typed.packages else (),
+        ports=tuple(Port.parse(text) for text in typed.ports),
+        shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
+        ulimits=limits,
+        cpu_limit=cpus,
+        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory, "--memory "),
+        workdir=typed.workdir,
+        stdin=typed.interactive,
+    )
+
+
+def mounts(typed: Typed) -> tuple[Mount, ...]:
+    here, home = str(current_folder()), os.environ.get("HOME", "/")
+    return tuple(Mount.parse(text, here, home) for text in typed.volumes)
+
+
+def current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise BadOption("The current folder no longer exists.", "    cd") from error
+
+
+def _limits(ulimits: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    limits = {"memlock": -1, "stack": 67108864}
+    for text in ulimits:
+        match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
+        if not match:
+            raise BadOption(
+                f"--ulimit {text}: must be NAME=NUMBER, such as memlock=-1, for both the soft and the hard limit; "
+                "memlock=host leaves it unset."
+            )
+        if match[1] not in _LIMITS:
+            raise BadOption(f"--ulimit {text}: {match[1]} is not a limit of Docker's, which are {', '.join(_LIMITS)}.")
+        if match[2] == "host":
+            limits.pop(match[1], None)
+        else:
+            limits[match[1]] = int(match[2])
+    return tuple(limits.items())
+
+
+def _check_places(more: Iterable[Mount], planned: Iterable[Mount]) -> None:
+    """Raise BadOption if a mount that was typed is where the plan, or another one, has a mount."""
+    taken, places = {mount.container for mount in planned}, dict[str, Mount]()
+    for mount in more:
+        if mount.place in taken:
+            raise BadOption(f"-v {mount}: {mount.place} is the working directory of this run.", "Mount it elsewhere.")
+        if other := places.get(mount.place):
+            raise BadOption(f"-v {other} and -v {mount}: both are at {mount.place}.", "Leave one of them out.")
+        places[mount.place] = mount
