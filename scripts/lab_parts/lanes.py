@@ -29,7 +29,7 @@ def live(*names: str) -> tuple[str, ...]:
 
 # The trainer's most compute-intensive tests.
 NETWORKS = tuple(f"tests/containers/test_trainer_{name}.py" for name in (
-    "agreement", "precision", "frameworks", "feeds", "plain", "layers", "race_net",
+    "agreement", "precision", "compiled", "frameworks", "feeds", "plain", "layers", "race_net",
 ))  # fmt: skip
 WAITING = live("engine_lost", "pulls_broken", "slow_starts")
 # The live tests that train for seconds or minutes: those bound by the CPU.

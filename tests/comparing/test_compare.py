@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
 
-from ngcdl import choice, settings
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.comparing import compare
-from ngcdl.comparing.compare import Variant
 from ngcdl.comparing.rounds import Comparing, _told
 from ngcdl.dataset import Dataset
 from ngcdl.engines.base import Job
@@ -26,19 +22,16 @@ from ngcdl.errors import (
     CommandNotFound,
     EngineLost,
     NgcdlError,
-    NoGpu,
-    NothingToCompare,
     StateNotWritable,
 )
 from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked
-from ngcdl.preflight import meant
 from ngcdl.record import Owner, Run, Summary
 from ngcdl.report.compared import in_words
 from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Settled
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.spec import GpuRequest, RunSpec, Workload
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
@@ -301,96 +294,6 @@ def test_a_place_that_can_t_be_written_is_told_before_anything_runs(store: Store
     with pytest.raises(StateNotWritable):
         it.go()
     assert fake.orders == []
-
-
-# -- before ---------------------------------------------------------------------------------------------------------
-
-OTHER = ImageRef.parse("pytorch:24.05-py3")
-no_driver = pytest.mark.usefixtures("no_driver")
-docker_s_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[settings.Settings]:
-    """A Docker with two images, on an isolated host."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    daemon = Daemon(tmp_path / "d.sock")
-    for digit, image in (("1", IMAGE), ("2", OTHER)):
-        digest = "sha256:" + digit * 64
-        daemon.images[str(image)] = {"Id": digest, "RepoDigests": [f"{image.name}@{digest}"]}
-        daemon.images[image.pinned(digest)] = daemon.images[str(image)]
-    with serving(daemon):
-        monkeypatch.setenv("DOCKER_HOST", daemon.host)
-        yield settings.load({"HOME": str(tmp_path)})
-
-
-def variants(gpus: str, **changed: Mapping[str, Any]) -> list[Variant]:
-    base = Asked("docker", IMAGE, GpuRequest.parse(gpus), Workload("cifar10", data="synthetic"))
-    return [Variant(name, replace(base, **change), change.get("device")) for name, change in changed.items()]
-
-
-@no_driver
-@docker_s_socket
-def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.Settings, store: Store) -> None:
-    made = variants("auto", cpu={"device": "cpu"}, gpu={"device": "gpu"})
-    ready, remarks = compare.settle(made, config, store, FakeShow())
-    assert [variant.name for variant, _ in ready] == ["cpu"]
-    assert remarks == ("the GPU can't be measured here: this host has no NVIDIA driver",)
-    assert ready[0][1].picked.loud == (), "the CPU is what this arm is to compute on"
-
-
-@no_driver
-@docker_s_socket
-def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, store: Store) -> None:
-    for gpus, device, named in (("all", None, "--gpus all: "), ("auto", "gpu", "--device gpu: ")):
-        with pytest.raises(NoGpu, match=named):
-            compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, store, FakeShow())
-    assert store.ids() == []
-
-
-@no_driver
-@docker_s_socket
-def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are_named(
-    config: settings.Settings, store: Store
-) -> None:
-    own = {"workload": None, "own": RunSpec(None, ("ls",))}
-    for gpus, kind in (("all", NothingToCompare), ("2", NoGpu)):
-        cpu, gpu = variants(gpus, cpu={**own, "gpus": GpuRequest("none")}, gpu=own)
-        with pytest.raises(kind, match="this host has no NVIDIA driver") as refused:
-            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], config, store, FakeShow())
-        assert "    ngcdl run ... --gpus none -- COMMAND\n" in refused.value.hint, "compare would refuse --gpus none"
-
-
-@docker_s_socket
-def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, store: Store) -> None:
-    work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
-    made = variants("none", one={"workload": work[0]}, two={"workload": work[1]})
-    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
-    assert one.picked is two.picked
-    assert (one.data, one.digest) == (two.data, two.digest)
-    assert [settled.asked.workload for settled in (one, two)] == work
-
-
-@docker_s_socket
-def test_a_release_that_was_left_open_is_the_same_for_all_arms(
-    config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cards may need an older release than the newest, which the CPU arm alone would get."""
-    releases = iter((IMAGE, OTHER))
-    monkeypatch.setattr(choice, "_image", lambda *of, **_: (of[3] if of[3].tag else next(releases), ""))
-    asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}
-    made = variants("none", cpu=asked)
-    made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
-    ready, _ = compare.settle(made, config, store, FakeShow())
-    assert {settled.picked.image for _, settled in ready} == {IMAGE}
-
-
-@docker_s_socket
-def test_the_data_is_found_once_for_two_images(config: settings.Settings, store: Store) -> None:
-    made = variants("none", one={"image": IMAGE}, two={"image": OTHER})
-    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
-    assert one.data is two.data
-    assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]
 
 
 def test_a_comparison_under_way_goes_on_though_not_all_of_its_runs_were_begun(store: Store) -> None:

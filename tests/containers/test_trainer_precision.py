@@ -5,76 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, on_cpu, python, train, trainer
+from conftest import events, python, train, trainer
+from small_networks import BATCH, NUMBERS, PICTURES, TEXT, losses, made, model
 
 from trainer import computing, layers
-from trainer.computing import Scale, Way
+from trainer.computing import Scale
 from trainer.events import Stop
-from trainer.layers import batch_norm, constant, conv, dense, embedding, he, lrn, lstm, max_pool, relu, uniform
-from trainer.recipe import Model, adam, momentum, recipe, sgd, untrained
-
-BATCH = 8
-# PyTorch's own compiler imports what PyTorch itself has deprecated.
-COMPILES = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
-PICTURES = (
-    [
-        conv("conv1", 3, 3, 8, he(3, 9), constant(0.1), decay=0.01),
-        lrn("lrn1", 2, bias=1.0, alpha=0.001, beta=0.75),
-        max_pool("pool1", 2, 2),
-        conv("conv2", 3, 8, 8, he(8, 9)),
-        batch_norm("norm2", 8, momentum=0.9, epsilon=0.001),
-        relu("relu2"),
-        dense("dense1", 8 * 8 * 8, 10, he(512), constant(0.0)),
-    ],
-    recipe(momentum(0.9), rate=0.01, averages=lambda _: 0.9, counted=True),
-    (16, 16, 3),
-)
-TEXT = (
-    [
-        embedding("embedding", 50, 12, uniform(0.1)),
-        lstm("lstm1", 12, 16, uniform(0.1), uniform(0.1)),
-        dense("dense1", 16, 50, uniform(0.1), constant(0.0)),
-    ],
-    recipe(sgd(), rate=0.1, clip=5.0, labels=(3,)),
-    (3,),
-)
-# one of each op for the compiler: each more takes seconds to compile
-COMPILED = ([word for word in PICTURES[0] if word["name"] not in ("lrn1", "conv2")], *PICTURES[1:])
-NUMBERS = ([dense("dense1", 6, 4, he(6), constant(0.0))], recipe(adam(0.9, 0.999, 1e-7), rate=0.01), (6,))
-
-
-def model(network, batch=BATCH):
-    return Model(*network, batch)
-
-
-def source(network, batch=BATCH):
-    """Return step -> batch; of pictures the third is smaller, like an epoch's last."""
-    words, training, shape = network
-    tokens, labels = words[0]["op"] == "embedding", training["labels"]
-
-    def take(step):
-        random, size = np.random.RandomState(step), batch - 3 if step == 2 and not tokens else batch
-        examples = random.randint(0, 50, (size, *shape)) if tokens else random.normal(size=(size, *shape))
-        return (
-            examples.astype(np.int32 if tokens else np.float32),
-            random.randint(0, 4, (size, *labels)).astype(np.int32),
-        )
-
-    return take
-
-
-def made(framework, network, way, values=None):
-    built = on_cpu(framework, model(network), way=Way(*way))
-    built.load(model(network).first(3) if values is None else values)
-    return built
-
-
-def losses(network, built, first=0, last=5, batches=source):
-    kept, turned = batches(network), model(network)
-    return [
-        float(built.train(batch, turned.turn(step, 3))[0])
-        for step, batch in enumerate(built.batches(kept, first, last, "plain"), first)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -176,88 +112,6 @@ def test_a_step_whose_gradients_overflow_in_float16_moves_no_weight_and_halves_t
     assert built.scale.value == 32768.0
     after = built.values()
     assert all((after[name] == before[name]).all() for name in before)
-
-
-@COMPILES
-@pytest.mark.parametrize("network", [COMPILED, TEXT], ids=["pictures", "text"])
-def test_compiled_the_losses_are_those_of_the_uncompiled(framework, network):
-    eager = made(framework, network, ("float32", False, None))
-    compiled = made(framework, network, ("float32", True, None))
-    assert (eager.compiled, compiled.compiled) == (False, True)
-    assert losses(network, compiled) == pytest.approx(losses(network, eager), abs=1e-4)
-
-
-@COMPILES
-@pytest.mark.parametrize("precision", ["float32", "amp"])
-def test_what_trains_nothing_is_compiled_as_well(framework, precision):
-    forward = NUMBERS[0], untrained(), NUMBERS[2]
-    eager, compiled = (made(framework, forward, (precision, wanted, None)) for wanted in (False, True))
-    (batch,) = compiled.batches(source(forward), 0, 1, "plain")
-    assert compiled.infer(batch).dtype == np.float32
-    assert compiled.infer(batch) == pytest.approx(eager.infer(batch), abs=1e-5 if precision == "float32" else 0.03)
-
-
-@COMPILES
-def test_a_smaller_last_batch_is_not_compiled_for(framework):
-    """Compiling takes tens of seconds, in the middle of what is timed. The stand-in for the compiled function records
-    the batches that it gets."""
-    forward, called = (NUMBERS[0], untrained(), NUMBERS[2]), []
-    built = made(framework, forward, ("float32", True, None))
-    built.quick = lambda examples: called.append(len(examples)) or built.look(examples)
-    whole, smaller = (built.infer(batch) for batch in built.batches(source(forward), 1, 3, "plain"))
-    assert (len(whole), len(smaller)) == (BATCH, BATCH - 3)
-    assert called == [BATCH]
-
-
-@pytest.mark.tensorflow
-def test_what_fails_in_a_compiled_step_is_laid_to_xla_unless_memory_is_short():
-    import tensorflow as tf
-    from trainer.frameworks.tf2 import numbers
-
-    def fails(compiled, text):
-        with numbers.explained(compiled):
-            raise tf.errors.InternalError(None, None, text)
-
-    with pytest.raises(Stop, match=r"can't compile or run this: libdevice not found\nLeave --com"):
-        fails(True, "libdevice not found")
-    for compiled, text in (False, "Blas xGEMM launch failed"), (True, "CUDA_ERROR_OUT_OF_MEMORY: out of memory"):
-        with pytest.raises(tf.errors.InternalError):
-            fails(compiled, text)
-
-
-@pytest.mark.torch
-def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
-    common = "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--steps", 2, "--compile"
-    lacking = {"CXX": "/nowhere/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    code, _, err = trainer("batch-sweep", "--out", tmp_path / "run", *common, **lacking)
-    assert code == 1
-    assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["bad_argument"]
-    assert "/nowhere/g++" in err
-    assert err.splitlines()[-1].endswith("leave --compile out, or use a container image that has them")
-
-
-@pytest.mark.torch
-def test_a_pytorch_that_does_not_compile_on_this_python_is_refused(torch, monkeypatch):
-    def early(function, dynamic):
-        raise RuntimeError("Dynamo is not supported on Python 3.12+")
-
-    monkeypatch.setattr(torch, "compile", early)
-    with pytest.raises(Stop, match=r"here: Dynamo is not supported on Python 3.12\+\nLeave --compile out") as stop:
-        made("pytorch", NUMBERS, ("float32", True, None))
-    assert stop.value.kind == "bad_argument"
-
-
-@COMPILES
-@pytest.mark.torch
-def test_after_its_first_step_pytorch_compiles_nothing_more():
-    from torch._dynamo.utils import counters
-
-    counters.clear()
-    built = made("pytorch", NUMBERS, ("float32", True, None))
-    losses(NUMBERS, built, 0, 1)
-    once = counters["stats"]["unique_graphs"]
-    losses(NUMBERS, built, 1, 5)
-    assert (once, counters["stats"]["unique_graphs"]) == (1, 1)
 
 
 def test_a_channels_layout_without_pictures_is_refused(framework):
