@@ -164,6 +164,8 @@ def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_th
     part = f'RUN={tmp_path}\n{text[begin:end]}\necho "${{resume[@]}}"'
     assert subprocess.check_output(["bash", "-c", part], text=True) == "\n"
     (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints/step-50.npz.7.tmp").touch()  # torn while it was written
+    assert subprocess.check_output(["bash", "-c", part], text=True) == "\n"
     (tmp_path / "checkpoints/step-50.npz").touch()
     assert subprocess.check_output(["bash", "-c", part], text=True) == f"--resume {tmp_path}\n"
     assert f"--resume {FOLDER.with_name('older')} " in text, "what was typed stands before it, and the later counts"

@@ -31,7 +31,7 @@ ended() {
 trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
 
 resume=() # a restarted job continues from its last checkpoint
-for file in "$RUN"/checkpoints/step-*; do
+for file in "$RUN"/checkpoints/step-*.npz; do
     [ ! -e "$file" ] || resume=(--resume "$RUN")
 done
 
