@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,3 +95,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if os.environ.get("CI") and report.skipped and "CIFAR-10" not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI does not allow: {report.longrepr}"
+
+
+@pytest.fixture(scope="module")
+def own_threads() -> Iterator[None]:
+    """Count only threads started here: those left by other tests wait for nothing here, and may end."""
+    left = set(threading.enumerate()) - {threading.current_thread()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "active_count", lambda: len(set(threading.enumerate()) - left))
+        yield

@@ -6,10 +6,7 @@ import json
 import os
 import pickle
 import resource
-import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 
 from ngcdl.folder import EVENTS, lines
-from ngcdl.reading import LEAST_BYTES, in_two, meanwhile, story_of
+from ngcdl.reading import LEAST_BYTES, in_two, story_of
 from ngcdl.record import Run
 from ngcdl.report.shown.columns import MOST_SELDOM, InTwo, TooManyKinds, read_story, rest_of, told_in_two
 from ngcdl.report.shown.page import page
@@ -27,6 +24,8 @@ from ngcdl.report.shown.story import Story
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.processors import processors
+
+pytestmark = pytest.mark.usefixtures("own_threads")
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 TIMES = st.one_of(st.integers(0, 60).map(lambda t: STARTED + t), st.sampled_from([None, "5"]))
@@ -42,15 +41,6 @@ OTHERS = st.one_of(
 )
 EVENTS_OF_A_RUN = st.lists(st.one_of(STEPS, STEPS, STEPS, OTHERS), max_size=150)
 SAMPLED = [{"t": STARTED + t, "cpu_percents": [t, 100 - t / 3], "host_cpu_percent": t / 7} for t in range(100)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_threads() -> Iterator[None]:
-    """Count only threads started here: those left by other tests wait for nothing here, and may end."""
-    left = set(threading.enumerate()) - {threading.current_thread()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threading, "active_count", lambda: len(set(threading.enumerate()) - left))
-        yield
 
 
 @given(EVENTS_OF_A_RUN, st.integers(0, 150), st.one_of(st.none(), st.integers(0, 60).map(lambda t: STARTED + t)))
@@ -130,46 +120,3 @@ def test_a_short_run_and_one_processor_have_no_second_process(kept: Path) -> Non
         os.sched_setaffinity(0, allowed)
     assert repr(story_of(RUN, kept)) == alone
     assert (children_faults() > before) == (processors() >= 2)
-
-
-class Deadly:
-    """Kills the process pickling it."""
-
-    def __reduce__(self) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _killed() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _failing() -> None:
-    raise MemoryError
-
-
-@pytest.mark.parametrize("way", [_killed, _failing, lambda: [b"x" * 500_000, Deadly()]])
-def test_a_second_process_that_dies_has_no_result_and_says_nothing(way: Callable[[], object], capfd: Any) -> None:
-    with meanwhile(way) as result:
-        assert result() is None
-    assert capfd.readouterr() == ("", "")
-
-
-def test_no_process_is_forked_off_several_threads() -> None:
-    wait = threading.Event()
-    other = threading.Thread(target=wait.wait)
-    other.start()
-    try:
-        with meanwhile(os.getpid) as result:
-            assert result() is None
-    finally:
-        wait.set()
-        other.join()
-    with meanwhile(os.getpid) as result:
-        assert result() not in (None, os.getpid())
-
-
-def test_a_block_that_is_left_takes_its_process_along() -> None:
-    before = children()
-    with pytest.raises(KeyboardInterrupt), meanwhile(lambda: time.sleep(600)):
-        signal.raise_signal(signal.SIGINT)
-    assert children() == before

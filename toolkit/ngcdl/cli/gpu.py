@@ -14,8 +14,8 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
-from ngcdl.telemetry.driver import within
-from ngcdl.telemetry.gpu import Nvml, connect
+from ngcdl.telemetry.driver import asking, within
+from ngcdl.telemetry.gpu import Nvml, connect, open_nvml
 
 _ENGINE_SECONDS = 1
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1_000_000_000  # time.sleep takes up to 9.2e9
@@ -31,16 +31,19 @@ class _Report:
 
 def gpu(json: bool = False, watch: float | None = None) -> None:
     """Show all GPUs once, or every `watch` seconds until Ctrl-C. Raise NvmlUnavailable."""
-    seconds = None if watch is None else watched_seconds(watch)
+    if watch is None:
+        with asking(_once) as answer:
+            report = _named(*answer())
+        if json:
+            console.result_json(_document(report))
+        else:
+            console.result(_text(report))
+        return
+    seconds = watched_seconds(watch)
     nvml = within(connect)
     try:
-        if seconds is not None:
-            with suppress(KeyboardInterrupt):
-                _watch(nvml, json, seconds)
-        elif json:
-            console.result_json(_document(_read(nvml)))
-        else:
-            console.result(_text(_read(nvml)))
+        with suppress(KeyboardInterrupt):
+            _watch(nvml, json, seconds)
     finally:
         with suppress(NvmlUnavailable):
             within(nvml.close, 1)
@@ -57,7 +60,7 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
     """Redraw on a terminal; elsewhere append each reading with its time, or, for JSON, as one line."""
     if json or not console.on_terminal(sys.stdout):
         while True:
-            now, report = time.time(), _read(nvml, activity=True)
+            now, report = time.time(), _read(nvml)
             if json:
                 console.result(json_format.dumps({"t": round(now, 3), **_document(report)}))
             else:
@@ -68,13 +71,21 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
 
     with Live(console=console.out(), auto_refresh=False) as live:
         while True:
-            live.update(Text(_text(_read(nvml, activity=True))), refresh=True)
+            live.update(Text(_text(_read(nvml))), refresh=True)
             time.sleep(seconds)
 
 
-def _read(nvml: Nvml, activity: bool = False) -> _Report:
-    """Read the cards, and with `activity` how much of them worked since the last reading: one alone can't tell."""
-    gpus, driver = within(lambda: (nvml.read(processes=True, activity=activity), nvml.driver()))
+def _once() -> tuple[tuple[GpuReading, ...], Driver]:
+    with open_nvml() as nvml:
+        return nvml.read(processes=True), nvml.driver()
+
+
+def _read(nvml: Nvml) -> _Report:
+    """Read the cards, and how much of them worked since the last reading: one alone can't tell."""
+    return _named(*within(lambda: (nvml.read(processes=True, activity=True), nvml.driver())))
+
+
+def _named(gpus: tuple[GpuReading, ...], driver: Driver) -> _Report:
     ids = {process.container_id for card in gpus for process in card.processes or () if process.container_id}
     return _Report(driver, gpus, _container_names(ids))
 

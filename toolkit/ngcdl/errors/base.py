@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 
@@ -17,6 +18,10 @@ class NgcdlError(Exception):
         self.message = message
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Callable[..., NgcdlError], tuple[type[NgcdlError], object], dict[str, object]]:
+        """Pickle it as it is: a subclass need not take a message and a hint."""
+        return _again, (type(self), self.args), vars(self)
+
     @property
     def prose(self) -> list[str]:
         return [line.strip() for line in self.hint.splitlines() if line.strip() and not is_to_type(line)]
@@ -24,6 +29,10 @@ class NgcdlError(Exception):
     @property
     def commands(self) -> list[str]:
         return [line.strip() for line in self.hint.splitlines() if is_to_type(line)]
+
+
+def _again(kind: type[NgcdlError], args: tuple[object, ...]) -> NgcdlError:
+    return kind.__new__(kind, *args)
 
 
 def is_to_type(line: str) -> bool:

@@ -6,12 +6,16 @@ Codes and their meaning: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDevi
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
-from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
+from ngcdl.errors import DriverHangs, LibraryMissing, NgcdlError, NvmlUnavailable
+from ngcdl.forked import Forked, meanwhile
 from ngcdl.telemetry import container
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
@@ -105,7 +109,7 @@ def within(work: Callable[[], T], seconds: float | None = None) -> T:
     """Run `work`, which calls the driver, in a thread. If it never returns, leave it behind and raise DriverHangs.
 
     `seconds`: patience_seconds() if None. A thread that is stuck in the kernel keeps this process from ending, too,
-    until the driver lets it go: no signal helps, and only a call in a process of its own would (sampler_process)."""
+    until the driver lets it go: no signal helps. So asking() is better, wherever nothing of the driver is kept."""
     seconds = patience_seconds() if seconds is None else seconds
     results: list[T] = []
     errors: list[BaseException] = []
@@ -122,8 +126,51 @@ def within(work: Callable[[], T], seconds: float | None = None) -> T:
     if errors:
         raise errors[0]
     if not results:
-        raise DriverHangs(f"The NVIDIA driver gave no answer within {seconds:g} s.", f"{_LOOK}\n{_AWAKE}")
+        raise _hangs(seconds)
     return results[0]
+
+
+@contextmanager
+def asking(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+    """Run `work`, which asks the driver and closes it again, in a process of its own. Yield a function that waits for
+    its result, for patience_seconds(), and raises DriverHangs, or what `work` raised.
+
+    In this process, by within(), if no driver is loaded, if other threads run, or if the driver is in use here."""
+    if not has_driver() or "pynvml" in sys.modules:
+        yield lambda: within(work)
+        return
+    with meanwhile(lambda: _outcome(work)) as process:
+        yield lambda: _result(work, process)
+
+
+def _result(work: Callable[[], T], process: Forked[_Outcome[T]]) -> T:
+    seconds = patience_seconds()
+    try:
+        outcome = process.result(seconds)
+    except TimeoutError:
+        raise _hangs(seconds) from None
+    if outcome is None:
+        return within(work)
+    if outcome.error:
+        raise outcome.error
+    return cast(T, outcome.answer)
+
+
+@dataclass(frozen=True)
+class _Outcome(Generic[T]):
+    answer: T | None = None
+    error: NgcdlError | None = None
+
+
+def _outcome(work: Callable[[], T]) -> _Outcome[T]:
+    try:
+        return _Outcome(work())
+    except NgcdlError as error:
+        return _Outcome(error=error)
+
+
+def _hangs(seconds: float) -> DriverHangs:
+    return DriverHangs(f"The NVIDIA driver gave no answer within {seconds:g} s.", f"{_LOOK}\n{_AWAKE}")
 
 
 def wrong_binding(where: str | None) -> NvmlUnavailable:

@@ -176,7 +176,8 @@ def readings(most: int = 1, sleep: Callable[[float], None] = time.sleep) -> tupl
                 found = _with_least_use(nvml.read(processes=True), found)
             return found
 
-    return driver.within(read)
+    with driver.asking(read) as answer:
+        return answer()
 
 
 def _with_least_use(now: Sequence[GpuReading], before: Sequence[GpuReading]) -> tuple[GpuReading, ...]:

@@ -9,7 +9,7 @@ is not queried again.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -401,8 +401,20 @@ def open_nvml() -> Iterator[Nvml]:
 
 def probe() -> Probe:
     """Find this host's GPUs. Never raises NvmlUnavailable: the result carries the error."""
+    with probing() as found:
+        return found()
+
+
+@contextmanager
+def probing() -> Iterator[Callable[[], Probe]]:
+    """Begin to find this host's GPUs, and yield a function that returns what probe() returns."""
+    with driver.asking(_probe) as answer:
+        yield lambda: _found(answer)
+
+
+def _found(answer: Callable[[], Probe]) -> Probe:
     try:
-        return driver.within(_probe)
+        return answer()
     except NvmlUnavailable as error:
         return Probe(error=error, absent=not (driver.has_driver() or error.answered))
 

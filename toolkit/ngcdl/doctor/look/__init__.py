@@ -27,22 +27,24 @@ def gather(hands: Hands | None = None) -> Sight:
     from ngcdl.doctor.look import kernel, keys, programs
     from ngcdl.engines.docker.engine import address
     from ngcdl.telemetry.driver import patience_seconds
+    from ngcdl.telemetry.gpu import probing
 
     hands = hands or Hands()
     known = settings.load(hands.environ)
     host = known.registry.partition("/")[0]
     key = keys.Once(hands, host)
-    seen = together(
-        {
-            "gpus": lambda: import_module("ngcdl.telemetry.gpu").probe(),
-            "engine": lambda: _look("engine", hands),
-            "keys": lambda: keys.look(hands, key),
-            "registry": lambda: _look("registry", hands, host, key),
-            "dataset": lambda: _look("dataset", hands, known.cache),
-            "wanted_bytes": lambda: _look("image", hands, known),
-        },
-        LIMITS | {"gpus": patience_seconds() + 1.0},
-    )
+    with probing() as gpus:  # before there are threads
+        seen = together(
+            {
+                "gpus": gpus,
+                "engine": lambda: _look("engine", hands),
+                "keys": lambda: keys.look(hands, key),
+                "registry": lambda: _look("registry", hands, host, key),
+                "dataset": lambda: _look("dataset", hands, known.cache),
+                "wanted_bytes": lambda: _look("image", hands, known),
+            },
+            LIMITS | {"gpus": patience_seconds() + 1.0},
+        )
     return Sight(
         registry_host=host,
         kernel=kernel.look(hands, platform.machine()),
