@@ -233,13 +233,15 @@ def test_there_is_a_lock_for_each_kind_of_host() -> None:
 
 @pytest.fixture
 def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with a uv that fails, so that nothing is downloaded."""
+    """A PATH with a uv, and a Python for pip, that fail, so that nothing is downloaded."""
     tools = tmp_path / "tools"
     tools.mkdir()
     uv = tools / "uv"
     uv.write_text("#!/bin/sh\necho Downloading tensorflow 274 MB\necho no route to host >&2\nexit 2\n")
     uv.chmod(0o755)
+    (tools / "python").symlink_to(uv)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setattr(sys, "executable", str(tools / "python"))
     return uv
 
 
@@ -250,6 +252,19 @@ def test_an_installation_that_fails_says_so_and_is_tried_anew(engine: local.Loca
             engine.prepare(False, shown.append)
     assert engine.python(False) is None
     assert sum("once" in event.status for event in shown) == 2
+
+
+def test_what_uv_can_t_install_pip_may(engine: local.LocalEngine, no_tools: Path) -> None:
+    python = no_tools.with_name("python")
+    python.unlink()
+    python.write_text(
+        f'#!/bin/sh\necho "$2" >> {no_tools}.pip\n[ "$2" != venv ] || {{ mkdir -p "$3/bin"; cp "$0" "$3/bin"; }}\n'
+    )
+    python.chmod(0o755)
+    shown: list[PullEvent] = []
+    assert engine.prepare(False, shown.append) == engine.python(False)
+    assert Path(f"{no_tools}.pip").read_text().split() == ["venv", "pip"]
+    assert shown[-1].status == f"TensorFlow could not be installed: {no_tools} exited with 2. Trying pip instead."
 
 
 def test_an_installer_sees_no_key_of_ngc(

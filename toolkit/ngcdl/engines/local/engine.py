@@ -128,19 +128,24 @@ class LocalEngine(OfKind, NoImages):
         return folder / "bin" / "python"
 
     def _install(self, folder: Path, lock: str, show: ShowPull) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
         uv = shutil.which("uv")
-        python = folder / "bin" / "python"
+        python, packages = folder / "bin" / "python", ["--require-hashes", "-r", str(lock_path(lock))]
         if uv:
-            _tool([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], show)
-            install = [uv, "pip", "install", "--quiet", "--python", str(python), "--require-hashes"]
-            _tool([*install, "-r", str(lock_path(lock))], show)
-        else:
-            _tool([sys.executable, "-m", "venv", str(folder)], show)
-            # --no-compile: a module is compiled when it is first loaded, and few are; compiling all of them now would
-            # take longer than unpacking
-            options = ["--disable-pip-version-check", "--no-input", "--no-user", "--no-compile", "--require-hashes"]
-            _tool([str(python), "-m", "pip", "install", *options, "-r", str(lock_path(lock))], show)
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+                _tool([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], show)
+                _tool([uv, "pip", "install", "--quiet", "--python", str(python), *packages], show)
+                (folder / READY).touch()
+                return
+            except LocalUnavailable as error:
+                # uv does not read pip's settings, such as a site's own index
+                show(PullEvent(None, f"{error.message.splitlines()[0]} Trying pip instead."))
+        shutil.rmtree(folder, ignore_errors=True)
+        _tool([sys.executable, "-m", "venv", str(folder)], show)
+        # --no-compile: a module is compiled when it is first loaded, and few are; compiling all of them now would
+        # take longer than unpacking
+        options = ["--disable-pip-version-check", "--no-input", "--no-user", "--no-compile"]
+        _tool([str(python), "-m", "pip", "install", *options, *packages], show)
         (folder / READY).touch()
 
     def request(self, order: Order) -> dict[str, Any]:
