@@ -297,7 +297,7 @@ def test_a_command_works_in_the_image_s_own_folder_where_no_other_was_typed_and_
 def test_the_folder_that_a_command_is_typed_in_is_not_asked_of_a_cluster(
     tmp_path: Path, options: tuple[str, ...], where: str | None
 ) -> None:
-    asked = ("run", "pytorch:25.03-py3", "--engine", "kubernetes", "--gpus", "1", "--dry-run")
+    asked = ("run", "pytorch:25.03-py3", "--engine", "k8s", "--gpus", "1", "--dry-run")  # as kubectl users say
     done = House(tmp_path).run(*asked, *options, "--", "nvidia-smi", "-L", env={"NGCDL_REGISTRY": "127.0.0.1:1"})
     assert done.returncode == 0, done.stderr
     *_, made = parsed.safe_load_all(done.stdout)

@@ -164,9 +164,10 @@ def _become(
         for number, descriptor in enumerate(streams):
             os.dup2(descriptor, number)
             os.close(descriptor)
+        words, cwd = list(map(_here, words)), _here(cwd)
         os.chdir(cwd)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update({name: _here(value) for name, value in environment.items()})
         sys.path[:] = [*([cwd] if in_folder else []), *sys.path]
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if is_code:
@@ -187,6 +188,11 @@ def _become(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _here(text: str) -> str:
+    """Return the text as this process has it from the system: its locale may be another one than the tests'."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
 if __name__ == "__main__":

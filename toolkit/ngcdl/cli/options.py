@@ -9,6 +9,14 @@ import typer
 
 from ngcdl.cli import completed
 
+
+def _engine(word: str) -> str:
+    """Return the engine that the word means: its name, or a short name that people type."""
+    from ngcdl.spec import KINDS  # not imported by --help
+
+    return next((name for name, kind in KINDS.items() if kind.short == word), word)
+
+
 # An option under one of the headings of --help.
 training = partial(typer.Option, rich_help_panel="Training")
 place = partial(typer.Option, rich_help_panel="Where it runs")
@@ -30,7 +38,9 @@ Train = Annotated[
 Steps = Annotated[int | None, training(metavar="N", help="Stop at this step; default: the training's own.")]
 Fewer = Annotated[
     int | None,
-    training(metavar="N", help="Stop at this step; default: 31 to 200 by the network's size, up to 2,000 if tiny."),
+    training(
+        metavar="N", help="Stop at this step, 11 or later; default: 31 to 2,000, the fewer the larger the network."
+    ),
 ]
 Epochs = Annotated[
     int | None, training(metavar="N", help="Instead of --steps: pass through all examples this many times.")
@@ -107,7 +117,8 @@ Gpus = Annotated[
     str,
     place(
         metavar="auto|none|all|N|0,2|UUID",
-        help="auto: all cards, or one free card for a training, else the CPU; N: that many free cards; 0,: card 0.",
+        help="auto: for a command all cards, for a training one, free or shared; without a card the CPU. N: that many "
+        "free cards; 0,: card 0.",
     ),
 ]
 EngineName = Annotated[
@@ -115,6 +126,7 @@ EngineName = Annotated[
     place(
         "--engine",
         metavar="auto|docker|local|slurm|kubernetes",
+        callback=_engine,
         help="auto: docker if an image is named; a training without one: docker if it has GPUs to give, else this "
         "host; a command without one: this host (local).",
     ),

@@ -21,18 +21,21 @@ def login(
     ] = None,
     kubernetes: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Copy the key, stored or from stdin, to this Kubernetes pull secret."),
+        typer.Option(
+            metavar="NAME", help="Copy the stored key (or that of --password-stdin) to this Kubernetes pull secret."
+        ),
     ] = None,
     namespace: options.Namespace = None,
     enroot: Annotated[
-        bool, typer.Option("--enroot", help="Copy the key, stored or from stdin, to where enroot reads it.")
+        bool,
+        typer.Option("--enroot", help="Copy the stored key (or that of --password-stdin) to where enroot reads it."),
     ] = False,
 ) -> None:
     """Sign in with an NGC API key, for images that need one.
 
-    The key (https://org.ngc.nvidia.com/setup/api-keys) is asked for, or read from stdin, NGC_API_KEY or
-    NGC_CLI_API_KEY. Once the registry has accepted it, it is kept where docker login keeps it. TensorFlow's and
-    PyTorch's images need none."""
+    The key (https://org.ngc.nvidia.com/setup/api-keys) is asked for, or comes from --password-stdin,
+    NGC_API_KEY or NGC_CLI_API_KEY. Once the registry has accepted it, it is kept where docker login keeps it.
+    TensorFlow's and PyTorch's images need none."""
     from ngcdl.cli import login as it
 
     to = it.Copy(kubernetes, namespace, enroot)

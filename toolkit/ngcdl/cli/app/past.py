@@ -25,8 +25,8 @@ def runs(
 ) -> None:
     """List the runs; or diff, replay, export, import and remove them.
 
-    A narrow terminal gets the most important columns, and of each id the end, which names the run as well; a pipe
-    gets all."""
+    In a narrow terminal only the most important columns are shown, and of each id only its end, which RUN accepts,
+    too. A pipe gets everything."""
     if context.invoked_subcommand is None:
         from ngcdl.cli.runs import runs
 
@@ -181,7 +181,7 @@ def export(
 def stop(run: RunName) -> None:
     """Stop a run; a training saves a checkpoint first.
 
-    For a comparison: stop all runs that are left."""
+    RUN may also be a comparison's id: all its runs that are left are stopped."""
     from ngcdl.cli import compare, lookup, runs
     from ngcdl.storing.comparisons import is_named
 

@@ -20,7 +20,7 @@ app = Application(
     pretty_exceptions_enable=False,  # typer's tracebacks show locals, and locals can hold keys
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="ngcdl COMMAND --help has a command's options.\n\n"
-    "Exit codes: the container's own; 125 ngcdl or the engine failed; 126 and 127 as for docker run; 2 usage; "
+    "Exit codes: the command's own; 125 ngcdl or the engine failed; 126 and 127 as for docker run; 2 usage; "
     "128 + n after signal n. check, compare, suite and doctor have their own.",
 )
 

@@ -52,7 +52,8 @@ class RunOptions:
         str | None,
         options.image(
             metavar="IMAGE",
-            help="pytorch, tensorflow:24.05-tf2-py3, ...; without one the command after -- runs on this host.",
+            help="pytorch, tensorflow:24.05-tf2-py3, ...; without one, here and in ngcdl.toml, the command after -- "
+            "runs on this host.",
         ),
     ] = None
     stray: Annotated[
@@ -181,7 +182,8 @@ class CompareOptions:
 
 @app.command(
     rich_help_panel=RUN,
-    epilog="Exit codes: 0 compared, or nothing to compare with; 1 refused; 125 ngcdl or the engine failed.\n\n"
+    epilog="Exit codes: 0 compared, or of a training only one side could be measured; 1 refused; 2 usage; 125 ngcdl or "
+    "the engine failed, or there is no GPU to compare a command on.\n\n"
     + _PROJECT
     + "\b\nExamples:\n  ngcdl compare pytorch --train cifar10\n"
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
