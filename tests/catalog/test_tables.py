@@ -103,7 +103,7 @@ def broken_tables(folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
         lambda: changed(folder, "releases", lambda rows: rows.append(rows.pop(-2))),
     )
     yield (
-        "cuda_driver: 13.4.1 comes after",
+        "cuda_driver: 13.5.0 comes after",
         lambda: changed(folder, "cuda_driver", lambda rows: rows.append(rows.pop(0))),
     )
     yield "gpu_families: no rows", lambda: one_line(folder / "gpu_families.csv")

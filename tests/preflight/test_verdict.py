@@ -70,6 +70,11 @@ def test_a_requirement_that_is_met_is_not_spoken_of() -> None:
     assert rules(judge(replace(IMAGE, require=("cuda>=9.0",)), HOST)) == ["native", "capability"]
 
 
+def test_a_driver_newer_than_the_catalogue_may_meet_any_requirement_for_cuda() -> None:
+    verdict = judge(replace(IMAGE, require=("cuda>=99.1",)), replace(HOST, driver="990.10.01"))
+    assert rules(verdict) == ["native", "capability"]
+
+
 def test_a_card_that_cant_run_it_has_no_mode_and_no_requirement_to_meet() -> None:
     card = judge(replace(IMAGE, require=("cuda>=12.8",)), replace(HOST, gpus=(GTX_750,))).cards[0]
     assert (card.verdict, card.mode, [one.rule for one in card.reasons]) == ("no", None, ["capability", "native"])

@@ -72,13 +72,15 @@ def driver_for(cuda: str) -> Toolkit | None:
 
 
 def newest_cuda(driver: str) -> str | None:
-    """Return the CUDA version a driver supports, as nvidia-smi shows it (12.2): its branch's, or a lower bound.
+    """Return the CUDA version a driver supports, as nvidia-smi shows it (12.2): its branch's, or that of one below.
 
-    None for drivers older than the table, and for text that is not a version.
+    None for drivers older than the table or of a newer branch, and for text that is not a version.
     """
     try:
         branch = comparable(driver)[0]
     except ValueError:
+        return None
+    if branch > _toolkits()[0][0].branch:
         return None
     found = next((toolkit for toolkit, _ in _toolkits() if toolkit.branch <= branch), None)
     return ".".join(str(number) for number in minor(found.cuda)) if found else None
