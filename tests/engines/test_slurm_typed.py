@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from ngcdl.engines.slurm.runners import of_enroot
 from ngcdl.engines.slurm.script import script
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption
-from ngcdl.spec import CONTAINERS, Placement, RunSpec
+from ngcdl.spec import CONTAINERS, GpuRequest, Placement, RunSpec
 
 # Variables that Slurm, the loader, a shell or the script itself reads.
 READ = {
@@ -107,6 +108,21 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert found["HF_TOKEN"] == "hush"
     assert "hush" not in (tmp_path / "job.sh").read_text() + (tmp_path / "srun.words").read_text()
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
+
+
+@pytest.mark.parametrize(("gpus", "typed", "read"), [
+    ("none", {}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
+    ("count", {}, {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}),
+    ("count", {"NVIDIA_DRIVER_CAPABILITIES": "utility"},
+     {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}),
+])  # fmt: skip
+def test_what_enroot_s_hook_reads_is_decided_by_the_run_and_by_what_was_typed_and_not_by_the_image(
+    tmp_path: Path, gpus: Literal["none", "count"], typed: dict[str, str], read: dict[str, str]
+) -> None:
+    program(tmp_path, "nvidia-smi", "exit 0")
+    handed_in(replace(asked("pyxis", typed), gpus=GpuRequest(gpus, count=1 if gpus == "count" else None)), tmp_path)
+    found = variables(tmp_path / "srun.environ")
+    assert {name: value for name, value in found.items() if name.startswith("NVIDIA_")} == read
 
 
 @pytest.mark.parametrize(("runner", "mounted"), [

@@ -69,7 +69,7 @@ echo "$code" >"$mark"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '
-env PYTHONUNBUFFERED=1 WORDS='a '"'"'b'"'"'' \
+env NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=all PYTHONUNBUFFERED=1 WORDS='a '"'"'b'"'"'' \
     srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     --container-image="$NGCDL_IMAGE" \

@@ -64,6 +64,7 @@ def test_a_requirement_that_is_not_met_is_a_caution_that_names_the_hook_and_the_
         "cuda>=12.8",
     )
     assert "NVIDIA_DISABLE_REQUIRE=1" in verdict.reasons[0].text
+    assert "pyxis" in verdict.reasons[0].text
 
 
 def test_a_requirement_that_is_met_is_not_spoken_of() -> None:

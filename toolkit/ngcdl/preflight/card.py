@@ -49,7 +49,10 @@ def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
 
 
 def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
-    """Judge NVIDIA_REQUIRE_*, which the legacy hook enforces, but NVIDIA's runtime from 1.18 on and CDI don't."""
+    """Judge NVIDIA_REQUIRE_*, which the legacy hook enforces, but NVIDIA's runtime from 1.18 on and CDI don't.
+
+    So does enroot's hook: https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh
+    """
     if not image.require:
         return []
     runs = cuda.newest_cuda(host.driver) if host.driver else None
@@ -64,6 +67,6 @@ def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
         return [Reason("require", "runs", why, found, text, CONSTRAINTS)]
     why = (
         f"NVIDIA_REQUIRE_CUDA ({shown}) is not met: the legacy hook (docker --gpus before Docker 29.2, toolkit before "
-        "1.18) refuses to start it, unless -e NVIDIA_DISABLE_REQUIRE=1 turns the check off"
+        "1.18, pyxis on Slurm) refuses to start it, unless -e NVIDIA_DISABLE_REQUIRE=1 turns the check off"
     )
     return [Reason("require", "caution", why, found, text, CONSTRAINTS)]

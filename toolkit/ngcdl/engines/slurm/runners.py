@@ -50,8 +50,8 @@ class Task:
 
 
 def of_enroot(image: str) -> str:
-    """Return enroot's name of an image: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the place of the tag: every
-    enroot 3 and 4 passes on to the registry what stands there.
+    """Return enroot's name of an image: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the place of the tag: enroot
+    passes on to the registry what stands there, from 3.1.0 on, which is the oldest that pyxis takes.
     https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
     host, _, rest = image.partition("/")
     name, at, digest = rest.partition("@")
@@ -98,8 +98,21 @@ def srun(task: Task) -> list[str]:
 def environment(task: Task) -> list[str]:
     """Return the words before srun that set the container's variables in srun's environment, from which the image, its
     entrypoint and hooks read them, too. Only pyxis needs this: it has no other way to pass them."""
-    found = _assigned(_passed(task)) if task.runner == "pyxis" else []
-    return ["env", *found] if found else []
+    if task.runner != "pyxis":
+        return []
+    typed = dict(task.variables)
+    wanted = [(name, value) for name, value in _wanted(task) if name not in typed]
+    return ["env", *_assigned([*wanted, *_passed(task)])]
+
+
+def _wanted(task: Task) -> list[tuple[str, str]]:
+    """Return what enroot's hook reads before the image's own variables. Without them it gives no GPU to an image that
+    sets none; and of an image that asks for GPUs, as NVIDIA's do, it starts none on a node without NVIDIA's programs.
+    "all" takes away no capability that an image has. Slurm limits the cards.
+    https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh https://github.com/NVIDIA/pyxis/issues/101"""
+    if not task.gpus:
+        return [("NVIDIA_VISIBLE_DEVICES", "void")]
+    return [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "all")]
 
 
 def _passed(task: Task) -> list[tuple[str, str]]:
