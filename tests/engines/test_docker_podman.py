@@ -50,7 +50,7 @@ def test_podman_says_that_it_is_podman() -> None:
     engine = DockerEngine(Podman())
     assert engine.version == "Podman 4.3.1"
     assert engine.facts().version == "Podman 4.3.1"
-    assert engine.facts().cdi_dirs == ("/etc/cdi", "/var/run/cdi")
+    assert engine.facts().cdi_dirs == ("/etc/cdi",)
     assert engine.facts().live_restore is None, "containers outlive its service: there is nothing to switch on"
 
 
@@ -88,6 +88,15 @@ def test_without_a_description_no_other_way_is_tried() -> None:
     way = DockerEngine(Podman("5.6.0")).gpu_way()
     assert (way.name, way.is_final) == ("none", True)
     assert way.why == "Podman 5.6.0 takes GPUs by CDI alone, and neither /etc/cdi nor /var/run/cdi describes one"
+
+
+def test_before_5_6_a_description_below_var_run_is_none_for_it() -> None:
+    assert DockerEngine(Podman("5.6.0")).facts().cdi_dirs == ("/etc/cdi", "/var/run/cdi")
+    engine = DockerEngine(Podman("5.5.2"))
+    assert engine.facts().cdi_dirs == ("/etc/cdi",)
+    assert engine.gpu_way().why == (
+        "Podman 5.5.2 takes GPUs by CDI alone, and /etc/cdi, where alone it looks before 5.6, describes none"
+    )
 
 
 def test_docker_is_not_asked_twice_and_keeps_its_words() -> None:

@@ -12,8 +12,10 @@ from typing import Any
 
 # The first release whose Docker API honours CDI devices: https://github.com/containers/podman/blob/main/RELEASE_NOTES.md
 _CDI = (5, 4)
-# https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
-_CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+# Podman 5.4 and 5.5 search one folder, later ones both (DefaultCdiSpecDirs), unless containers.conf names others:
+# https://github.com/containers/podman/blob/v5.5.0/vendor/github.com/containers/common/pkg/config/default.go
+# https://github.com/containers/common/commit/d88bdca8
+_CDI_FOLDERS, _BOTH = ("/etc/cdi", "/var/run/cdi"), (5, 6)
 
 
 def may_be(info: Mapping[str, Any]) -> bool:
@@ -29,7 +31,7 @@ def version(told: Mapping[str, Any]) -> str | None:
 
 def as_docker_info(info: Mapping[str, Any], number: str) -> dict[str, Any]:
     """Return Podman's `docker info`, corrected where Podman omits a field or means something else by it: the release is
-    Podman's, the runtime nvidia is left out as it is never used, CDI devices are described in the usual folders, and
+    Podman's, the runtime nvidia is left out as it is never used, CDI devices are described in its default folders, and
     whether containers outlive the service is not reported. The ID, which Podman makes up at each call, is replaced by
     the host and the folder in which it stores containers.
 
@@ -40,7 +42,7 @@ def as_docker_info(info: Mapping[str, Any], number: str) -> dict[str, Any]:
         "ID": f"{info.get('Name')}:{info.get('DockerRootDir')}",
         "ServerVersion": f"Podman {number}",
         "Runtimes": {name: one for name, one in (info.get("Runtimes") or {}).items() if name != "nvidia"},
-        "CDISpecDirs": info.get("CDISpecDirs") or list(_CDI_FOLDERS),
+        "CDISpecDirs": info.get("CDISpecDirs") or list(_folders(f"Podman {number}")),
         "LiveRestoreEnabled": None,
     }
 
@@ -52,8 +54,16 @@ def is_named(release: str | None) -> bool:
 
 def ignores_cdi(release: str | None) -> bool:
     """Whether `release` is a Podman whose Docker API ignores CDI devices, too. An unknown version counts as new."""
+    return _is_before(release, _CDI)
+
+
+def _is_before(release: str | None, least: tuple[int, int]) -> bool:
     numbers = re.match(r"Podman (\d+)\.(\d+)", release or "")
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) < _CDI
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) < least
+
+
+def _folders(release: str) -> tuple[str, ...]:
+    return _CDI_FOLDERS[:1] if _is_before(release, _BOTH) else _CDI_FOLDERS
 
 
 def no_way(release: str) -> str:
@@ -63,4 +73,6 @@ def no_way(release: str) -> str:
         return (
             f"{release} leaves out GPUs that are asked for by Docker's API, as it did before 5.4 (by hand: {by_hand})"
         )
-    return f"{release} takes GPUs by CDI alone, and neither {' nor '.join(_CDI_FOLDERS)} describes one"
+    if len(folders := _folders(release)) == 1:
+        return f"{release} takes GPUs by CDI alone, and {folders[0]}, where alone it looks before 5.6, describes none"
+    return f"{release} takes GPUs by CDI alone, and neither {' nor '.join(folders)} describes one"
