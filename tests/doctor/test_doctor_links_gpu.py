@@ -22,6 +22,7 @@ from doctor.sights import (
     found,
     not_in_order,
 )
+from ngcdl.doctor.links import fabric
 from ngcdl.doctor.sight import CdiSpec, Engine, Kernel, Node, Programs, ToolkitConfig
 from ngcdl.engines.values import GpuWay
 from ngcdl.telemetry import driver
@@ -300,7 +301,44 @@ def test_where_the_fabric_manager_runs_on_other_machines_none_is_started_here(
     said = found(sight)["fabric"]
     assert (said.state, "systemctl status nvidia-imex" in commands(said)) == ("warning", is_on_trays)
     assert ("sudo systemctl enable --now nvidia-fabricmanager" in commands(said)) is not is_on_trays
-    assert ("from memory" in (said.cause or ""), said.source is None) == (is_on_trays, is_on_trays)
+    assert said.source is not None
+
+
+FABRIC = {"apt-get": "sudo apt-get install", "dnf": "sudo dnf install"}
+
+
+@pytest.mark.parametrize(("manager", "driver", "packages", "package"), [
+    ("apt-get", "535.104.05", set(), "'nvidia-fabricmanager-535=535.104.05*'"),
+    ("apt-get", "580.95.05", {"nvidia-dkms-open"}, "'nvidia-fabricmanager=580.95.05*'"),
+    ("apt-get", "580.95.05", {"nvidia-dkms-580-server"}, "'nvidia-fabricmanager-580=580.95.05*'"),
+    ("dnf", "570.86.10", set(), "nvidia-fabric-manager-570.86.10"),
+    ("dnf", "580.95.05", set(), "nvidia-fabricmanager-580.95.05"),
+])  # fmt: skip
+def test_a_fabric_manager_that_is_missing_is_installed_in_the_driver_s_own_version(
+    manager: str, driver: str, packages: set[str], package: str
+) -> None:
+    programs = Programs(frozenset({manager, "systemctl"}), driver_packages=frozenset(packages))
+    sight = replace(SICK["fabric"], programs=programs, kernel=replace(KERNEL, module=driver))
+    assert commands(found(sight)["fabric"])[0] == f"{FABRIC[manager]} {package}"
+    there = replace(programs, names=programs.names | {"nv-fabricmanager"})
+    for other in (there, replace(programs, names=frozenset({"zypper", "systemctl"}))):
+        steps = commands(found(replace(sight, programs=other))["fabric"])
+        assert steps[0] == "sudo systemctl enable --now nvidia-fabricmanager"
+
+
+@pytest.mark.parametrize(
+    ("capability", "has_nvlink_5"), [("9.0", False), ("10.0", True), ("10.3", True), (None, False)]
+)
+def test_with_nvlink_5_the_fabric_manager_gets_its_subnet_manager_and_its_module_before_it_is_started(
+    capability: str | None, has_nvlink_5: bool
+) -> None:
+    card = replace(A100, fabric="in progress", compute_capability=capability)
+    said = found(replace(HEALTHY, gpus=Probe((card,), DRIVER)))["fabric"]
+    needed = ["sudo apt-get install nvlsm infiniband-diags", fabric.UMAD]
+    steps = commands(said)
+    start = steps.index("sudo systemctl enable --now nvidia-fabricmanager")
+    assert (steps[start - 2 : start] == needed) is has_nvlink_5
+    assert ("nvlsm" in (said.cause or "")) is has_nvlink_5
 
 
 # -- two descriptions -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from shlex import quote
 
@@ -76,6 +77,29 @@ def _manager(programs: Programs) -> str | None:
 def toolkit(programs: Programs) -> tuple[Step, ...]:
     """Return the steps that install NVIDIA's container toolkit, from NVIDIA's repository: few distributions have it."""
     return (*(Step(command) for command in _repository(programs)), *install(programs, _TOOLKIT))
+
+
+def fabric_manager(programs: Programs, driver: str) -> tuple[Step, ...]:
+    """Return the step that installs the fabric manager of a driver's own version; () if its package is not known.
+
+    https://github.com/NVIDIA/gpu-driver-container (install.sh of each distribution)
+    https://packages.ubuntu.com/nvidia-fabricmanager-580
+    """
+    branch = driver.partition(".")[0]
+    has_plain_name = branch.isascii() and branch.isdecimal() and int(branch) >= 580
+    manager = _manager(programs)
+    if manager == "dnf":
+        return install(programs, f"nvidia-fabric{'' if has_plain_name else '-'}manager-{driver}")
+    if manager != "apt-get":
+        return ()
+    is_ubuntu_s = any(re.search(rf"-{branch}(-|$)", name) for name in programs.driver_packages)
+    name = "nvidia-fabricmanager" if has_plain_name and not is_ubuntu_s else f"nvidia-fabricmanager-{branch}"
+    return install(programs, f"'{name}={driver}*'")
+
+
+def subnet_manager(programs: Programs) -> tuple[Step, ...]:
+    """Return the step that installs what the fabric manager needs for NVLink 5: see fabric_manager."""
+    return install(programs, "nvlsm infiniband-diags") if _manager(programs) in ("apt-get", "dnf") else ()
 
 
 def describe_gpus(path: str) -> str:

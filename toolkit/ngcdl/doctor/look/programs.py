@@ -12,7 +12,7 @@ from ngcdl.doctor.sight import Programs, ToolkitConfig
 _SECONDS = 2.0
 NAMES = (
     "dockerd", "docker", "nvidia-smi", "nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime",
-    "nvidia-container-runtime-hook", "nvidia-cdi-hook", "systemctl", *MANAGERS,
+    "nvidia-container-runtime-hook", "nvidia-cdi-hook", "nv-fabricmanager", "systemctl", *MANAGERS,
 )  # fmt: skip
 # "NVIDIA Container Toolkit CLI version 1.17.4", and "cli-version: 1.17.4" of the older nvidia-container-cli.
 _VERSION = re.compile(r"^(?:.*CLI version|cli-version:)\s+(\S+)", re.MULTILINE)
