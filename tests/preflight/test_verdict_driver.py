@@ -161,10 +161,18 @@ def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal(
 
 
 def test_minor_version_compatibility_names_the_trap_of_a_compat_package_that_is_not_for_this_card() -> None:
-    """The toolkit's hook chooses cuda-compat by driver branch, but on a GeForce card that library fails."""
+    """The toolkit's hook never looks at the card, and before 1.20 not at the list of branches either."""
     image = from_catalog(ImageRef.parse("tensorflow:24.05-tf2-py3"), "amd64")
     assert image is not None
     trap = judge(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))
-    assert (trap.mode, "error 804" in trap.reasons[0].text) == ("minor", True)
-    free = judge(image, HostFacts(driver="530.41.03", gpus=(RTX_2080,)))
-    assert (free.mode, "error 804" in free.reasons[0].text) == ("minor", False)
+    assert trap.mode == "minor"
+    assert trap.reasons[0].text.endswith(
+        "; if it ends with error 803 or 804, "
+        "the container toolkit has loaded the image's cuda-compat package for data-centre cards"
+    )
+    for card, whom in ((RTX_2080, "data-centre cards"), (T4, "other branches")):
+        unlisted = judge(image, HostFacts(driver="530.41.03", gpus=(card,)))
+        assert (unlisted.mode, "if it is older than 1.20, has" in unlisted.reasons[0].text) == ("minor", True)
+        assert unlisted.reasons[0].text.endswith(whom)
+    free = judge(replace(image, compat_brands=(), compat_branches=None), HostFacts(driver="530.41.03", gpus=(T4,)))
+    assert (free.mode, "804" in free.reasons[0].text) == ("minor", False)

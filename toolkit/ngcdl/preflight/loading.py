@@ -93,15 +93,23 @@ def _minor(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, n
         f"driver {driver} runs CUDA {image.cuda or 'of this major version'} by minor-version compatibility "
         f"({image.minor_floor} or newer): what needs a newer driver fails, and so does PTX from a newer toolkit"
     )
-    if host[0] in (image.compat_branches or ()) and _takes_compat(image, gpu) is False:
-        # The toolkit's hook checks the branch, not the card:
-        # https://github.com/NVIDIA/nvidia-container-toolkit/tree/main/cmd/nvidia-cdi-hook/cudacompat
-        text += (
-            "; if it ends with error 804, the toolkit has loaded the image's cuda-compat package first, which is for "
-            "data-centre cards"
-        )
+    text += _trap(image, gpu, host[0])
     source, recalled = image.sources.get("minor_floor", MINOR), "minor_floor" in image.recalled
     return Reason("minor", "runs", text, driver, image.minor_floor, source, recalled)
+
+
+def _trap(image: ImageFacts, gpu: Gpu, branch: int) -> str:
+    """Say where the container toolkit may load the image's cuda-compat package although it is not for this host: its
+    hook never checks the card, and before 1.20 it loads the package on any branch below the package's own.
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/cmd/nvidia-cdi-hook/cudacompat/cudacompat.go
+    https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md"""
+    takes, is_listed, own = _takes_compat(image, gpu), _is_listed(image, branch), known(image.driver)
+    is_for_it = takes is not False and is_listed is not False
+    if not image.compat_brands or is_for_it or (not is_listed and (own is None or branch > own[0])):
+        return ""
+    toolkit = "the container toolkit" + ("" if is_listed else ", if it is older than 1.20,")
+    whom = "data-centre cards" if takes is False else "other branches"
+    return f"; if it ends with error 803 or 804, {toolkit} has loaded the image's cuda-compat package for {whom}"
 
 
 def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason | None:
