@@ -14,13 +14,13 @@ def cves(component: str, version: str) -> list[str] | None:
     return None if found is None else [hole.cve for hole in found]
 
 
-RACES = ["CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881"]
+RACES = ["CVE-2025-52565", "CVE-2025-31133", "CVE-2025-52881"]
 
 
 @pytest.mark.parametrize(
     ("version", "found"),
     [
-        ("1.1.11", [*RACES, "CVE-2024-21626"]),
+        ("1.1.11", ["CVE-2024-21626", *RACES]),
         ("1.1.12", RACES),
         ("1.2.7", RACES),
         ("1.2.8", []),
@@ -39,8 +39,8 @@ def test_runc_is_mended_in_each_branch_by_itself(version: str, found: list[str])
 
 @pytest.mark.parametrize(
     ("version", "worst", "number"),
-    [("1.16.1", "CVE-2024-0132", 6), ("1.17.4", "CVE-2025-23266", 3), ("1.17.8", "CVE-2026-24260", 1),
-     ("1.19.0-1", "CVE-2026-24260", 1)],
+    [("1.16.1", "CVE-2024-0132", 10), ("1.17.2", "CVE-2025-23266", 7), ("1.17.4", "CVE-2025-23266", 3),
+     ("1.17.8", "CVE-2026-24260", 1), ("1.19.0-1", "CVE-2026-24260", 1)],
 )  # fmt: skip
 def test_the_holes_of_an_old_toolkit_come_worst_first(version: str, worst: str, number: int) -> None:
     found = cves("nvidia-container-toolkit", version)

@@ -17,7 +17,8 @@ _FINAL = 1 << 30  # a release is newer than all its release candidates
 
 @dataclass(frozen=True)
 class Hole:
-    """`fixed_in` has one version for each branch that was fixed, ascending. `read` is the month the source was read."""
+    """`fixed_in` has one version for each branch that was fixed, ascending. `read` is the month the source was read.
+    `cvss` is the base score of https://github.com/CVEProject/cvelistV5: CVSS 3.1, or 4.0 where it has only that."""
 
     cve: str
     fixed_in: tuple[str, ...]
