@@ -24,7 +24,9 @@ KERNEL = Kernel(
     machine="x86_64",
     cpu_flags=frozenset({"avx", "avx2"}),
 )
-PROGRAMS = Programs(frozenset({"dockerd", "nvidia-ctk", "nvidia-smi", "systemctl", "apt-get"}), "1.19.1")
+PROGRAMS = Programs(
+    frozenset({"dockerd", "nvidia-ctk", "nvidia-cdi-hook", "nvidia-smi", "systemctl", "apt-get"}), "1.19.1"
+)
 FACTS = EngineFacts(
     version="29.3.1",
     name="host",

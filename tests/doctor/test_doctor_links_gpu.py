@@ -362,6 +362,13 @@ LEGACY, JIT = {"mode": "legacy"}, {"mode": "jit-cdi"}
 DESCRIBED = {"cdi_devices": ("nvidia.com/gpu=all",)}
 
 
+def test_docker_s_own_way_through_cdi_needs_nvidia_s_hook_on_the_path() -> None:
+    one = replace(engine(version="29.2.0", **DESCRIBED), way=GpuWay("device-request", ""))
+    programs = replace(PROGRAMS, names=PROGRAMS.names - {"nvidia-cdi-hook"})
+    assert found(replace(HEALTHY, engine=one))["daemon-reload"].state == "ok"
+    assert found(replace(HEALTHY, engine=one, programs=programs))["daemon-reload"].state == "warning"
+
+
 @pytest.mark.parametrize(("way", "toolkit", "config", "facts", "state"), [
     # in the specification, with a new runc: safe without links
     ("cdi", "1.17.4", {}, {}, "ok"),

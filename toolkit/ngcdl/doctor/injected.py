@@ -15,14 +15,16 @@ from ngcdl.engines.values import GpuWay
 # From this version of the toolkit on, the runtime's mode auto is jit-cdi; before, it was legacy:
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/CHANGELOG.md
 IN_SPEC_SINCE = (1, 18)
-# From this version of Docker on, --gpus tries CDI before the hook: https://github.com/moby/moby/pull/50228
-_GPUS_BY_CDI_SINCE = (29, 2)
+# From this version of Docker on, --gpus tries CDI before the hook, if this program is on the daemon's PATH:
+# https://github.com/moby/moby/pull/50228
+_GPUS_BY_CDI_SINCE, _CDI_HOOK = (29, 2), "nvidia-cdi-hook"
 
 
-def by_cdi(engine: Engine) -> bool:
+def by_cdi(engine: Engine, sight: Sight) -> bool:
     """Return whether the engine itself finds the GPUs in CDI's descriptions, without the toolkit's runtime or hook."""
     if isinstance(engine.way, GpuWay) and engine.way.name == "device-request":
-        return is_described(engine) and at_least(engine.facts.version, _GPUS_BY_CDI_SINCE) is True
+        is_new = at_least(engine.facts.version, _GPUS_BY_CDI_SINCE) is True
+        return is_new and is_described(engine) and _CDI_HOOK in sight.programs.names
     return isinstance(engine.way, GpuWay) and engine.way.name == "cdi"
 
 
@@ -35,7 +37,7 @@ def in_spec(engine: Engine, sight: Sight) -> bool | Trouble:
 
     False means that the toolkit's hook adds the devices, which NVIDIA calls legacy mode.
     """
-    if by_cdi(engine):
+    if by_cdi(engine, sight):
         return True
     if engine.facts.is_snap:
         return Trouble("the settings of the snap's own toolkit are not known")

@@ -24,7 +24,7 @@ def judge(sight: Sight) -> Finding | None:
     specs = [spec for place, spec in enumerate(engine.specs) if not _is_shadowed(spec, engine.specs[place + 1 :])]
     stale = {spec.path: "; ".join(why) for spec in specs if (why := tuple(_stale(spec, sight)))}
     config = sight.programs.toolkit_config
-    is_used = injected.by_cdi(engine) or (config is not None and config.mode == "cdi")
+    is_used = injected.by_cdi(engine, sight) or (config is not None and config.mode == "cdi")
     say = broken if is_used else warning
     if doubled := [pair for pair in combinations(engine.specs, 2) if _conflict(*pair)]:
         return _doubled(say, doubled)

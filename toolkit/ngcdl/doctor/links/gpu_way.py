@@ -54,7 +54,7 @@ def judge(sight: Sight) -> Finding | None:
 def _misled(engine: Engine, sight: Sight) -> Finding | None:
     """Judge the toolkit's settings if its runtime or its hook adds the GPUs; None if nothing is wrong."""
     config = sight.programs.toolkit_config
-    if config is None or not engine.is_here or engine.facts.is_snap or injected.by_cdi(engine):
+    if config is None or not engine.is_here or engine.facts.is_snap or injected.by_cdi(engine, sight):
         return None
     if not config.takes_variable:
         found = f"{TOOLKIT_CONFIG}: containers that are not privileged get no GPU by NVIDIA_VISIBLE_DEVICES"
