@@ -388,10 +388,13 @@ int nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvm
 }
 #endif
 
-/* gpuN.fabric: 1 (not started), 2 (in progress) or 3 (completed, with the code fabric_status) */
+/* gpuN.fabric: 1 (not started), 2 (in progress) or 3 (completed, with the code fabric_status); gpuN.fabric_version: the
+   only version of the record that the driver takes, 3 if not set */
 typedef struct { char cluster[16]; int status; unsigned clique; unsigned char state; } nvmlGpuFabricInfo_t;
 typedef struct { unsigned version; char cluster[16]; int status; unsigned clique; unsigned char state; unsigned health; }
     nvmlGpuFabricInfo_v2_t;
+typedef struct { unsigned version; char cluster[16]; int status; unsigned clique; unsigned char state; unsigned health;
+    unsigned char summary; } nvmlGpuFabricInfo_v3_t;
 
 static int fabric(const State *state, long card, int *status, unsigned char *place) {
     u64 value;
@@ -407,9 +410,11 @@ int nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *out) {
 }
 
 #ifndef NGCDL_OLD_DRIVER
-int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *out) {
+int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *out) {
+    u64 taken = 3;
     BEGIN_CARD("DeviceGetGpuFabricInfoV");
-    if (out->version != (sizeof *out | 2u << 24)) return 25;
+    card_number(&state, card, "fabric_version", &taken);
+    if (out->version != ((taken == 2 ? sizeof(nvmlGpuFabricInfo_v2_t) : sizeof *out) | (unsigned)taken << 24)) return 25;
     return fabric(&state, card, &out->status, &out->state);
 }
 #endif

@@ -58,5 +58,12 @@ def test_a_card_s_place_in_the_nvlink_fabric_is_told_if_it_has_one(card: Host, o
             assert host.ask(code) == [None, said]
         host.set(gpu1__fabric=3, gpu1__fabric_status=10)
         assert host.ask(code) == [None, "failed"]
+    card.set(gpu1__fabric=2, gpu1__fabric_version=2, fail__DeviceGetGpuFabricInfo=13)
+    assert card.ask(code) == [None, "in progress"], "a driver that does not know the newest record"
+    card.set(gpu1__fabric=2, gpu1__fabric_version=3, fail__DeviceGetGpuFabricInfo=13)
+    assert card.ask(code) == [None, "in progress"], "a driver that has dropped the older ones"
+    card.set(gpu1__fabric=2, gpu1__fabric_version=2, fail__DeviceGetGpuFabricInfo=13)
+    older = f"import pynvml\ndel pynvml.c_nvmlGpuFabricInfo_v3_t\n{code}"
+    assert card.ask(older) == [None, "in progress"], "a binding that does not know the newest record"
     card.set(gpu1__fabric=1, fail__DeviceGetGpuFabricInfo=999, fail__DeviceGetGpuFabricInfoV=999)
     assert card.ask(code) == [None, None]

@@ -96,15 +96,19 @@ def fabric(binding: Any, card: Any) -> str | None:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/
     https://docs.nvidia.com/deploy/nvml-api/group__nvmlFabricDefs.html"""
     for name, record in _FABRIC:
-        info = getattr(binding, record)()
+        if (made := getattr(binding, record, None)) is None:  # bindings before NVML 13 lack the newest
+            continue
+        info = made()
         if function(binding, name)(card, ctypes.byref(info)) == 0:
             state = {1: "not started", 2: "in progress", 3: "completed"}.get(info.state & 0xFF)  # NVML's has one byte
             return "failed" if state == "completed" and info.status else state
     return None
 
 
-# The newer call first, each with the binding's record of its answer.
+# The newer call first, each with the binding's record of its answer. NVML will drop the second one:
+# https://github.com/NVIDIA/go-nvml/blob/main/gen/nvml/nvml.h
 _FABRIC = (
+    ("DeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v3_t"),
     ("DeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
     ("DeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
 )
