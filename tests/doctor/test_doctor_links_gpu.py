@@ -58,9 +58,19 @@ def test_a_driver_that_has_its_library_is_not_installed_again(what: str, typed: 
             "sudo apt-get install nvidia-driver",
             "sudo reboot",
         ],
-        "non-free-firmware",
+        "535 in bookworm, which NVIDIA supported until June 2026",
     ),
-    (("fedora",), [], "NVIDIA's guide says how"),
+    (
+        ("almalinux", "rhel", "centos", "fedora"),
+        [
+            "sudo dnf module enable nvidia-driver:open-dkms"
+            "    # not on RHEL 10, its derivatives, Fedora and Azure Linux",
+            "sudo dnf install nvidia-open",
+            "sudo reboot",
+        ],
+        "which its guide says how to add first",
+    ),
+    (("opensuse-leap", "suse"), [], "NVIDIA's guide says how"),
 ])  # fmt: skip
 def test_each_distribution_gets_its_own_driver_and_no_reboot_alone(
     distribution: tuple[str, ...], typed: list[str], text: str, what: str

@@ -193,11 +193,11 @@ def _no_library() -> NvmlUnavailable:
             f"The driver's library can't be loaded: {why}.",
             f"Its file is damaged, or built for another system. Reinstall the driver:\n    {INSTALL}",
         )
-    if has_driver():
+    if has_driver():  # https://github.com/NVIDIA/yum-packaging-nvidia-driver/blob/main/nvidia-driver.spec
         return LibraryMissing(
             f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",
-            "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN; in a container,\n"
-            "NVIDIA_DRIVER_CAPABILITIES must include 'utility'.",
+            "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN, in NVIDIA's repository for dnf in\n"
+            "libnvidia-ml; in a container, NVIDIA_DRIVER_CAPABILITIES must include 'utility'.",
         )
     what, where = "There is no NVIDIA driver on this host.", f"To use a GPU, install it:\n    {INSTALL}"
     if DXG.exists():

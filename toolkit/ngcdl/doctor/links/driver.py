@@ -97,9 +97,11 @@ def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
         return "A reboot completes its installation", (tool, Step("sudo ubuntu-drivers install"), REBOOT)
     if "debian" in kernel.distribution:
         # https://wiki.debian.org/NvidiaGraphicsDrivers https://packages.debian.org/nvidia-driver
+        # https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html
         how = (
-            "Debian's own (535 in bookworm, 550 in trixie) is in its components contrib, non-free and, from bookworm "
-            "on, non-free-firmware: add them to apt's sources first. nvidia-detect says whether it drives the card. "
+            "Debian's own (535 in bookworm, which NVIDIA supported until June 2026, and 550 in trixie) is in its "
+            "components contrib, non-free and, from bookworm on, non-free-firmware: add them to apt's sources first. "
+            "nvidia-detect says whether it drives the card. "
             "Newer cards, such as Blackwell (RTX 50, RTX PRO, B200), need 570 or newer, which is nvidia-open in "
             "NVIDIA's repository, as its guide describes. A reboot completes the installation"
         )
@@ -107,7 +109,20 @@ def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:
         # nvidia-detect exits with 0 whatever it recommends, so its text is searched
         is_driven = Step("nvidia-detect | tee /dev/stderr | grep -qx ' *nvidia-driver'")
         return how, (detect, is_driven, Step("sudo apt-get install nvidia-driver"), REBOOT)
+    if {"rhel", "fedora", "amzn", "azurelinux"} & set(kernel.distribution):
+        how = (
+            "It is in NVIDIA's repository, which its guide says how to add first, and drives cards from Turing on "
+            "(older ones need branch 580 or older). A reboot completes the installation"
+        )
+        return how, (_MODULE, Step("sudo dnf install nvidia-open", by_hand=True), REBOOT)
     return "NVIDIA's guide says how to install it on this distribution", ()
+
+
+# https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/620/kernel-modules.html
+_MODULE = Step(
+    "sudo dnf module enable nvidia-driver:open-dkms    # not on RHEL 10, its derivatives, Fedora and Azure Linux",
+    by_hand=True,
+)
 
 
 def _library(module: str, programs: Programs) -> str | None:
