@@ -25,7 +25,8 @@ Percents = Mapping[str, float | None]
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmEnums.html
 METRICS = {"sm_active_percent": 2, "sm_occupancy_percent": 3, "tensor_active_percent": 5, "dram_bandwidth_percent": 10}
 UNKNOWN: Percents = dict.fromkeys(METRICS)
-# The driver renews its counters every 100 ms (written from memory): samples that are closer may say nothing.
+# The driver renews its counters every 100 ms (nvmlGpmSampleGet, at the address above): samples that are closer may say
+# nothing.
 SHORTEST_SECONDS = 0.2
 # Values are rounded to a tenth, so that a hair above 100 is not lost.
 _MOST = bounds.PERCENT + 0.05

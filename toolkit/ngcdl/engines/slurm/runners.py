@@ -175,7 +175,8 @@ def _apptainer(task: Task) -> str:
 
 
 def _home(task: Task) -> str:
-    """Return where a HOME that was typed has the home mounted: apptainer refuses APPTAINERENV_HOME.
+    """Return where a HOME that was typed has the home mounted: apptainer refuses APPTAINERENV_HOME, and --home takes
+    SOURCE:DESTINATION (https://github.com/apptainer/apptainer/blob/main/cmd/internal/cli/action_flags.go).
 
     Raise BadOption for one that --home would misread."""
     home = dict(task.variables).get("HOME")

@@ -35,8 +35,8 @@ UNEVEN_PERCENT = 20.0
 FULL_CORE_PERCENT = 90.0
 # Feeds that make no batches on the CPU while a card computes (containers/trainer/feed.py).
 UNFED = ("resident", "constant", "input")
-# SMs that are active for less than half of the time "likely" mean "ineffective GPU usage" (written from memory):
-# https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#profiling-metrics
+# "A value less than 0.5 likely indicates ineffective GPU usage", of the SMs' activity (read in copies of this page):
+# https://docs.nvidia.com/datacenter/dcgm/latest/learn/modules/profiling.html
 UNFILLED_SHARE = 0.5
 # A run with one computing thread keeps up to so many cores busy, with what the system does besides.
 ONE_THREAD_CORES, FEWEST_CORES_TO_SPLIT = 1.5, 4
