@@ -30,6 +30,8 @@ drivers = st.builds("{}.{}".format, st.integers(0, NEWEST_BRANCH), versions)
         ("12.4.1.003", "12.4.1", "550.54.15"),
         ("12.4.7", "12.4.1", "550.54.15"),
         ("13.3", "13.3.0", "610.43.02"),
+        ("13.4.2", "13.4.1", "615.65.02"),
+        ("13.5.0.020", "13.5.0", "620.70.06"),
     ],
 )
 def test_a_toolkit_has_its_row_or_the_nearest_below_of_the_same_minor(asked: str, row: str, driver: str) -> None:
