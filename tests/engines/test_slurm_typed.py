@@ -125,6 +125,16 @@ def test_what_enroot_s_hook_reads_is_decided_by_the_run_and_by_what_was_typed_an
     assert {name: value for name, value in found.items() if name.startswith("NVIDIA_")} == read
 
 
+@pytest.mark.parametrize(("option", "asks"), [
+    ("--gres=gpu:2", True), ("--gpus-per-node=2", True), ("-G2", True), ("--tres-per-task=gres/gpu:1", True),
+    ("--exclusive", False),
+])  # fmt: skip
+def test_gpus_that_were_typed_for_sbatch_are_left_to_the_image(tmp_path: Path, option: str, asks: bool) -> None:
+    placement = Placement(container="pyxis", options=(option,))
+    handed_in(replace(asked("pyxis", {}), placement=placement), tmp_path)
+    assert ("NVIDIA_VISIBLE_DEVICES" not in variables(tmp_path / "srun.environ")) is asks
+
+
 @pytest.mark.parametrize(("runner", "mounted"), [
     ("pyxis", "--container-mounts={0}:{0},"), ("docker", "type=bind,source={0},target={0}"),
     ("podman", "type=bind,source={0},target={0}"), ("apptainer", "{0},"),

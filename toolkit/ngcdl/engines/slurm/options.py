@@ -44,6 +44,11 @@ def alike(word: str) -> tuple[str, ...]:
     return next((alike for alike in _ALIKE if name in alike), (name,))
 
 
+def asks_for_gpus(word: str) -> bool:
+    """Whether an option may ask for GPUs: each of these can ask for other things, too."""
+    return "gres" in alike(word) or word.startswith("--tres-per-task")
+
+
 def check_followed(words: Iterable[str]) -> None:
     """Raise BadOption for an option with which ngcdl could not follow the job."""
     for word in words:

@@ -27,7 +27,8 @@ READ_OUTSIDE = re.compile(
 
 @dataclass(frozen=True)
 class Task:
-    """One node's part of a job. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none.
+    """One node's part of a job. `mounts` are paths on the nodes, besides the run's folder. `gpus` 0 means none, unless
+    `gpus_typed`: options of sbatch that were typed may ask for GPUs.
     `variables` are the container's; `secrets` names further variables, whose values come with the job. `images` is a
     folder shared by all nodes where a pulled image is kept. `cpus` and `memory_bytes` are None if not asked for.
     `after` holds words of bash that follow the command's."""
@@ -36,6 +37,7 @@ class Task:
     image: str
     mounts: tuple[Mount, ...]
     gpus: int
+    gpus_typed: bool
     variables: tuple[tuple[str, str], ...]
     secrets: tuple[str, ...]
     user: str | None
@@ -101,8 +103,8 @@ def environment(task: Task) -> list[str]:
     if task.runner != "pyxis":
         return []
     typed = dict(task.variables)
-    wanted = [(name, value) for name, value in _wanted(task) if name not in typed]
-    return ["env", *_assigned([*wanted, *_passed(task)])]
+    found = _assigned([pair for pair in _wanted(task) if pair[0] not in typed] + _passed(task))
+    return ["env", *found] if found else []
 
 
 def _wanted(task: Task) -> list[tuple[str, str]]:
@@ -110,6 +112,8 @@ def _wanted(task: Task) -> list[tuple[str, str]]:
     sets none; and of an image that asks for GPUs, as NVIDIA's do, it starts none on a node without NVIDIA's programs.
     "all" takes away no capability that an image has. Slurm limits the cards.
     https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh https://github.com/NVIDIA/pyxis/issues/101"""
+    if task.gpus_typed:
+        return []
     if not task.gpus:
         return [("NVIDIA_VISIBLE_DEVICES", "void")]
     return [("NVIDIA_VISIBLE_DEVICES", "all"), ("NVIDIA_DRIVER_CAPABILITIES", "all")]

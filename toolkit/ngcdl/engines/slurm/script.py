@@ -138,6 +138,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         image=order.target,
         mounts=tuple(mounts),
         gpus=_gpus(spec),
+        gpus_typed=any(options.asks_for_gpus(word) for word in placement.options),
         variables=tuple((name, value) for name, value in spec.environment if name not in secrets),
         secrets=secrets,
         user=spec.user,
