@@ -17,7 +17,7 @@ class FakeNvml:
 
     left = 3
 
-    def read(self, processes: bool, activity: bool) -> tuple[GpuReading, ...]:
+    def read(self, activity: bool) -> tuple[GpuReading, ...]:
         assert activity, "one reading alone can't tell how much of a card worked"
         self.left -= 1
         if not self.left:

@@ -47,7 +47,7 @@ for code in codes:
     path.write_text(base + (f"fail.{call}={code}\\n" if call else ""))
     try:
         with open_nvml() as nvml:
-            answers[code] = {"gpus": [asdict(one) for one in nvml.read(processes=True)]}
+            answers[code] = {"gpus": [asdict(one) for one in nvml.read()]}
     except NgcdlError as error:
         answers[code] = {"error": [type(error).__name__, error.message, error.hint]}
 print(json.dumps(answers))

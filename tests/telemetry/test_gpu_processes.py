@@ -38,7 +38,7 @@ container.container_of = lambda pid: pids.append(pid)
 with open_nvml() as nvml:
     nvml.use(0, processes=True)
     sampled = list(pids)
-    nvml.read(processes=True)
+    nvml.read()
 print(json.dumps([sampled, pids[len(sampled):]]))
 """
 

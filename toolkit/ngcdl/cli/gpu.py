@@ -77,12 +77,12 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
 
 def _once() -> tuple[tuple[GpuReading, ...], Driver]:
     with open_nvml() as nvml:
-        return nvml.read(processes=True), nvml.driver()
+        return nvml.read(), nvml.driver()
 
 
 def _read(nvml: Nvml) -> _Report:
     """Read the cards, and how much of them worked since the last reading: one alone can't tell."""
-    return _named(*within(lambda: (nvml.read(processes=True, activity=True), nvml.driver())))
+    return _named(*within(lambda: (nvml.read(activity=True), nvml.driver())))
 
 
 def _named(gpus: tuple[GpuReading, ...], driver: Driver) -> _Report:

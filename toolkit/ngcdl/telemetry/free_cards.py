@@ -168,12 +168,12 @@ def readings(most: int = 1, sleep: Callable[[float], None] = time.sleep) -> tupl
 
     def read() -> tuple[GpuReading, ...]:
         with open_nvml() as nvml:
-            found = nvml.read(processes=True)
+            found = nvml.read()
             for _ in range(most - 1):
                 if not any(card.is_too_busy for card in found):
                     break
                 sleep(_PAUSE_SECONDS)
-                found = _with_least_use(nvml.read(processes=True), found)
+                found = _with_least_use(nvml.read(), found)
             return found
 
     with driver.asking(read) as answer:

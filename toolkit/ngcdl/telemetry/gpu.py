@@ -107,18 +107,18 @@ class Nvml:
         """Describe each card. Raise NvmlUnavailable as count() does."""
         return tuple(self._card(index) for index in range(self.count()))
 
-    def read(self, processes: bool = False, activity: bool = False) -> tuple[GpuReading, ...]:
-        """Read each card, and with `processes` also the processes on it. With `activity`, say how much of it worked
-        since the previous such call. Raise NvmlUnavailable as count() does."""
-        cards = tuple(self._reading(index, processes) for index in range(self.count()))
+    def read(self, activity: bool = False) -> tuple[GpuReading, ...]:
+        """Read each card. With `activity`, say how much of it worked since the previous such call. Raise
+        NvmlUnavailable as count() does."""
+        cards = tuple(self._reading(index) for index in range(self.count()))
         if activity:
             cards = tuple(replace(card, **self.activity(index)) for index, card in enumerate(cards))
         return cards
 
-    def _reading(self, which: int | str, processes: bool) -> GpuReading:
-        values, error = self.use(which, processes, limits=True)
+    def _reading(self, which: int | str) -> GpuReading:
+        values, error = self.use(which, processes=True, limits=True)
         card = self._card(which)
-        parts = tuple(self._reading(one.uuid, processes) for one in card.mig_devices if one.uuid)
+        parts = tuple(self._reading(one.uuid) for one in card.mig_devices if one.uuid)
         return GpuReading(
             compute_capability=card.compute_capability,
             mig=card.mig,

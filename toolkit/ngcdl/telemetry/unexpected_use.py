@@ -49,7 +49,7 @@ class UnexpectedUse:
                 self._look(nvml)
 
     def _look(self, nvml: Nvml) -> None:
-        cards = compute_devices(nvml.read(processes=True))
+        cards = compute_devices(nvml.read())
         on_card = {name: {one.pid for one in card.processes or () if one.computes} for name, card in cards.items()}
         its = self._pids() if any(on_card.values()) else ()
         for name, card in cards.items():
