@@ -235,7 +235,7 @@ def test_only_a_daemon_of_this_machine_is_restarted_when_it_hangs(
     assert (finding.state, commands(finding)) == ("broken", typed)
     assert ("where it runs" in (finding.cause or "")) == (not typed)
     if trouble.error is not None:
-        assert commands(from_error("engine", "broken", trouble.error)) == typed
+        assert commands(from_error("engine", trouble.error)) == typed
 
 
 @pytest.mark.parametrize("variable", ["DOCKER_HOST", "DOCKER_CONTEXT"])

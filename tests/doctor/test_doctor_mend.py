@@ -163,7 +163,7 @@ def test_the_last_line_is_the_sum_with_the_worst_link_and_its_command(findings: 
 
 
 def test_an_error_with_a_hint_becomes_a_finding_with_its_commands() -> None:
-    finding = from_error("engine", "broken", EngineHangs("the default socket", 10))
+    finding = from_error("engine", EngineHangs("the default socket", 10))
     assert finding.found == (
         "The Docker engine at the default socket accepts connections but gave no answer within 10 s."
     )

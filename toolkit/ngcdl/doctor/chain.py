@@ -99,7 +99,7 @@ def not_seen(name: str, trouble: Trouble, of: str | None = None) -> Finding:
         cause = "A variable of this shell has an invalid value, and a run fails with it"
         return broken(name, trouble.why, cause, Step(f"unset {variable[1]}", by_hand=True))
     if of is None and trouble.error is not None:
-        return from_error(name, "broken", trouble.error)
+        return from_error(name, trouble.error)
     return unchecked(name, f"needs {of}" if of else trouble.why)
 
 
@@ -110,11 +110,12 @@ _BY_HAND = re.compile(
 )
 
 
-def from_error(name: str, state: State, error: NgcdlError, cause: str | None = None) -> Finding:
-    """Turn an error of errors/ into a finding: its message, the prose of its hint, and its commands as the remedy."""
+def from_error(name: str, error: NgcdlError, cause: str | None = None) -> Finding:
+    """Turn an error of errors/ into the finding of a broken link: its message, the prose of its hint, and its commands
+    as the remedy."""
     urls = [text for line in error.hint.splitlines() if (text := line.strip()).startswith("https://")]
     steps = [Step(line, by_hand=bool(_BY_HAND.search(line))) for line in error.commands if line not in urls]
     prose = [line for line in error.prose if line not in urls]
     # the commands that follow a colon in the hint are shown separately
     told = " ".join([re.sub(":$", ".", line) for line in prose[:-1]] + prose[-1:]).rstrip(":")
-    return Finding(name, state, error.message, cause or told or None, tuple(steps), next(iter(urls), None))
+    return Finding(name, "broken", error.message, cause or told or None, tuple(steps), next(iter(urls), None))

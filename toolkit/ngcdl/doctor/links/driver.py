@@ -85,7 +85,7 @@ def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Findi
         cause = f"Its kernel module is {kernel.module}" + ("" if library else ". NVIDIA's guide covers its library too")
         steps = (Step(f"sudo apt-get install --reinstall {library}"),) if library else ()
         return broken(NAME, error.message, cause, *steps, source=INSTALL)
-    return from_error(NAME, "broken", error)
+    return from_error(NAME, error)
 
 
 def _install(kernel: Kernel) -> tuple[str, tuple[Step, ...]]:

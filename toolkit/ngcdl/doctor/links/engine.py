@@ -56,7 +56,7 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         cause = f"Docker's context {sight.context} points there"
         return broken(NAME, error.message, cause, Step("docker context use default"), source=_CONTEXTS)
     if not isinstance(error, EngineAbsent) or error.named_by:
-        return from_error(NAME, "broken", error)
+        return from_error(NAME, error)
     if "dockerd" in sight.programs.names:
         return broken(NAME, error.message, "It is installed, but not running", service(sight.programs, "start"))
     steps = packages.engine(sight.programs, sight.kernel.distribution)

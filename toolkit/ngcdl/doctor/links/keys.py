@@ -29,7 +29,7 @@ def credentials(sight: Sight) -> Finding:
         step = Step(f"unset {variable} && ngcdl login", by_hand=True)
         return broken(name, keys.error.why, cause, step, source=_KEYS_URL)
     if keys.error is not None:
-        return from_error(name, "broken", keys.error)
+        return from_error(name, keys.error)
     if keys.exposure is not None:
         cause, is_ours, _ = keys.exposure.partition(": chmod")
         file = quote(str(keys.path))
@@ -64,7 +64,7 @@ def registry(sight: Sight) -> Finding:
         return not_seen(name, seen)
     if seen.error is not None:
         is_silent = isinstance(seen.error, RegistryUnreachable)
-        return from_error(name, "broken", seen.error, _UNREACHABLE if is_silent else None)
+        return from_error(name, seen.error, _UNREACHABLE if is_silent else None)
     return ok(name, f"{sight.registry_host} answers")
 
 
@@ -78,7 +78,7 @@ def key(sight: Sight) -> Finding | None:
     if isinstance(seen, Trouble) or seen.error is not None:
         return unchecked(name, "needs registry")
     if seen.key_error is not None:
-        return from_error(name, "broken", seen.key_error)
+        return from_error(name, seen.key_error)
     if seen.takes_key is None:
         return ok(name, f"{sight.registry_host} asks nobody to sign in, so the key was not tried")
     return ok(name, f"{sight.registry_host} accepts it")
