@@ -147,7 +147,7 @@ def _full_core(case: Case) -> Iterator[Finding]:
     if core is None or core < FULL_CORE_PERCENT or not case.waits(WAITING_PERCENT):
         return
     is_others = own is not None and own < FULL_CORE_PERCENT
-    if is_others or case.told("feed") in UNFED or any(_input_bound(case)) or any(_tiny_batch(case)):
+    if is_others or case.feed in UNFED or any(_input_bound(case)) or any(_tiny_batch(case)):
         return  # the last two rules explain it better
     text = f"GPU {busy:.0f} % busy, one CPU core at {core:.0f} %: "
     if share is None:
@@ -234,7 +234,7 @@ def _fuller(case: Case) -> str:
     if case.is_command:
         return "a larger batch, or fewer and larger kernels (torch.compile, XLA, CUDA graphs)"
     more = [] if case.start.get("compiled", case.run.workload.get("compile")) else ["--compile"]
-    more += [] if case.told("feed") in UNFED else ["--feed resident"]
+    more += [] if case.feed in UNFED else ["--feed resident"]
     return "a larger --batch" + (f", or {' or '.join(more)} where this training has it" if more else "")
 
 

@@ -176,9 +176,10 @@ class Case:
         whole = sum(one for _, one in known)
         return sum(one for one, _ in known) / whole if whole > 0 else None
 
-    def told(self, name: str) -> object:
-        """Return what the trainer's last start event says, or what was requested; None for the user's own command."""
-        return self.start.get(name, self.run.workload.get(name))
+    @property
+    def feed(self) -> object:
+        """What the trainer's last start event says, or what was requested; None for the user's own command."""
+        return self.start.get("feed", self.run.workload.get("feed"))
 
     def asked(self, name: str) -> float | None:
         """Return a number from the trainer's last start event, or as requested."""
