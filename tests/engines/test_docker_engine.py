@@ -93,7 +93,7 @@ def test_root_inside_a_rootless_engine_has_the_run_s_home_and_no_line_of_ours() 
     body = _engine(ID="x").request(_order("0:0"))
     assert body["User"] == "0:0"
     assert "HOME=/ngcdl/run/home" in body["Env"]
-    passwd.add_caller(None, "c0ffee", "0:0", "/ngcdl/run/home")
+    passwd.add_caller(None, "c0ffee", "0:0")
 
 
 HERE = os.uname().nodename

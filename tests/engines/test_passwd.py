@@ -57,31 +57,31 @@ def test_a_number_that_has_a_name_keeps_it() -> None:
 
 def test_the_caller_gets_a_name_a_home_and_a_group() -> None:
     client = FakeClient({"/etc/passwd": ROOT.encode(), "/etc/group": b"root:x:0:\nml:x:2001:\n"})
-    add_caller(client, "c0ffee", "1000:1001", "/ngcdl/run/home", ("2001", "2002"))
+    add_caller(client, "c0ffee", "1000:1001", ("2001", "2002"))
     assert client.files["/etc/passwd"].decode() == ROOT + "ngcdl:x:1000:1001:ngcdl:/ngcdl/run/home:/bin/bash\n"
     assert client.files["/etc/group"] == b"root:x:0:\nml:x:2001:\nngcdl:x:1001:\nngcdl2002:x:2002:ngcdl\n"
 
 
 def test_only_what_is_missing_is_written() -> None:
     client = FakeClient({"/etc/passwd": ROOT.encode(), "/etc/group": b"users:x:1001:\n"})
-    add_caller(client, "c0ffee", "1000:1001", "/h")
+    add_caller(client, "c0ffee", "1000:1001")
     assert client.put == ["passwd"]
 
 
 @pytest.mark.parametrize("user", [None, "0:0", "root", "1000"])
 def test_root_and_names_of_the_image_need_no_line(user: str | None) -> None:
     client = FakeClient({"/etc/passwd": ROOT.encode()})
-    add_caller(client, "c0ffee", user, "/h")
+    add_caller(client, "c0ffee", user)
     assert client.put == []
 
 
 def test_an_image_without_these_files_is_left_as_it_is() -> None:
     client = FakeClient({})
-    add_caller(client, "c0ffee", "1000:1000", "/h")
+    add_caller(client, "c0ffee", "1000:1000")
     assert client.put == []
 
 
 def test_a_file_that_is_no_text_keeps_what_can_be_kept() -> None:
     client = FakeClient({"/etc/passwd": b"root:x:0:0:\xff:/:\n"})
-    add_caller(client, "c0ffee", "1000:1000", "/h")
+    add_caller(client, "c0ffee", "1000:1000")
     assert client.files["/etc/passwd"].startswith(b"root:x:0:0:\xff:/:\n")

@@ -32,7 +32,7 @@ from ngcdl.engines.docker.pull import pull
 from ngcdl.engines.docker.request import Terms
 from ngcdl.engines.values import EngineFacts, GpuWay, Held, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
-from ngcdl.spec import ImageRef, RunSpec, inside, redacted
+from ngcdl.spec import ImageRef, RunSpec, redacted
 
 _PING_SECONDS = 10
 # For queries about a running container: the engine answers them at once, and a person may be waiting for the result.
@@ -259,7 +259,7 @@ class DockerEngine(OfKind):
             with messages.docker_errors(self.address, "was starting the run"):
                 streams = {"stdin": int(body["OpenStdin"]), "stdout": 1, "stderr": 1, "stream": 1}
                 groups = body["HostConfig"].get("GroupAdd") or ()
-                passwd.add_caller(self._client, identity, order.spec.user, inside.HOME, groups)
+                passwd.add_caller(self._client, identity, order.spec.user, groups)
                 attachment = self._client.attach_socket(identity, params={**streams, "detachKeys": keys.named()})
                 with self._waiting():
                     self._client.start(identity)

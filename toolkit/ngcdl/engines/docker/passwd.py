@@ -12,6 +12,8 @@ import tarfile
 from collections.abc import Iterable
 from typing import Any
 
+from ngcdl.spec import inside
+
 NAME = "ngcdl"
 
 
@@ -24,14 +26,14 @@ def with_line(text: str, number: int, line: str) -> str:
     return text + ("" if text.endswith("\n") or not text else "\n") + line + "\n"
 
 
-def add_caller(client: Any, container: str, user: str | None, home: str, groups: Iterable[str] = ()) -> None:
+def add_caller(client: Any, container: str, user: str | None, groups: Iterable[str] = ()) -> None:
     """Add uid and gid of `user` (uid:gid), and `groups` (gids), to the files of a created container. A file that its
     image lacks is not created."""
     if not user or ":" not in user or user.startswith("0:"):
         return
     uid, gid = (int(part) for part in user.split(":"))
     wanted = {
-        "passwd": {uid: f"{NAME}:x:{uid}:{gid}:ngcdl:{home}:/bin/bash"},
+        "passwd": {uid: f"{NAME}:x:{uid}:{gid}:ngcdl:{inside.HOME}:/bin/bash"},
         "group": {gid: f"{NAME}:x:{gid}:"} | {int(more): f"{NAME}{more}:x:{more}:{NAME}" for more in groups},
     }
     changed = {}
