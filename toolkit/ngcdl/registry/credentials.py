@@ -151,7 +151,7 @@ def save(
             docker_config.write(real, config.with_entry(host, {"auth": base64.b64encode(plain).decode()}))
             return KeyPlace(str(file), in_clear=True)
         tree = config.with_entry(host, {})  # as Docker does: an empty entry means that the helper has the key
-        helper.store(docker_config.key_of(host), NGC_USERNAME, secret)
+        helper.store(docker_config.key_of(host), secret)
         if tree != config.tree:
             docker_config.write(real, tree)
         return KeyPlace(helper.program, in_clear=False)

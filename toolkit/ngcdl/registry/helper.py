@@ -21,7 +21,7 @@ from typing import IO
 
 from ngcdl.errors import ConfigBroken, HelperFailed, HelperHung, HelperMissing
 from ngcdl.registry.excerpt import excerpt
-from ngcdl.registry.key import Secret
+from ngcdl.registry.key import NGC_USERNAME, Secret
 from ngcdl.settings import without_keys
 
 HELPER_SECONDS = 10.0
@@ -59,9 +59,9 @@ class Helper:
             raise HelperFailed(self.program, "its answer lacks Username or Secret.")
         return (username, Secret(secret)) if secret else None
 
-    def store(self, host: str, username: str, secret: Secret) -> None:
-        """Store one entry, passed on stdin."""
-        entry = {"ServerURL": host, "Username": username, "Secret": secret.reveal()}
+    def store(self, host: str, secret: Secret) -> None:
+        """Store an NGC key, passed on stdin."""
+        entry = {"ServerURL": host, "Username": NGC_USERNAME, "Secret": secret.reveal()}
         status, out, err = self._call("store", json.dumps(entry))
         if status != 0:
             what = excerpt(out or err, hide=secret.reveal()) or f"exit status {status}."
