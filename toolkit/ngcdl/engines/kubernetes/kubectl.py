@@ -40,9 +40,9 @@ class Kubectl:
             raise trouble
         return said
 
-    def json(self, *words: str, seconds: float = SECONDS) -> dict[str, Any]:
+    def json(self, *words: str) -> dict[str, Any]:
         """Return the object that kubectl prints as JSON. Raise EngineError."""
-        return _object(self.text(*words, "-o", "json", seconds=seconds), words[0])
+        return _object(self.text(*words, "-o", "json"), words[0])
 
     def visible(self, kinds: str, seconds: float) -> tuple[Sequence[dict[str, Any]], EngineError | None]:
         """Return the objects of several kinds, and the error if some kinds could not be listed.
