@@ -117,9 +117,9 @@ def prepare(
         return Dataset("synthetic", None, None, f"no network: {offline}")
 
 
-def cached(cache: Path, archive: Archive = CIFAR10) -> Dataset | None:
+def cached(cache: Path) -> Dataset | None:
     """Return CIFAR-10 from the cache, complete and checked; None if `prepare` would have to download it."""
-    kept = CachedArchive(cache.absolute(), archive)
+    kept = CachedArchive(cache.absolute(), CIFAR10)
     training, _ = kept.check()
     return None if training is None else _from_cache(kept, training)
 
