@@ -33,7 +33,6 @@ def awaited(
     say: Callable[[str], None],
     in_line: Callable[[], None] = lambda: None,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[str, ...]]:
     """Wait for the cards, and yield their UUIDs. While the block lasts, no other ngcdl takes them: it records the run
     that holds them. `in_line` is called when the run's place in line is certain. Raise NvmlUnavailable if the driver
@@ -41,7 +40,7 @@ def awaited(
     with _in_line(store, need.names) as ahead:
         in_line()
         while True:
-            with contextlib.closing(Looks(say, clock)) as looks:
+            with contextlib.closing(Looks(say)) as looks:
                 free = _free(need, ahead, lambda: looks.look(need.names, claimed(store)), say, sleep)
             with choosing_lock(store, say):
                 if claimed(store).keys().isdisjoint(free):

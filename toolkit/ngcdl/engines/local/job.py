@@ -12,7 +12,7 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -39,11 +39,9 @@ class LocalJob:
         *,
         screen: int | None = None,
         is_training: bool = False,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._process, self._screen = process, screen
         self._is_training = is_training
-        self._clock = clock
         self._stopped_by_us = False
         self._stop = threading.Lock()  # held by a stop until all processes have ended
         self._hung_up: set[str] = set()
@@ -115,12 +113,12 @@ class LocalJob:
 
     def _exit(self, code: int) -> Exit:
         if code >= 0:
-            return Exit(code, False, None, self._clock())
+            return Exit(code, False, None, time.time())
         # The kernel does not say why it killed a process outside any container.
         reason = None if self._stopped_by_us else f"ended by {_name(-code)}"
         if reason and -code == signal.SIGPIPE and self._hung_up:
             reason += f": nobody read its {' and '.join(sorted(self._hung_up))} any more"
-        return Exit(128 - code, None if code == -signal.SIGKILL else False, reason, self._clock())
+        return Exit(128 - code, None if code == -signal.SIGKILL else False, reason, time.time())
 
     def waiting(self) -> str | None:
         return None
