@@ -13,8 +13,6 @@ from ngcdl.report.measured import achieved
 from ngcdl.report.measured.cards import cards_in, with_cards
 from ngcdl.report.measured.lines import Line, last_start, mean, most, number, numbers, numbers_in
 
-__all__ = ["Line", "number", "summary"]
-
 FEWEST_LATENCIES = 20  # the smallest number of latencies of which one exceeds the p95
 
 
