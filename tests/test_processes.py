@@ -1,12 +1,15 @@
-"""How a process of ngcdl starts another one."""
+"""This host's processes, and how a process of ngcdl starts another one."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 from house import ROOT
+
+from ngcdl import processes
 
 
 @pytest.mark.parametrize("options", [[], ["-E"]])
@@ -17,3 +20,8 @@ def test_what_this_process_ignores_of_the_environment_the_next_one_ignores_too(o
     words = [sys.executable, *options, "-c", code, str(ROOT / "toolkit")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [sys.executable, *options, "-P", "-m", "x", "y"]
+
+
+def test_when_a_process_began_is_unknown_if_there_is_none() -> None:
+    assert processes.began(os.getpid())
+    assert processes.began(2**22 + 1) is None

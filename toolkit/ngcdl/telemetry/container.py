@@ -7,8 +7,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from ngcdl.processes import began as began  # the one definition of a process's start
-
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _ID = re.compile(r"(?:[a-z][a-z0-9_.]*-)*([0-9a-f]{64})(?:\.scope)?")
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO, include/linux/proc_ns.h of Linux

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from ngcdl import processes
 from ngcdl.telemetry import container
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.memory import Limits
@@ -96,7 +97,7 @@ class ProcessMeter:
 
     def __init__(self, pid: int, now: Callable[[], float] = time.monotonic, began: int | None = None) -> None:
         """`began`: when the process started, if it may have ended since and another process may have its PID."""
-        self._pid, self._began = pid, container.began(pid)
+        self._pid, self._began = pid, processes.began(pid)
         self._process: psutil.Process | None = None
         self._limits = Limits(container.folders(pid), now)
         if began in (None, self._began):
