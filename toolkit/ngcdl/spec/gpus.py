@@ -80,6 +80,11 @@ class GpuRequest:
         """Whether the run must have a GPU; auto also accepts none."""
         return self.kind in ("all", "count", "devices")
 
+    @property
+    def per_node(self) -> int:
+        """The GPUs of each node of a cluster, of which they are asked for by number; 0 for none."""
+        return self.count or 0
+
     def __str__(self) -> str:
         if self.kind == "count":
             return str(self.count)

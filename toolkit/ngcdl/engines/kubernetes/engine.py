@@ -19,7 +19,7 @@ from ngcdl.engines.kubernetes import nodes, yaml
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-from ngcdl.engines.kubernetes.limits import gpus, name, placement_of, without_callers_folder
+from ngcdl.engines.kubernetes.limits import name, placement_of, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
 from ngcdl.engines.values import GpuWay, Node, Order, ShowPull
 from ngcdl.errors import (
@@ -114,7 +114,7 @@ class KubernetesEngine(OfKind, NoImages):
 
     def fits(self, order: Order) -> str | None:
         """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
-        wanted, each = placement_of(order.spec).nodes, gpus(order.spec)
+        wanted, each = placement_of(order.spec).nodes, order.spec.gpus.per_node
         try:
             there = len({node.name for node in nodes.with_gpus(self._seen, each)})
         except ClusterError:
@@ -170,7 +170,7 @@ class KubernetesEngine(OfKind, NoImages):
         return where
 
     def _objects(self, order: Order) -> list[dict[str, Any]]:
-        runtime = nodes.RUNTIME if gpus(order.spec) and self._seen.has_runtime else None
+        runtime = nodes.RUNTIME if order.spec.gpus.per_node and self._seen.has_runtime else None
         return objects(order, runtime)
 
     def find(self, run_id: str) -> Job | None:

@@ -1,4 +1,4 @@
-"""What a spec requests of Kubernetes: names within its limits, GPUs by count; what no pod can have is refused."""
+"""What a spec requests of Kubernetes: names within its limits; what no pod can have is refused."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def labels(run_id: str) -> dict[str, str]:
 
 def placement_of(spec: RunSpec) -> Placement:
     return spec.placement or Placement()
-
-
-def gpus(spec: RunSpec) -> int:
-    """Count the GPUs of each node."""
-    return spec.gpus.count or 0
 
 
 def workdir(spec: RunSpec) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.kubernetes.bundle import SCRIPT
-from ngcdl.engines.kubernetes.limits import gpus, is_secret, labels, name, placement_of, workdir
+from ngcdl.engines.kubernetes.limits import is_secret, labels, name, placement_of, workdir
 from ngcdl.engines.values import Order
 from ngcdl.spec import RunSpec, inside
 
@@ -34,7 +34,7 @@ def pod(order: Order, runtime: str | None) -> dict[str, Any]:
         made["imagePullSecrets"] = [{"name": place.pull_secret}]
     if runtime:
         made["runtimeClassName"] = runtime
-    if gpus(spec):
+    if spec.gpus.per_node:
         made["tolerations"] = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
     if place.nodes > 1:  # --nodes 2 means two machines, not two pods on one
         made["subdomain"] = name(order.run_id, place.nodes)
@@ -96,7 +96,7 @@ def _resources(spec: RunSpec) -> dict[str, Any]:
     """Return requests that equal the limits; GPUs, which can't be shared, have a limit alone."""
     asked = {"cpu": spec.cpu_limit, "memory": spec.memory_bytes}
     own = {what: str(amount) for what, amount in asked.items() if amount is not None}
-    limits = {**({GPU: str(count)} if (count := gpus(spec)) else {}), **own}
+    limits = {**({GPU: str(count)} if (count := spec.gpus.per_node) else {}), **own}
     return {**({"limits": limits} if limits else {}), **({"requests": own} if own else {})}
 
 
@@ -118,11 +118,11 @@ def _environment(order: Order) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": inside.RUN}
     plain |= {"HOME": inside.HOME, "USER": "ngcdl"} if spec.user else {}
-    if not gpus(spec):  # NGC images set it to all, which is enough if nvidia is the node's default runtime
+    if not spec.gpus.per_node:  # NGC images set it to all, which is enough if nvidia is the node's default runtime
         plain["NVIDIA_VISIBLE_DEVICES"] = "void"
     if nodes > 1:
         plain |= {"NGCDL_NODES": str(nodes), "MASTER_ADDR": f"{called}-0.{called}", "MASTER_PORT": str(MASTER_PORT)}
-        plain |= {"NCCL_DEBUG": "WARN"} if gpus(spec) else {}
+        plain |= {"NCCL_DEBUG": "WARN"} if spec.gpus.per_node else {}
     asked = {key: value for key, value in spec.environment if not is_secret(key, value)}
     found += [{"name": key, "value": _literal(value)} for key, value in (plain | asked).items()]
     hidden = [key for key, value in spec.environment if is_secret(key, value)]

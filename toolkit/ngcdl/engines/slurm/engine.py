@@ -105,7 +105,7 @@ class SlurmEngine(OfKind, NoImages):
         try:
             commands.check(script(order))
         except NotPlaceable as error:
-            if len({node.name for node in nodes.with_gpus(place, order.spec.gpus.count or 0)}) < place.nodes:
+            if len({node.name for node in nodes.with_gpus(place, order.spec.gpus.per_node)}) < place.nodes:
                 raise
             return f"{error.message} That many nodes exist, but not for this, or not now: a run may wait forever."
         return None

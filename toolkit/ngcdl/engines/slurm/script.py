@@ -15,7 +15,7 @@ from ngcdl.engines.slurm.bash import bash
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import REDACTED, Mount, Placement, RunSpec, inside, redacted, whole_cpus
+from ngcdl.spec import REDACTED, Mount, Placement, inside, redacted, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
@@ -75,11 +75,6 @@ def _mebibytes(size: int | None) -> str | None:
     return None if size is None else f"{-(-size // (1 << 20))}M"
 
 
-def _gpus(spec: RunSpec) -> int:
-    """Return the GPUs per node, 0 for none."""
-    return spec.gpus.count or 0 if spec.gpus.kind == "count" else 0
-
-
 def job_name(run_id: str) -> str:
     return f"ngcdl-{run_id}"
 
@@ -137,7 +132,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
         runner=placement.container or "pyxis",
         image=order.target,
         mounts=tuple(mounts),
-        gpus=_gpus(spec),
+        gpus=spec.gpus.per_node,
         gpus_typed=any(options.asks_for_gpus(word) for word in placement.options),
         variables=tuple((name, value) for name, value in spec.environment if name not in secrets),
         secrets=secrets,
