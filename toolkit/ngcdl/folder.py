@@ -41,6 +41,8 @@ CHECKPOINTS, TRACE, HOME = "checkpoints", "trace.json", "home"
 SCRIPT, MANIFEST = "job.sh", "job.yaml"  # what was submitted to Slurm, to Kubernetes
 EXIT = "exit.json"  # how a run on a cluster ended
 IMPORTED = ".imported"
+# What a record consists of, besides the samples of nodes and the checkpoints.
+FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # only runs on a cluster have the last three
 
 
 def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes]:

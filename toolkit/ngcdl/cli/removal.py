@@ -17,7 +17,7 @@ from ngcdl import console
 from ngcdl.cli import lookup, terminal
 from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
-from ngcdl.folder import EVENTS, EXIT, IMPORTED, LOG, MANIFEST, RECORD, SAMPLES, SCRIPT, TRACE
+from ngcdl.folder import FILES, IMPORTED
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive
 from ngcdl.running.reconcile import LOCK, ended, reconcile, still_runs
@@ -27,8 +27,9 @@ from ngcdl.storing.store import Store, delete
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST, IMPORTED, LOCK)
-_OF_A_RECORD = re.compile(rf"{'|'.join(map(re.escape, _FILES))}|samples-.+\.jsonl|report(-of-\d+)?\.html")
+_OF_A_RECORD = re.compile(
+    rf"{'|'.join(map(re.escape, (*FILES, IMPORTED, LOCK)))}|samples-.+\.jsonl|report(-of-\d+)?\.html"
+)
 
 
 @dataclass(frozen=True)

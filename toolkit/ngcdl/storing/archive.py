@@ -29,33 +29,18 @@ from typing import IO
 
 from ngcdl import whole
 from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, StateNotWritable
-from ngcdl.folder import (
-    CHECKPOINTS,
-    EVENTS,
-    EXIT,
-    HOME,
-    IMPORTED,
-    LOG,
-    MANIFEST,
-    RECORD,
-    SAMPLES,
-    SAMPLES_OF_NODES,
-    SCRIPT,
-    TRACE,
-    opened,
-)
+from ngcdl.folder import CHECKPOINTS, FILES, HOME, IMPORTED, SAMPLES_OF_NODES, opened
 from ngcdl.record import Run
 from ngcdl.storing.comparisons import BROKEN, StoredComparison, has, save
 from ngcdl.storing.comparisons import FOLDER as COMPARISONS
 from ngcdl.storing.store import Store
 
 SUMS = "SHA256SUMS"
-_FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # only runs on a cluster have the last three
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _STEP = r"step-[0-9]{1,18}\.npz"
 _NAME = re.compile(
     r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
-    rf"(?P<file>{'|'.join(re.escape(one) for one in _FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
+    rf"(?P<file>{'|'.join(re.escape(one) for one in FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
 )
 _COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
 _BLOCK = 1 << 20
@@ -90,7 +75,7 @@ def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredCompar
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    for name in _FILES:
+    for name in FILES:
         if _is_file(folder / name):
             yield name, folder / name
     for path in sorted(folder.glob(SAMPLES_OF_NODES)):
