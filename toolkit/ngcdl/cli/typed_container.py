@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ngcdl.errors import BadOption
 from ngcdl.planning import requirements
 from ngcdl.spec import (
+    LIMITS,
     Mount,
     Port,
     RunSpec,
@@ -24,11 +25,8 @@ from ngcdl.spec import (
 if TYPE_CHECKING:
     from ngcdl.cli.typed import Typed
 
-# https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
-_LIMITS = (
-    *("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
-    *("rttime", "sigpending", "stack"),
-)
+# Docker takes all but "as": https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
+_LIMITS = sorted({*LIMITS} - {"as"})
 
 
 def added(typed: Typed, own: RunSpec | None) -> RunSpec:

@@ -5,7 +5,7 @@ Plain frozen values, no I/O. `parse` raises UsageError with the expected form. E
 every record (REDACTED).
 """
 
-from ngcdl.spec.container import Mount, Port, parse_bytes, parse_cpus, parse_environment, whole_cpus
+from ngcdl.spec.container import LIMITS, Mount, Port, parse_bytes, parse_cpus, parse_environment, whole_cpus
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import NVCR, ImageRef
 from ngcdl.spec.kinds import KINDS, USUAL, Kind, kind_of
@@ -18,6 +18,7 @@ __all__ = [
     "CONTAINERS",
     "FEEDS",
     "KINDS",
+    "LIMITS",
     "NVCR",
     "PRECISIONS",
     "REDACTED",

@@ -12,6 +12,13 @@ from typing import Self
 
 from ngcdl.errors import BadOption
 
+# Linux's limits in the order of their numbers, which are the same on amd64 and arm64:
+# https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h
+LIMITS = (
+    *("cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock"),
+    *("as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"),
+)
+
 
 @dataclass(frozen=True)
 class Mount:

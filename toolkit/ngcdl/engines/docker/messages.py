@@ -31,6 +31,7 @@ from ngcdl.errors import (
     RegistryAnswer,
     RegistryUnreachable,
 )
+from ngcdl.spec import LIMITS
 
 DEFAULT_ADDRESS = "the default socket"
 
@@ -40,13 +41,6 @@ _FULL = r"no space left on device|disk quota exceeded"
 _SERVER_TROUBLE = (
     r"\b(?:HTTP|status(?: code)?:?) 50[0234]\b|"
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
-)
-
-# In the order of their numbers, which are the same on amd64 and arm64:
-# https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h
-_LIMITS_BY_NUMBER = (
-    *("cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock"),
-    *("as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"),
 )
 
 # Rows of the catalogue's failures that decide the error's class.
@@ -124,8 +118,8 @@ def _limit_refused(what: str, advice: str) -> EngineRefused:
     name = "NAME"
     if found and found[2]:
         name = found[2].lower()
-    elif found and int(found[1]) < len(_LIMITS_BY_NUMBER):
-        name = _LIMITS_BY_NUMBER[int(found[1])]
+    elif found and int(found[1]) < len(LIMITS):
+        name = LIMITS[int(found[1])]
     return EngineRefused(what, advice.replace("NAME", name))
 
 
