@@ -68,7 +68,7 @@ def current_folder() -> Path:
 
 
 def _limits(ulimits: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    limits = {"memlock": -1, "stack": 67108864}
+    limits = dict(RunSpec.ulimits)
     for text in ulimits:
         match = re.fullmatch(r"([a-z]+)=(-1|\d+|host)(:\2)?", text)  # docker takes NAME=SOFT:HARD too
         if not match:

@@ -82,7 +82,7 @@ class RunSpec:
         workload, placement = data.get("workload"), data.get("placement")
         of_container: dict[str, Any] = {}
         if data.get("shm_bytes", 0) is not None:  # null if the run had no container
-            of_container["shm_bytes"] = int(data.get("shm_bytes", 1 << 30))
+            of_container["shm_bytes"] = int(data.get("shm_bytes", cls.shm_bytes))
             of_container["ulimits"] = tuple(_limit(name, value) for name, value in data.get("ulimits", {}).items())
         cpus, memory = data.get("cpu_limit"), data.get("memory_bytes")
         return cls(
