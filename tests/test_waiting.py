@@ -1,4 +1,4 @@
-"""What is reported during a wait."""
+"""How long something may take, and what is reported during a wait."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from house import until
 
 from ngcdl import waiting
@@ -34,6 +35,16 @@ def test_nothing_is_said_of_what_does_not_take_long_or_has_no_name() -> None:
     with waiting.telling(said.append, lambda: asked.append(None), 0.01):  # type: ignore[func-returns-value]
         until(lambda: len(asked) > 1, "a second look")
     assert said == []
+
+
+def test_what_takes_too_long_is_left_behind_and_what_does_not_gives_its_result_or_its_error() -> None:
+    forever = threading.Event()
+    with pytest.raises(TimeoutError):
+        waiting.within(forever.wait, 0.01)
+    forever.set()
+    assert waiting.within(lambda: None, 60) is None
+    with pytest.raises(ZeroDivisionError):
+        waiting.within(lambda: 1 // 0, 60)
 
 
 def test_the_list_of_runs_loads_nothing_that_starts_one() -> None:

@@ -1,4 +1,5 @@
-"""What goes on in a thread while something else lasts, and messages about what a slow step waits for."""
+"""What goes on in a thread while something else lasts, or for a limited time, and messages about what a slow step
+waits for."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Nearly every start takes less than 10 s. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
@@ -29,6 +33,28 @@ def alongside(work: Callable[[threading.Event], None], name: str) -> Iterator[No
         over.set()  # a signal may have interrupted the first call
         if thread.ident:
             thread.join()
+
+
+def within(work: Callable[[], T], seconds: float) -> T:
+    """Run `work` in a thread; return its result, or raise its error. Raise TimeoutError after `seconds`, and leave the
+    thread behind: it can't be stopped."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
 
 
 @contextlib.contextmanager

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ngcdl import console
+from ngcdl import console, waiting
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import asking, within
@@ -177,17 +176,15 @@ def _mib(value: int | None) -> float | None:
 
 def _container_names(ids: Collection[str]) -> dict[str, str]:
     """Ask Docker for the names of containers, by id. If it does not answer within _ENGINE_SECONDS, return no names."""
-    found: dict[str, str] = {}
+    found: Mapping[str, str] = {}
     if ids:
-        thread = threading.Thread(target=_ask_docker, args=(found,), daemon=True)
-        thread.start()
-        thread.join(_ENGINE_SECONDS)
+        # Names are a bonus: it is not this command's task to report what is wrong with the engine.
+        with suppress(NgcdlError, TimeoutError):
+            found = waiting.within(_ask_docker, _ENGINE_SECONDS)
     return {one: found[one] for one in ids if one in found}
 
 
-def _ask_docker(found: dict[str, str]) -> None:
+def _ask_docker() -> Mapping[str, str]:
     from ngcdl.engines.docker import connect
 
-    # Names are a bonus: it is not this command's task to report what is wrong with the engine.
-    with suppress(NgcdlError):
-        found.update(connect().names())
+    return connect().names()

@@ -6,12 +6,12 @@ import contextlib
 import os
 import socket
 import ssl
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
+from ngcdl import waiting
 from ngcdl.dataset.official import Archive
 from ngcdl.dataset.pace import Patience
 from ngcdl.errors import BadOption
@@ -146,16 +146,10 @@ def _own(url: str) -> requests.auth.AuthBase:
 
 def _resolves(name: str | None, seconds: float) -> bool:
     """Look up a name with a time limit: if no name server answers, the system's resolver takes 10 s or more."""
-    found: list[bool] = []
-
-    def look() -> None:
-        with contextlib.suppress(OSError, UnicodeError):
-            found.append(bool(socket.getaddrinfo(name, None)))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return bool(found)
+    try:
+        return bool(waiting.within(lambda: socket.getaddrinfo(name, None), seconds))
+    except (OSError, UnicodeError):  # a TimeoutError is an OSError, too
+        return False
 
 
 def _words(error: BaseException) -> str:

@@ -5,13 +5,13 @@ requests is imported only for a query.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
+from ngcdl import waiting
 from ngcdl.errors import LoginNeeded, NgcdlError, RegistryUnreachable
 
 if TYPE_CHECKING:
@@ -98,20 +98,8 @@ class Session:
 
 def _within(seconds: float, registry: Registry, question: Callable[[Registry], T]) -> T:
     """Ask in a thread, which is abandoned after the time limit: a DNS lookup that hangs can't be stopped."""
-    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     registry.give(seconds)
-
-    def work() -> None:
-        try:
-            answers.put((question(registry), None))
-        except BaseException as error:
-            answers.put((None, error))
-
-    threading.Thread(target=work, daemon=True).start()
     try:
-        answer, error = answers.get(timeout=seconds + _GRACE_SECONDS)
-    except queue.Empty:
+        return waiting.within(lambda: question(registry), seconds + _GRACE_SECONDS)
+    except TimeoutError:
         raise RegistryUnreachable(registry.host, f"no answer within {seconds:g} s") from None
-    if error is not None:
-        raise error
-    return answer  # type: ignore[return-value]  # a T, since there is no error

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
+from ngcdl import waiting
 from ngcdl.errors import DriverHangs, LibraryMissing, NgcdlError, NvmlUnavailable
 from ngcdl.forked import Forked, meanwhile
 from ngcdl.telemetry import container
@@ -111,23 +111,10 @@ def within(work: Callable[[], T], seconds: float | None = None) -> T:
     `seconds`: patience_seconds() if None. A thread that is stuck in the kernel keeps this process from ending, too,
     until the driver lets it go: no signal helps. So asking() is better, wherever nothing of the driver is kept."""
     seconds = patience_seconds() if seconds is None else seconds
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise _hangs(seconds)
-    return results[0]
+    try:
+        return waiting.within(work, seconds)
+    except TimeoutError:
+        raise _hangs(seconds) from None
 
 
 @contextmanager
