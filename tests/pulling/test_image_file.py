@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
+import os
 import tarfile
 from pathlib import Path
 
@@ -128,6 +130,17 @@ def test_what_appeared_under_that_name_meanwhile_is_left_alone(table: Table, tmp
     with pytest.raises(NotWritten, match="File exists"):
         save(table, path)
     assert path.read_text() == "mine"
+
+
+def test_a_file_system_without_hard_links_gets_the_file_too(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)  # as on a USB stick's exFAT
+    save(table, tmp_path / "image.tar")
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"image.tar"}
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,17 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        if not (is_new and _linked(draft, path)):
+        if not (is_new and linked(draft, path)):
             draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
 
 
-def _linked(draft: Path, path: Path) -> bool:
+def linked(draft: Path, path: Path) -> bool:
     """Link `path` to `draft`: unlike a rename, this fails if `path` exists. Return False if `path` is free, but its
-    file system (FAT, exFAT) has no hard links: another file may take the name between this check and the rename."""
+    file system (FAT, exFAT) has no hard links: another file may take the name between this check and the rename. Raise
+    OSError."""
     try:
         os.link(draft, path)
     except OSError as error:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO
 
 from ngcdl.engines.values import PullEvent, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
@@ -41,6 +41,7 @@ from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
 from ngcdl.spec import ImageRef
+from ngcdl.whole import linked
 
 
 def loaded_name(ref: ImageRef) -> str:
@@ -180,19 +181,19 @@ def _write(draft: BinaryIO, name: str, image: Manifest, document: Document, blob
             for descriptor, *_range in blob.arriving(0):  # all of it is here; its name may be gone
                 with Path(f"/proc/self/fd/{descriptor}").open("rb") as file:
                     content = _Hashed(file, algorithm)
-                    tar.addfile(_entry(_member(blob.digest), blob.size_bytes), cast("IO[bytes]", content))
+                    tar.addfile(_entry(_member(blob.digest), blob.size_bytes), content)
                 if content.checksum.hexdigest() != expected:
                     blob.close(keep=False)
                     raise DigestMismatch(f"the layer {blob.digest}, kept here since an earlier pull, is damaged")
 
 
-class _Hashed:
+class _Hashed(io.RawIOBase):
     """Reads a file, and hashes what was read."""
 
     def __init__(self, file: BinaryIO, algorithm: str) -> None:
         self._file, self.checksum = file, hashlib.new(algorithm)
 
-    def read(self, limit_bytes: int) -> bytes:
+    def read(self, limit_bytes: int = -1) -> bytes:
         piece = self._file.read(limit_bytes)
         self.checksum.update(piece)
         return piece
@@ -223,13 +224,7 @@ class Draft:
         self.file.flush()
         os.fsync(self.file.fileno())
         draft = Path(self.file.name)
-        try:
-            os.link(draft, self._path)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links, such as a USB stick's exFAT
-            if os.path.lexists(self._path):
-                raise FileExistsError(errno.EEXIST, "it is there already") from None
+        if not linked(draft, self._path):
             draft.rename(self._path)
 
 
