@@ -73,6 +73,11 @@ class PullEvent:
 ShowPull = Callable[[PullEvent], None]
 
 
+def short_id(digest: str) -> str:
+    """Return the id by which an engine's pull names a layer."""
+    return digest.partition(":")[2][:12]
+
+
 @dataclass(frozen=True)
 class LayerStore:
     """The images that an engine holds. `foreign`: why this host can't hand it layers, None if it can.

@@ -21,6 +21,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol
 
+from ngcdl.engines.values import PullEvent, short_id
 from ngcdl.errors import DigestMismatch, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
 
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
@@ -90,6 +91,11 @@ class Blob:
     @property
     def have_bytes(self) -> int:
         return self._have
+
+    def event(self) -> PullEvent:
+        """Return how much of the blob is here, as an engine's pull would report it."""
+        status = "Download complete" if self.is_whole else "Downloading"
+        return PullEvent(short_id(self.digest), status, self._have, self.size_bytes)
 
     def _open(self) -> int:
         with contextlib.suppress(FileNotFoundError):

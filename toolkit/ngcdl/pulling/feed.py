@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ngcdl.engines.base import Engine
-from ngcdl.engines.values import LayerStore, PullEvent, ShowPull
+from ngcdl.engines.values import LayerStore, PullEvent, ShowPull, short_id
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,
@@ -189,7 +189,7 @@ class Feed:
             for layer in image.layers:
                 here = min(blob_folder.here_bytes(self.folder, layer.digest), layer.size_bytes)
                 if here:
-                    self._show(PullEvent(_short(layer.digest), "Downloading", here, layer.size_bytes))
+                    self._show(PullEvent(short_id(layer.digest), "Downloading", here, layer.size_bytes))
             time.sleep(_LOOK_SECONDS)
 
     def _offer(
@@ -281,7 +281,7 @@ class Feed:
             turn.note(relay.name)
         except OSError as error:
             raise _ByItself(f"layers can't be kept in {self.folder}: {error.strerror}") from error
-        tars = {_short(content): content for content in relay.offer.unpacked}
+        tars = {short_id(content): content for content in relay.offer.unpacked}
 
         def show(event: PullEvent) -> None:
             if relay.failure is not None:
@@ -314,7 +314,7 @@ class Feed:
             relay.lead.taken(content)
             given_as_tars.add(self.folder.parent, self.engine.identity, content)
         total_bytes = event.total_bytes or relay.lead.size_bytes(content)
-        return replace(event, layer=_short(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
+        return replace(event, layer=short_id(relay.offer.unpacked[content].digest), total_bytes=total_bytes)
 
     def _explain(self, relay: Relay) -> None:
         """Raise the error that ended the relay, or _ByItself if this host could not reach the registry at all."""
@@ -328,8 +328,7 @@ class Feed:
 
     def _grown(self, blob: Blob) -> None:
         if blob is not self._about:  # the configuration is no layer
-            status = "Download complete" if blob.is_whole else "Downloading"
-            self._show(PullEvent(_short(blob.digest), status, blob.have_bytes, blob.size_bytes))
+            self._show(blob.event())
 
     def _show(self, event: PullEvent) -> None:
         with self._lock:  # several threads show their progress on one screen
@@ -338,7 +337,3 @@ class Feed:
 
 def _unheard(error: NgcdlError) -> _ByItself:
     return _ByItself(f"from here {error.message[0].lower()}{error.message[1:].rstrip('.')}")
-
-
-def _short(digest: str) -> str:
-    return digest.partition(":")[2][:12]

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ngcdl.engines.values import PullEvent, ShowPull
+from ngcdl.engines.values import ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
 from ngcdl.pulling import disk_space
 from ngcdl.pulling.blob_folder import here_bytes
@@ -131,10 +131,8 @@ class Saving:
         def fill(blob: Blob, registry: Registry) -> None:
             def grown() -> None:
                 if blob is not blobs[0]:  # the configuration is no layer
-                    status = "Download complete" if blob.is_whole else "Downloading"
-                    layer = blob.digest.partition(":")[2][:12]
                     with screen:
-                        self.show(PullEvent(layer, status, blob.have_bytes, blob.size_bytes))
+                        self.show(blob.event())
 
             blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), self.sleep, grown)
             grown()
