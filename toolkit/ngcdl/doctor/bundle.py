@@ -174,11 +174,11 @@ def secrets(hands: Hands) -> Iterator[str]:
     from urllib.parse import quote, urlsplit
 
     from ngcdl import settings
-    from ngcdl.doctor.look.keys import Once
+    from ngcdl.doctor.look.keys import finder
     from ngcdl.settings import KEY_VARIABLES
 
     values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
-    key, _ = Once(hands, settings.load(hands.environ).registry.partition("/")[0])()
+    key, _ = finder(hands, settings.load(hands.environ).registry.partition("/")[0])()
     values += [key.secret.reveal()] if key else []
     for name, value in hands.environ.items():
         if name.lower().endswith("_proxy"):

@@ -5,14 +5,16 @@ requests is imported only for a query.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from ngcdl import waiting
 from ngcdl.errors import LoginNeeded, NgcdlError, RegistryUnreachable
+from ngcdl.registry.helper import HELPER_SECONDS
 
 if TYPE_CHECKING:
     from ngcdl.registry.client import Registry
@@ -36,8 +38,11 @@ _GRACE_SECONDS = 0.5
 
 @dataclass
 class Keys:
-    """The keys on this machine: each is looked up once, when a registry requires it."""
+    """The keys on this machine: each is looked up once, for all threads, because a helper may ask the user to unlock
+    its store."""
 
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    helper_seconds: float = HELPER_SECONDS
     _found: dict[str, tuple[Credential | None, NgcdlError | None]] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -46,7 +51,7 @@ class Keys:
 
         with self._lock:
             if host not in self._found:
-                self._found[host] = credentials.find_or_none(host)
+                self._found[host] = credentials.find_or_none(host, self.environ, helper_seconds=self.helper_seconds)
             return self._found[host]
 
 

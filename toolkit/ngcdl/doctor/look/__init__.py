@@ -32,7 +32,7 @@ def gather(hands: Hands | None = None) -> Sight:
     hands = hands or Hands()
     known = settings.load(hands.environ)
     host = known.registry.partition("/")[0]
-    key = keys.Once(hands, host)
+    key = keys.finder(hands, host)
     with probing() as gpus:  # before there are threads
         seen = together(
             {

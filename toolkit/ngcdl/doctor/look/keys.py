@@ -1,43 +1,33 @@
 """What Docker's config.json and similar files contain: the registry's key, who else can read it, and the context.
 
-The key itself stays within `Once`, which the look at the registry shares.
+The key itself stays within its finder, which the look at the registry shares.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
+from collections.abc import Callable
+from functools import partial
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Keys
 from ngcdl.errors import NgcdlError
-from ngcdl.registry import credentials, docker_config
+from ngcdl.registry import credentials, docker_config, session
 from ngcdl.registry.key import Credential
 
 # A healthy helper takes a few hundredths of a second; a slow one must not delay doctor's other findings.
 HELPER_SECONDS = 3.0
 
 
-Found = tuple[Credential | None, NgcdlError | None]
+Find = Callable[[], tuple[Credential | None, NgcdlError | None]]
 
 
-class Once:
-    """The key, looked up once for all callers: a helper may ask the user to unlock its store."""
-
-    def __init__(self, hands: Hands, host: str) -> None:
-        self._hands, self._host = hands, host
-        self._lock = threading.Lock()
-        self._found: Found | None = None
-
-    def __call__(self) -> Found:
-        with self._lock:
-            if self._found is None:
-                environ = self._hands.environ
-                self._found = credentials.find_or_none(self._host, environ, helper_seconds=HELPER_SECONDS)
-            return self._found
+def finder(hands: Hands, host: str) -> Find:
+    """Return a function that returns the registry's key; it is looked up at the first call only."""
+    return partial(session.Keys(hands.environ, HELPER_SECONDS).find, host)
 
 
-def look(hands: Hands, find: Once) -> Keys:
+def look(hands: Hands, find: Find) -> Keys:
     path = docker_config.path(hands.environ)
     key, error = find()
     source = key.source if key else None

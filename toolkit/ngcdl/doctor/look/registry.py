@@ -5,7 +5,7 @@ from __future__ import annotations
 import email.utils
 
 from ngcdl.doctor.hands import Hands
-from ngcdl.doctor.look.keys import Once
+from ngcdl.doctor.look.keys import Find
 from ngcdl.doctor.sight import Registry
 from ngcdl.errors import NgcdlError
 
@@ -13,7 +13,7 @@ from ngcdl.errors import NgcdlError
 _SECONDS = (2.0, 3.0)
 
 
-def look(hands: Hands, host: str, find: Once) -> Registry:
+def look(hands: Hands, host: str, find: Find) -> Registry:
     from ngcdl.registry import challenge
     from ngcdl.registry.wire import Request, Wire
 
@@ -27,7 +27,7 @@ def look(hands: Hands, host: str, find: Once) -> Registry:
     return _verified(host, find, _skew(answer.headers.get("Date"), hands.now()))
 
 
-def _verified(host: str, find: Once, skew_seconds: float | None) -> Registry:
+def _verified(host: str, find: Find, skew_seconds: float | None) -> Registry:
     from ngcdl.errors import KeyRejected
     from ngcdl.registry.client import Registry as Client
 
