@@ -47,7 +47,7 @@ def test_the_labs_keys_are_told_apart(registry_lab):
 def test_a_real_image_is_described_as_docker_has_it(lab, registry_lab):
     ref = image(registry_lab, "tensorflow:18.01-py2")
     with Registry(ref.registry, credential(registry_lab)) as registry:
-        found = registry.manifest(ref, LINUX_AMD64)
+        found, _ = registry.described(ref, LINUX_AMD64)
         assert lab["images"]["tensorflow:18.01-py2"] in (found.digest, registry.document(ref).digest)
         assert (found.compressed_bytes or 0) > 1_000_000
         config = registry.config(ref, found)

@@ -44,7 +44,7 @@ def cdn() -> Iterator[NgcServer]:
 
 def test_it_gets_the_key_itself(nexus: NgcServer, signed_in: Registry, tmp_path: Path) -> None:
     nexus.blobs[DIGEST] = CONTENT
-    image = signed_in.manifest(ref(nexus), LINUX_AMD64)
+    image, _ = signed_in.described(ref(nexus), LINUX_AMD64)
     assert signed_in.config(ref(nexus), image)["architecture"] == "amd64"
     assert signed_in.tags("nvidia/tensorflow") == ["18.01-py2"]
     blob = Blob(tmp_path, DIGEST, len(CONTENT))

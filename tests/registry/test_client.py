@@ -36,7 +36,7 @@ from ngcdl.spec import ImageRef
 
 
 def test_a_public_image_is_described_before_any_layer_is_pulled(ngc, registry):
-    image = registry.manifest(ref(ngc), LINUX_AMD64)
+    image, _ = registry.described(ref(ngc), LINUX_AMD64)
     assert image.compressed_bytes == 1230
     assert [layer.size_bytes for layer in image.layers] == [1000, 200, 30]
     assert image.digest == ngc.tags["nvidia/tensorflow"]["18.01-py2"]
@@ -49,7 +49,7 @@ def test_an_index_is_resolved_to_the_platform(ngc, registry):
     ngc.add_image("nvidia/tensorflow", "25.02-tf2-py3", platforms=("linux/arm64", "linux/amd64"))
     both = ref(ngc, "nvidia/tensorflow:25.02-tf2-py3")
     for architecture in ("amd64", "arm64"):
-        image = registry.manifest(both, ("linux", architecture))
+        image, _ = registry.described(both, ("linux", architecture))
         assert image.digest != ngc.tags["nvidia/tensorflow"]["25.02-tf2-py3"], "which is the index"
         assert image.platform == f"linux/{architecture}"
         assert registry.config(both, image)["architecture"] == architecture
@@ -58,7 +58,7 @@ def test_an_index_is_resolved_to_the_platform(ngc, registry):
 def test_a_platform_that_is_not_there_is_named_with_those_that_are(ngc, registry):
     ngc.add_image("nvidia/tensorflow", "24.05-igpu", platforms=("linux/arm64",))
     with pytest.raises(WrongPlatform) as caught:
-        registry.manifest(ref(ngc, "nvidia/tensorflow:24.05-igpu"), LINUX_AMD64)
+        registry.described(ref(ngc, "nvidia/tensorflow:24.05-igpu"), LINUX_AMD64)
     assert "linux/amd64" in caught.value.message
     assert "linux/arm64" in caught.value.message
     assert "unknown" not in caught.value.message
@@ -66,7 +66,7 @@ def test_a_platform_that_is_not_there_is_named_with_those_that_are(ngc, registry
 
 def test_an_image_is_had_by_its_digest(ngc, registry):
     name = ngc.tags["nvidia/tensorflow"]["18.01-py2"]
-    assert registry.manifest(ref(ngc, f"nvidia/tensorflow@{name}"), LINUX_AMD64).digest == name
+    assert registry.described(ref(ngc, f"nvidia/tensorflow@{name}"), LINUX_AMD64)[0].digest == name
 
 
 def test_a_schema_1_image_is_recognised_and_read_without_sizes(ngc, registry):
@@ -74,7 +74,7 @@ def test_a_schema_1_image_is_recognised_and_read_without_sizes(ngc, registry):
     body = json.dumps({"schemaVersion": 1, "history": [{"v1Compatibility": inner}], "fsLayers": []}).encode()
     ngc.manifests["old"] = (SCHEMA_1, body)
     ngc.tags["nvidia/tensorflow"]["17.01"] = "old"
-    image = registry.manifest(ref(ngc, "nvidia/tensorflow:17.01"), LINUX_AMD64)
+    image, _ = registry.described(ref(ngc, "nvidia/tensorflow:17.01"), LINUX_AMD64)
     assert image.is_schema_1
     assert (image.media_type, image.compressed_bytes, image.layers) == (SCHEMA_1, None, ())
     assert registry.config(ref(ngc), image)["config"]["Env"] == ["A=b"]
@@ -83,7 +83,7 @@ def test_a_schema_1_image_is_recognised_and_read_without_sizes(ngc, registry):
 def test_what_an_old_registry_says_for_a_digest_and_is_none_is_not_taken(ngc, registry):
     body = json.dumps({"schemaVersion": 1, "history": [], "fsLayers": []}).encode()
     ngc.fail("manifests", lambda h: h.send(200, body, **{"Content-Type": SCHEMA_1, "Docker-Content-Digest": "../../x"}))
-    assert registry.manifest(ref(ngc, "nvidia/tensorflow:17.01"), LINUX_AMD64).digest == digest(body)
+    assert registry.described(ref(ngc, "nvidia/tensorflow:17.01"), LINUX_AMD64)[0].digest == digest(body)
 
 
 def test_tags_are_read_page_by_page(ngc, registry):
@@ -216,7 +216,7 @@ def test_a_tag_that_is_listed_without_a_manifest_is_the_registrys_trouble(ngc):
 
 def test_an_image_that_is_made_for_others_is_described_without_a_question_more(ngc, registry):
     ngc.add_image("nvidia/tensorflow", "24.05-igpu", platforms=("linux/arm64", "linux/riscv64"))
-    image = registry.manifest(ref(ngc, "nvidia/tensorflow:24.05-igpu"), LINUX_AMD64, any_platform=True)
+    image, _ = registry.described(ref(ngc, "nvidia/tensorflow:24.05-igpu"), LINUX_AMD64, any_platform=True)
     assert (image.platform, image.platforms) == ("linux/arm64", ("linux/arm64", "linux/riscv64"))
     assert len(ngc.seen) == 4  # challenge, token, index, manifest
 
@@ -225,11 +225,11 @@ def test_the_wanted_platform_goes_before_any(ngc, registry):
     ngc.add_image("nvidia/tensorflow", "25.02-tf2-py3", platforms=("linux/arm64", "linux/amd64"))
     both = ref(ngc, "nvidia/tensorflow:25.02-tf2-py3")
     for wanted, given in (("amd64", "linux/amd64"), ("arm64", "linux/arm64"), ("ppc64le", "linux/amd64")):
-        assert registry.manifest(both, ("linux", wanted), any_platform=True).platform == given
+        assert registry.described(both, ("linux", wanted), any_platform=True)[0].platform == given
 
 
 def test_an_image_in_no_index_leaves_its_platform_to_the_configuration(ngc, registry):
-    image = registry.manifest(ref(ngc), ("linux", "arm64"))
+    image, _ = registry.described(ref(ngc), ("linux", "arm64"))
     assert (image.platform, image.platforms) == (None, ())
 
 
@@ -238,7 +238,7 @@ def test_an_index_of_nothing_is_for_no_platform(ngc, registry):
     ngc.tags["nvidia/tensorflow"]["0"] = digest(body)
     ngc.manifests[digest(body)] = (OCI_INDEX, body)
     with pytest.raises(WrongPlatform):
-        registry.manifest(ref(ngc, "nvidia/tensorflow:0"), LINUX_AMD64, any_platform=True)
+        registry.described(ref(ngc, "nvidia/tensorflow:0"), LINUX_AMD64, any_platform=True)
 
 
 def test_a_document_that_was_asked_already_is_not_asked_again(ngc, registry):
@@ -247,12 +247,12 @@ def test_a_document_that_was_asked_already_is_not_asked_again(ngc, registry):
     document = registry.document(both)
     assert document.digest == ngc.tags["nvidia/tensorflow"]["25.02-tf2-py3"]
     asked = len(ngc.seen)
-    assert registry.manifest(both, LINUX_AMD64, document=document).platforms == ("linux/amd64",)
+    assert registry.described(both, LINUX_AMD64, document=document)[0].platforms == ("linux/amd64",)
     assert len(ngc.seen) == asked + 1
 
 
 def test_requests_and_bytes_are_counted_those_to_the_token_server_too(ngc, registry):
-    config = registry.config(ref(ngc), registry.manifest(ref(ngc), LINUX_AMD64))
+    config = registry.config(ref(ngc), registry.described(ref(ngc), LINUX_AMD64)[0])
     assert config["architecture"] == "amd64"
     assert registry.asked_requests == len(ngc.seen) == 4
     blob = next(iter(ngc.blobs.values()))
@@ -264,18 +264,18 @@ def test_who_signs_in_later_is_not_asked_again_who_they_are(ngc, registry):
     ngc.add_image("nim/gated", "1.0")
     gated = ref(ngc, "nim/gated:1.0")
     with pytest.raises(LoginNeeded):
-        registry.manifest(gated, LINUX_AMD64)
+        registry.described(gated, LINUX_AMD64)
     registry.sign_in(GOOD)
-    assert registry.manifest(gated, LINUX_AMD64).compressed_bytes == 1230
+    assert registry.described(gated, LINUX_AMD64)[0].compressed_bytes == 1230
     paths = [seen.path.split("?")[0].rpartition("/")[2] for seen in ngc.seen]
     assert paths == ["1.0", "proxy_auth", "proxy_auth", "1.0"]
 
 
 def test_a_question_that_has_grown_old_is_heard_again_after_signing_in(ngc, registry):
-    registry.manifest(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
     registry.sign_in(GOOD)
     ngc.fail("manifests", lambda h: h._challenge(f'realm="http://{ngc.host}/proxy_auth?new=1",scope=""'), times=2)
-    assert registry.manifest(ref(ngc), LINUX_AMD64).compressed_bytes == 1230
+    assert registry.described(ref(ngc), LINUX_AMD64)[0].compressed_bytes == 1230
     assert ngc.seen[-2].path == "/proxy_auth?new=1&scope=repository:nvidia/tensorflow:pull"
 
 

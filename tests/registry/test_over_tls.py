@@ -45,7 +45,7 @@ def far(own_address, tmp_path, monkeypatch):
 def test_the_key_is_taken_over_tls(far):
     with Registry(far.host, GOOD) as registry:
         assert registry.verify(GOOD)
-        assert registry.manifest(ref(far), LINUX_AMD64).compressed_bytes == 1230
+        assert registry.described(ref(far), LINUX_AMD64)[0].compressed_bytes == 1230
 
 
 def test_a_netrc_is_never_asked(far, tmp_path, monkeypatch):
@@ -53,9 +53,9 @@ def test_a_netrc_is_never_asked(far, tmp_path, monkeypatch):
     (tmp_path / "netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with Registry(far.host) as registry:
-        registry.manifest(ref(far), LINUX_AMD64)
+        registry.described(ref(far), LINUX_AMD64)
     with Registry(far.host, GOOD) as registry:
-        registry.manifest(ref(far), LINUX_AMD64)
+        registry.described(ref(far), LINUX_AMD64)
     thief = base64.b64encode(b"thief:CANARY-netrc").decode()
     assert all(thief not in (seen.authorization or "") for seen in far.seen)
 
@@ -66,7 +66,7 @@ def test_a_netrc_is_never_asked(far, tmp_path, monkeypatch):
 def test_neither_plain_http_nor_this_machine_is_a_realm_for_a_far_registry(far, realm):
     far.realm = realm.format(host=far.host)
     with Registry(far.host, GOOD) as registry, pytest.raises(RealmRefused) as caught:
-        registry.manifest(ref(far), LINUX_AMD64)
+        registry.described(ref(far), LINUX_AMD64)
     assert "CANARY" not in shown(caught.value)
     assert len(far.seen) == 1
 
@@ -74,7 +74,7 @@ def test_neither_plain_http_nor_this_machine_is_a_realm_for_a_far_registry(far, 
 def test_a_blob_is_not_followed_out_of_tls(far):
     with serving(NgcServer()) as plain, Registry(far.host, GOOD) as registry:
         far.cdn = f"http://{plain.host}"
-        image = registry.manifest(ref(far), LINUX_AMD64)
+        image, _ = registry.described(ref(far), LINUX_AMD64)
         with pytest.raises(RegistryAnswer, match="does not go to"):
             registry.config(ref(far), image)
         assert plain.seen == []

@@ -53,14 +53,14 @@ def test_a_key_that_is_not_ngcs_user_is_sent_as_it_is(ngc):
 def test_an_identity_token_goes_the_oauth2_way(ngc):
     ngc.gated.add("nvidia/tensorflow")
     with Registry(ngc.host, Credential("<token>", Secret(KEY), "a test")) as registry:
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
     posted = next(seen for seen in ngc.seen if seen.method == "POST")
     assert b"grant_type=refresh_token" in posted.body
     assert "CANARY" not in posted.path
 
 
 def test_the_first_question_carries_no_key_and_only_the_realm_sees_it(ngc, signed_in):
-    signed_in.manifest(ref(ngc), LINUX_AMD64)
+    signed_in.described(ref(ngc), LINUX_AMD64)
     shown_to = [seen.path.split("?")[0] for seen in ngc.seen if (seen.authorization or "").startswith("Basic")]
     assert shown_to == ["/proxy_auth"]
     assert ngc.seen[0].authorization is None
@@ -69,26 +69,26 @@ def test_the_first_question_carries_no_key_and_only_the_realm_sees_it(ngc, signe
 def test_one_token_serves_several_questions_and_is_fetched_anew_when_it_is_over(ngc, naps):
     now = [100.0]
     with Registry(ngc.host, sleep=naps.append, clock=lambda: now[0]) as registry:
-        image = registry.manifest(ref(ngc), LINUX_AMD64)
+        image, _ = registry.described(ref(ngc), LINUX_AMD64)
         registry.config(ref(ngc), image)
         assert len(ngc.tokens) == 1
         now[0] += 299
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
         assert len(ngc.tokens) == 2
 
 
 @pytest.mark.parametrize("expires_in", [None, "soon", -1, True, 1e300, [], 0])
 def test_a_token_with_a_strange_life_lasts_a_minute(ngc, registry, expires_in):
     ngc.expires_in = expires_in
-    registry.manifest(ref(ngc), LINUX_AMD64)
-    registry.manifest(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
     assert len(ngc.tokens) == 1
 
 
 def test_an_expired_token_is_dropped_and_the_realm_asked_for_without_it(ngc, signed_in):
-    signed_in.manifest(ref(ngc), LINUX_AMD64)
+    signed_in.described(ref(ngc), LINUX_AMD64)
     ngc.expire()
-    assert signed_in.manifest(ref(ngc), LINUX_AMD64).compressed_bytes == 1230
+    assert signed_in.described(ref(ngc), LINUX_AMD64)[0].compressed_bytes == 1230
     before_last = [seen.authorization for seen in ngc.seen[-4:]]
     assert before_last[0] == "Bearer token-0"  # refused, with the realm moved to authn.nvidia.com
     assert before_last[1] is None  # asked again without it
@@ -100,7 +100,7 @@ def test_an_expired_token_is_dropped_and_the_realm_asked_for_without_it(ngc, sig
 def test_a_token_is_read_whatever_its_answer_calls_itself(ngc, registry, content_type):
     ngc.tokens["token-x"] = "nvidia/tensorflow"
     ngc.fail("proxy_auth", lambda handler: handler.send(200, {"token": "token-x"}, Content_Type=content_type))
-    assert registry.manifest(ref(ngc), LINUX_AMD64).compressed_bytes == 1230
+    assert registry.described(ref(ngc), LINUX_AMD64)[0].compressed_bytes == 1230
     assert ngc.seen[-1].authorization == "Bearer token-x"
 
 
@@ -110,13 +110,13 @@ def test_of_several_challenges_with_commas_inside_the_bearer_s_is_answered(ngc, 
     )
     refuse = {"errors": [{"code": "UNAUTHORIZED"}]}
     ngc.fail("manifests", lambda handler: handler.send(401, refuse, Www_Authenticate=several), times=1)
-    signed_in.manifest(ref(ngc), LINUX_AMD64)
+    signed_in.described(ref(ngc), LINUX_AMD64)
     assert ngc.seen[1].path == "/proxy_auth?a=b&scope=repository:x:pull,push"
 
 
 def test_access_token_is_a_token_too(ngc, registry):
     ngc.token_field = "access_token"
-    registry.manifest(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_access_token_is_a_token_too(ngc, registry):
 def test_the_key_goes_to_no_address_without_encryption_and_to_none_of_two_readings(ngc, signed_in, realm):
     ngc.realm = realm
     with pytest.raises(RealmRefused, match="that is not an https address") as caught:
-        signed_in.manifest(ref(ngc), LINUX_AMD64)
+        signed_in.described(ref(ngc), LINUX_AMD64)
     assert len(ngc.seen) == 1
     assert "CANARY" not in shown(caught.value)
     assert "docker pull" not in caught.value.hint, "Docker would send the key there in clear"
     ngc.gated.clear()
     with Registry(ngc.host) as nobody, pytest.raises(RegistryAnswer):
-        nobody.manifest(ref(ngc), LINUX_AMD64)
+        nobody.described(ref(ngc), LINUX_AMD64)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_registry_sends_its_own_key_where_it_likes_but_for_those_whose_realms_
 def test_the_key_goes_to_another_port_of_this_machine_when_the_registry_is_here(ngc, signed_in):
     with serving(NgcServer(tokens=ngc.tokens)) as other:
         ngc.realm = f"http://{other.host}/proxy_auth?moved=yes"
-        signed_in.manifest(ref(ngc), LINUX_AMD64)
+        signed_in.described(ref(ngc), LINUX_AMD64)
         assert other.seen[0].path == "/proxy_auth?moved=yes&scope=repository:nvidia/tensorflow:pull"
         assert (other.seen[0].authorization or "").startswith("Basic")
 
@@ -193,13 +193,13 @@ def test_a_realm_that_redirects_is_not_followed(ngc, signed_in):
     with serving(NgcServer()) as thief:
         ngc.fail("proxy_auth", lambda h: h.send(307, b"", Location=f"http://{thief.host}/proxy_auth"))
         with pytest.raises(RegistryAnswer, match="redirects"):
-            signed_in.manifest(ref(ngc), LINUX_AMD64)
+            signed_in.described(ref(ngc), LINUX_AMD64)
         assert thief.seen == []
 
 
 def test_a_blob_is_followed_to_its_cdn_without_authorization(ngc, signed_in):
     with serving(NgcServer()) as cdn:
-        image = signed_in.manifest(ref(ngc), LINUX_AMD64)
+        image, _ = signed_in.described(ref(ngc), LINUX_AMD64)
         body = ngc.blobs[image.config_digest or ""]
         cdn.fail("/signed/", lambda handler: handler.send(200, body))
         ngc.cdn = f"http://{cdn.host}"
@@ -224,6 +224,6 @@ def test_a_netrc_and_a_proxy_variable_do_not_get_in_between(ngc, tmp_path, monke
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
     with Registry(ngc.host) as registry:
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
     basic = base64.b64encode(b"thief:CANARY-netrc").decode()
     assert all(basic not in (seen.authorization or "") for seen in ngc.seen)

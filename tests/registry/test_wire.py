@@ -63,7 +63,7 @@ def test_a_broken_body_anywhere_is_an_error_of_ours(ngc, registry, body):
         ngc.faults[:] = []
         ngc.fail(path, lambda handler: handler.send(200, body))
         for ask in (
-            lambda: registry.manifest(ref(ngc), LINUX_AMD64),
+            lambda: registry.described(ref(ngc), LINUX_AMD64),
             lambda: registry.tags("nvidia/tensorflow"),
             registry.ping,
         ):
@@ -79,14 +79,14 @@ def test_a_broken_body_anywhere_is_an_error_of_ours(ngc, registry, body):
 def test_a_token_that_is_none_is_not_sent_on(ngc, registry, body):
     ngc.fail("proxy_auth", lambda handler: handler.send(200, body))
     with pytest.raises(RegistryAnswer):
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
 
 
 @pytest.mark.parametrize("code", [429, 500, 502, 503, 504])
 @pytest.mark.parametrize("path", ["/v2/", "proxy_auth"])
 def test_trouble_that_passes_is_not_noticed(ngc, registry, naps, code, path):
     ngc.fail(path, status(code), times=2)
-    assert registry.manifest(ref(ngc), LINUX_AMD64).compressed_bytes == 1230
+    assert registry.described(ref(ngc), LINUX_AMD64)[0].compressed_bytes == 1230
     assert len(naps) == 2
     assert 0.25 <= naps[0] <= 0.75
     assert 0.5 <= naps[1] <= 1.5
@@ -95,33 +95,33 @@ def test_trouble_that_passes_is_not_noticed(ngc, registry, naps, code, path):
 def test_trouble_that_stays_is_named_after_three_tries(ngc, registry, naps):
     ngc.fail("manifests", status(429))
     with pytest.raises(RateLimited):
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
     assert len(naps) == 2
     ngc.faults[:] = []
     ngc.fail("manifests", html(502))
     with pytest.raises(RegistryAnswer, match="502 Bad Gateway"):
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
 
 
 def test_retry_after_is_honoured_up_to_thirty_seconds(ngc, registry, naps):
     ngc.fail("manifests", status(429, Retry_After="7"), times=1)
-    registry.manifest(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
     assert naps == [7.0]
     ngc.fail("manifests", status(429, Retry_After="31"))
     with pytest.raises(RateLimited, match="wait 31 s"):
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
     assert len(naps) == 1
     ngc.faults.clear()
     ngc.fail("manifests", status(503, Retry_After="60"))
     with pytest.raises(RegistryAnswer, match="503") as caught:
-        registry.manifest(ref(ngc), LINUX_AMD64)
+        registry.described(ref(ngc), LINUX_AMD64)
     assert caught.value.seconds == 60
 
 
 @pytest.mark.parametrize("text", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "", "-5", "1e9", "²"])
 def test_a_strange_retry_after_is_a_short_wait(ngc, registry, naps, text):
     ngc.fail("manifests", status(503, Retry_After=text.encode("ascii", "ignore").decode()), times=1)
-    registry.manifest(ref(ngc), LINUX_AMD64)
+    registry.described(ref(ngc), LINUX_AMD64)
     assert len(naps) == 1
     assert naps[0] < 1
 
@@ -159,7 +159,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(ngc, registry):
 
 def test_bytes_that_are_not_their_digest_are_refused(ngc, registry):
     name = ngc.tags["nvidia/tensorflow"]["18.01-py2"]
-    image = registry.manifest(ref(ngc), LINUX_AMD64)
+    image, _ = registry.described(ref(ngc), LINUX_AMD64)
     ngc.blobs[image.config_digest or ""] += b" "
     with pytest.raises(DigestMismatch):
         registry.config(ref(ngc), image)
@@ -167,11 +167,11 @@ def test_bytes_that_are_not_their_digest_are_refused(ngc, registry):
     ngc.manifests[name] = kind, body + b" "
     for image_name in ("nvidia/tensorflow:18.01-py2", f"nvidia/tensorflow@{name}"):
         with pytest.raises(DigestMismatch):
-            registry.manifest(ref(ngc, image_name), LINUX_AMD64)
+            registry.described(ref(ngc, image_name), LINUX_AMD64)
 
 
 def test_a_denied_blob_is_named(ngc, signed_in):
-    image = signed_in.manifest(ref(ngc), LINUX_AMD64)
+    image, _ = signed_in.described(ref(ngc), LINUX_AMD64)
     ngc.fail("blobs", lambda handler: handler.send(403, DENIED))
     with pytest.raises(KeyWithoutRights):
         signed_in.config(ref(ngc), image)

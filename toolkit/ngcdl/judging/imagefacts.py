@@ -203,7 +203,8 @@ class _Look:
         document = registry.document(self.ref)
         if said := self.kept.image(document.digest, self.architecture):
             return said
-        manifest = registry.manifest(self.ref, ("linux", self.architecture), any_platform=True, document=document)
+        platform = "linux", self.architecture
+        manifest, _ = registry.described(self.ref, platform, any_platform=True, document=document)
         config = registry.config(self.ref, manifest)
         own = config.get("architecture")
         chosen = manifest.platform.rpartition("/")[2] if manifest.platform else None

@@ -153,22 +153,6 @@ class Registry:
             raise RegistryAnswer(self.host, "its list of tags continues on another host.")
         return target
 
-    def manifest(
-        self,
-        ref: ImageRef,
-        platform: tuple[str, str],
-        *,
-        any_platform: bool = False,
-        document: Document | None = None,
-    ) -> Manifest:
-        """Return the manifest of an ImageRef, for `platform` (os, architecture) if the image exists for several.
-
-        With `any_platform`, fall back to another platform if the image lacks this one. `document` is document()'s
-        result, if already fetched. Raise RegistryError: UnknownTag with the nearest tags, WrongPlatform, LoginNeeded,
-        KeyWithoutRights, ...
-        """
-        return self.described(ref, platform, any_platform=any_platform, document=document)[0]
-
     def described(
         self,
         ref: ImageRef,
@@ -177,7 +161,13 @@ class Registry:
         any_platform: bool = False,
         document: Document | None = None,
     ) -> tuple[Manifest, Document]:
-        """Return what `manifest` returns, and the document from which that was read."""
+        """Return the manifest of an ImageRef, for `platform` (os, architecture) if the image exists for several, and
+        the document from which it was read.
+
+        With `any_platform`, fall back to another platform if the image lacks this one. `document` is document()'s
+        result, if already fetched. Raise RegistryError: UnknownTag with the nearest tags, WrongPlatform, LoginNeeded,
+        KeyWithoutRights, ...
+        """
         top = document or self.document(ref)
         if not top.is_index:
             return self._shape(manifest.image, top.tree, top.kind, top.digest), top
