@@ -16,6 +16,8 @@ from telemetry.stand_in import Host
 
 from ngcdl.catalog import releases
 
+ENDED = "4194305:5"  # a program that has ended: no PID is as high
+
 
 def test_without_an_image_a_card_and_docker_it_is_this_host_s_python(bare: Host) -> None:
     it = choose(bare)
@@ -120,12 +122,12 @@ def test_a_training_without_a_free_card_shares_one_and_says_so_loudly(
 ) -> None:
     monkeypatch.setenv("TRAINING", "1")
     daemon.info |= NVIDIA
-    cards.set(gpu0__processes="7:5", gpu1__processes="8:5")
+    cards.set(gpu0__processes=ENDED, gpu1__processes=ENDED)
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     (uuid,) = it["uuids"]
     assert (it["gpus"], it["device"], it["shares"]) == (f"auto:{uuid}", "auto", True)
     assert it["loud"] == [
-        "WARNING: no card is free (GPU 0: by another program; GPU 1: by another program): this run shares GPU 1, "
+        "WARNING: no card is free (GPU 0: another program; GPU 1: another program): this run shares GPU 1, "
         "and its speed is not the card's."
     ]
     assert choose(cards, image="tensorflow:1", gpus="1", docker=daemon.host)["error"] == "NoGpu"
@@ -171,10 +173,10 @@ def test_a_training_whose_cards_allow_one_program_only_and_have_it_computes_on_t
 ) -> None:
     monkeypatch.setenv("TRAINING", "1")
     daemon.info |= NVIDIA
-    cards.set(gpu0__processes="7:5", gpu1__processes="8:5", gpu0__compute_mode=3, gpu1__compute_mode=3)
+    cards.set(gpu0__processes=ENDED, gpu1__processes=ENDED, gpu0__compute_mode=3, gpu1__compute_mode=3)
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     assert (it["gpus"], it["device"], it["uuids"], it["shares"]) == ("none", "cpu", [], False)
-    assert it["loud"][0].startswith("WARNING: no card is free, and none can be shared (GPU 0: by another program, and")
+    assert it["loud"][0].startswith("WARNING: no card is free, and none can be shared (GPU 0: another program, and")
     assert "(several through MPS, but not from ngcdl's containers)" in it["loud"][0]
     assert "(several through MPS)" in choose(cards, "local")["loud"][0]
 

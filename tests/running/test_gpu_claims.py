@@ -281,7 +281,7 @@ def test_under_auto_a_training_shares_where_all_are_held(host: Host) -> None:
     assert len(prepared(host, "auto", "1")["gpus"]) == 1
     it = prepared(host, "auto", "2")
     assert it["gpus"] == [CARDS[1]], "the card with the most memory"
-    assert [line for line in it["said"] if "no card is free (GPU 0: by " in line and "shares GPU 1" in line]
+    assert [line for line in it["said"] if "no card is free (GPU 0: 20" in line and "shares GPU 1" in line]
 
 
 def test_a_card_that_is_shared_from_the_start_was_taken_by_nobody_meanwhile(host: Host, tmp_path: Path) -> None:
@@ -291,5 +291,5 @@ def test_a_card_that_is_shared_from_the_start_was_taken_by_nobody_meanwhile(host
     it = prepared(host, "auto")
     assert it["gpus"] == [CARDS[1]]
     (loud,) = [line for line in it["said"] if "no card is free" in line]
-    assert f"(GPU 0: by {taken}; GPU 1: by {taken}): this run shares GPU 1, " in loud
+    assert f"(GPU 0: {taken}; GPU 1: {taken}): this run shares GPU 1, " in loud
     assert not [line for line in it["said"] if "meanwhile" in line]

@@ -94,7 +94,7 @@ def look(among: Collection[str], held: Mapping[str, str], sleep: Callable[[float
     known = {one.uuid for one in named.values()}
     # Nothing is known about a MIG device that this user may not see, so it counts as free, as in choose().
     unseen = [one for one in among if one not in known and one not in held and (is_mig(one) or ":" in one)]
-    users = [f"GPU {name} ({one.name}): {_user(one, held)}" for name, one in named.items() if one not in free]
+    users = [f"GPU {name} ({one.name}): {user(one, held)}" for name, one in named.items() if one not in free]
     users += [f"{one}: {held.get(one, _LOST)}" for one in among if one not in known and one not in unseen]
     has_lost = any(one.is_out_of_order for one in found)
     return Look((*unseen, *_in_order(free)), "; ".join(users), has_lost)
@@ -115,7 +115,7 @@ def _in_order(devices: Iterable[GpuReading], shown: Collection[str] | None = Non
     return list(dict.fromkeys([*filter(is_mig, shown or ()), *(uuid for *_, uuid in least)]))
 
 
-def _user(one: GpuReading, held: Mapping[str, str]) -> str:
+def user(one: GpuReading, held: Mapping[str, str]) -> str:
     """Say who uses a card that is not free: a run, programs and their users, or how busy it is."""
     if run := held.get(one.uuid or ""):
         return run

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, compute_devices, is_mig
-from ngcdl.telemetry.free_cards import VARIABLE, readings
+from ngcdl.telemetry.free_cards import VARIABLE, readings, user
 
 _ALONE = ", and its compute mode allows one program only (several through MPS{})"
 _NOT_FROM_CONTAINERS = ", but not from ngcdl's containers"
@@ -14,8 +14,8 @@ _NOT_FROM_CONTAINERS = ", but not from ngcdl's containers"
 
 @dataclass(frozen=True)
 class SharedCard:
-    """The card to share. `name` is such as 0 or 0:1. `users` says who uses the cards (GPU 0: by RUN; GPU 1: by another
-    program), or is "" if the card is free by now. `uuid` is None if each card that could be taken allows one program
+    """The card to share. `name` is such as 0 or 0:1. `users` says who uses the cards (GPU 0: RUN; GPU 1: PROGRAM of
+    USER), or is "" if the card is free by now. `uuid` is None if each card that could be taken allows one program
     only, and is in use.
     """
 
@@ -37,7 +37,7 @@ def choose(
         for name, one in compute_devices([whole]).items():
             why = _why_not(whole, one, unfit, shown)
             is_full = not why and _is_full(one, held, in_container)
-            users.append(f"GPU {name}: {why or _user(one, held)}{alone if is_full else ''}")
+            users.append(f"GPU {name}: {why or user(one, held)}{alone if is_full else ''}")
             left |= {} if why or is_full else {name: one}
             is_any_full |= is_full
     free = {name: one for name, one in left.items() if one.is_free and one.uuid not in held}
@@ -70,8 +70,3 @@ def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: 
     if whole.uuid in unfit:
         return "of no use to this image"
     return f"hidden by {VARIABLE}" if shown is not None and not {whole.uuid, one.uuid} & set(shown) else ""
-
-
-def _user(one: GpuReading, held: Mapping[str, str]) -> str:
-    run = held.get(one.uuid or "")
-    return f"by {run}" if run else one.why_busy or "by another program"
