@@ -144,6 +144,14 @@ def test_an_old_card_is_told_the_newest_image_that_runs_on_it_with_this_driver(
     assert newest in (finding.cause or "")
 
 
+def test_an_old_data_centre_card_is_known_by_its_name_where_the_driver_tells_no_brand_of_it() -> None:
+    named, numbered = (replace(GTX, name="Tesla P4", brand=brand) for brand in (None, 2))
+    driver = replace(DRIVER, version="470.57.02")
+    told = [found(replace(HEALTHY, gpus=Probe((card,), driver)))["cards"].cause for card in (named, numbered)]
+    assert told[0] == told[1]
+    assert "tensorflow:24.12-tf2-py3" in (told[0] or ""), "its forward compatibility counts"
+
+
 def test_cards_that_are_given_to_a_virtual_machine_or_hidden_from_a_container_are_no_fault() -> None:
     two = replace(KERNEL, pci=("0000:01:00.0", "0000:41:00.0"), in_container=True)
     assert found(replace(HEALTHY, kernel=two))["cards"].state == "ok"

@@ -41,7 +41,7 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         of_engine,
         avx=_has_avx(cpuinfo),
         driver=probe.driver.version if probe.driver else None,
-        gpus=tuple(_gpu(card) for card in probe.usable),
+        gpus=tuple(gpu(card) for card in probe.usable),
         gpu_trouble=_trouble(probe),
         is_wsl=driver.DXG.exists(),
     )
@@ -108,9 +108,9 @@ def architecture() -> str:
 
 
 def _probe() -> Probe:
-    from ngcdl.telemetry import gpu
+    from ngcdl.telemetry.gpu import probe
 
-    return gpu.probe()
+    return probe()
 
 
 def _brand(card: Card) -> str | None:
@@ -119,7 +119,8 @@ def _brand(card: Card) -> str | None:
     return known or (brand_of(card.name) if card.name else None)
 
 
-def _gpu(card: Card) -> Gpu:
+def gpu(card: Card) -> Gpu:
+    """Return the card as verdicts see it."""
     return Gpu(
         capability=card.compute_capability,
         name=card.name,

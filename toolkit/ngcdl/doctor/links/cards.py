@@ -6,11 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ngcdl import hostfacts
 from ngcdl.catalog.rows import comparable
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.engines.values import architecture
-from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts, known
+from ngcdl.preflight.facts import HostFacts, known
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import PROHIBITED, Card, Probe, is_prohibited
 
@@ -110,9 +111,8 @@ def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
     from ngcdl.preflight.meant import newest
 
     card = min(old, key=lambda one: comparable(one.compute_capability or "0"))
-    gpu = Gpu(card.compute_capability, card.name, BRANDS.get(card.brand) if card.brand is not None else None)
     machine = architecture(sight.kernel.machine) or "amd64"
-    host = HostFacts(machine, probe.driver.version if probe.driver else None, (gpu,))
+    host = HostFacts(machine, probe.driver.version if probe.driver else None, (hostfacts.gpu(card),))
     frameworks = [ImageRef(NVCR, f"nvidia/{name}") for name in releases.frameworks()]
     found = [f"{one.framework}:{one.tag}" for each in frameworks if (one := newest(each, host))]
     if not found:
