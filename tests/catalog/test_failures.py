@@ -74,6 +74,10 @@ EXAMPLES = {
         "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 565.57",
     ],
+    "hook-forbidden": [
+        HOOK + "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device "
+        "filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown."
+    ],
     "driver-times-out": [
         HOOK + "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown.",
         "nvidia-container-cli: initialization error: driver error: timed out",

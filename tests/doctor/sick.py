@@ -90,6 +90,7 @@ SICK: dict[str, Sight] = {
     "no-cgroups": replace(
         HEALTHY, engine=engine(cgroup_driver="cgroupfs"), programs=configured(mode="legacy", no_cgroups=True)
     ),
+    "rootless with a hook": replace(HEALTHY, engine=engine(is_rootless=True), programs=configured(mode="legacy")),
     "uvm": replace(HEALTHY, kernel=replace(KERNEL, nodes=KERNEL.nodes[:2])),
     "fabric": replace(HEALTHY, gpus=Probe((replace(A100, fabric="not started"),), DRIVER)),
     "two descriptions": replace(HEALTHY, engine=replace(BY_CDI, specs=(FRESH, replace(FRESH, path=OTHER)))),
@@ -139,7 +140,8 @@ NAMED: dict[str, tuple[str, str]] = {
     "snap": ("gpu-way", "broken"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
     "not restarted": ("gpu-way", "broken"), "runtime gone": ("gpu-way", "broken"),
     "stale spec in use": ("cdi", "broken"), "stale spec aside": ("cdi", "warning"),
-    "unprivileged": ("gpu-way", "broken"), "no-cgroups": ("gpu-way", "broken"), "uvm": ("uvm", "warning"),
+    "unprivileged": ("gpu-way", "broken"), "no-cgroups": ("gpu-way", "broken"),
+    "rootless with a hook": ("gpu-way", "broken"), "uvm": ("uvm", "warning"),
     "fabric": ("fabric", "warning"), "two descriptions": ("cdi", "broken"),
     "daemon-reload": ("daemon-reload", "warning"), "toolkit": ("toolkit", "warning"), "runc": ("runc", "warning"),
     "docker": ("docker", "warning"), "memlock learned": ("memlock", "warning"), "memlock": ("memlock", "warning"),

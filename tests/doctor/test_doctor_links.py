@@ -123,6 +123,7 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("daemon-reload", "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place", "legacy mode"),
     ("unprivileged", "export NGCDL_GPU_WAY=cdi", "start, but without GPUs"),
     ("no-cgroups", "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place", "no-cgroups is on"),
+    ("rootless with a hook", "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place", "rootless"),
     ("uvm", "sudo nvidia-modprobe -c 0 -u", "nvidia-smi works without it"),
     ("fabric", "sudo systemctl enable --now nvidia-fabricmanager", "GPU 0: not started"),
     ("two descriptions", "sudo rm /etc/cdi/gpus.json    # or /etc/cdi/nvidia.yaml", "both describe 0, all"),

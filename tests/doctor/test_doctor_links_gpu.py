@@ -23,6 +23,7 @@ from doctor.sights import (
     not_in_order,
 )
 from ngcdl.doctor.links import fabric
+from ngcdl.doctor.links.gpu_way import MODE_AUTO
 from ngcdl.doctor.sight import CdiSpec, Engine, Kernel, Node, Programs, ToolkitConfig
 from ngcdl.engines.values import GpuWay
 from ngcdl.telemetry import driver
@@ -440,5 +441,37 @@ def test_what_hides_gpus_in_the_toolkits_settings_is_none_of_cdis_business() -> 
         assert found(replace(sight, engine=replace(sight.engine, way=GpuWay("cdi", ""))))["gpu-way"].state == "ok"
     rootless = engine(is_rootless=True, cgroup_driver="cgroupfs")
     assert found(replace(SICK["no-cgroups"], engine=rootless))["gpu-way"].state == "ok", "it needs no-cgroups"
+    lxc = replace(SICK["no-cgroups"], kernel=replace(KERNEL, in_user_namespace=True))
+    assert found(lxc)["gpu-way"].state == "ok", "without it no container gets a GPU there"
     modern = replace(SICK["no-cgroups"], programs=configured(no_cgroups=True))
     assert found(modern)["gpu-way"].state == "ok", "only the hook reads it"
+
+
+def test_a_setting_of_the_whole_host_is_not_changed_by_fix() -> None:
+    assert [step.by_hand for step in found(SICK["no-cgroups"])["gpu-way"].remedy] == [True]
+
+
+SET = "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
+LOST_TO_ROOT = f"{SET}    # with this, the GPUs of Docker as root are lost"
+
+
+@pytest.mark.parametrize(("facts", "namespace", "told", "typed"), [
+    ({"is_rootless": True}, False, "rootless Docker", LOST_TO_ROOT), ({}, True, "as in unprivileged LXC", SET),
+])  # fmt: skip
+def test_where_the_hook_may_not_allow_the_devices_a_new_toolkit_or_no_cgroups_is_needed(
+    facts: dict[str, Any], namespace: bool, told: str, typed: str
+) -> None:
+    sight = replace(HEALTHY, engine=engine(**facts), kernel=replace(KERNEL, in_user_namespace=namespace))
+    assert found(sight)["gpu-way"].state == "ok", "this toolkit names the devices in the specification"
+    assert found(replace(sight, programs=configured(mode="legacy", no_cgroups=True)))["gpu-way"].state == "ok"
+    finding = found(replace(sight, programs=configured(mode="legacy")))["gpu-way"]
+    assert (finding.state, told in finding.found) == ("broken", True)
+    assert commands(finding) == [MODE_AUTO, typed]
+    assert finding.remedy[-1].by_hand
+    old = replace(configured(), toolkit="1.17.8")
+    upgraded = "sudo apt-get update && sudo apt-get install --only-upgrade nvidia-container-toolkit"
+    assert commands(found(replace(sight, programs=old))["gpu-way"]) == [upgraded, typed]
+    by_gpus = replace(engine(**facts), way=GpuWay("device-request", ""))
+    registered = commands(found(replace(sight, engine=by_gpus))["gpu-way"])
+    assert registered.count(typed) == 1
+    assert any("runtime configure" in command for command in registered)

@@ -81,6 +81,17 @@ def test_the_rest_of_the_kernels_word_is_read(tmp_path: Path) -> None:
     assert seen.distribution == ("ubuntu", "debian")
 
 
+@pytest.mark.parametrize(("text", "is_within"), [
+    ("         0          0 4294967295\n", False), ("         0     100000      65536\n", True), (None, False),
+    ("0 1000 1\n1 100000 65536\n", True),
+])  # fmt: skip
+def test_a_user_namespace_is_known_by_the_user_ids_that_it_lacks(
+    tmp_path: Path, text: str | None, is_within: bool
+) -> None:
+    hands = put(tmp_path, {"proc/self/uid_map": text} if text else {})
+    assert kernel.look(hands, "x86_64").in_user_namespace is is_within
+
+
 @pytest.mark.parametrize(("files", "has_driver"), [
     ({"dev/dxg": ""}, False), ({"dev/dxg": "", "usr/lib/wsl/lib/libnvidia-ml.so.1": ""}, True),
 ])  # fmt: skip

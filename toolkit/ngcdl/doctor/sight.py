@@ -51,6 +51,7 @@ class Kernel:
     enforces_selinux: bool | None = None  # None: no SELinux
     in_container: bool = False
     is_tegra: bool = False  # a Jetson: its cards have device nodes of their own
+    in_user_namespace: bool = False  # root here is not the host's root, as in an unprivileged container of LXC
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ngcdl.doctor import injected
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
-from ngcdl.doctor.links.gpu_way import MODE_AUTO, register
-from ngcdl.doctor.packages import describe_gpus, upgrade
+from ngcdl.doctor.links.gpu_way import out_of_legacy
+from ngcdl.doctor.packages import describe_gpus
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 
 NAME = "daemon-reload"
@@ -58,17 +58,11 @@ def _by_runc(engine: Engine, sight: Sight) -> Finding | None:
 
 
 def _by_hook(engine: Engine, sight: Sight) -> Finding:
-    config, toolkit = sight.programs.toolkit_config, sight.programs.toolkit
     cause = (
         f"{_LOST}. The runtime nvidia of the toolkit from 1.18 on avoids it, unless it is set to that mode. So do CDI "
         f"({describe_gpus('/etc/cdi/nvidia.yaml')}, then NGCDL_GPU_WAY=cdi) and {_CGROUPFS}"
     )
-    is_new = injected.at_least(toolkit, injected.IN_SPEC_SINCE)
-    steps = () if is_new else upgrade(sight.programs, "nvidia-container-toolkit")
-    if config is not None and config.mode == "legacy":
-        steps += (Step(MODE_AUTO),)
-    if not isinstance(engine.way, Trouble) and engine.way.name == "device-request":
-        steps += register(engine, sight)
+    steps = out_of_legacy(engine, sight)
     return warning(NAME, "cgroup driver systemd, and the toolkit works in legacy mode", cause, *steps, source=_SOURCE)
 
 

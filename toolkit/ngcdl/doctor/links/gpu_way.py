@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from ngcdl.doctor import injected, packages
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok
-from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_CONFIG, TOOLKIT_GUIDE, describe_gpus, service, toolkit
+from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_CONFIG, TOOLKIT_GUIDE, describe_gpus, service, toolkit, upgrade
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.docker import podman
 
 NAME = "gpu-way"
 # Rootless Docker needs this setting, by the toolkit's guide, but it applies to the whole host:
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/381
-_NO_CGROUPS = (
-    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
-    "    # with this, the GPUs of Docker as root are lost"
-)
+_SET_NO_CGROUPS = "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place"
+_NO_CGROUPS = f"{_SET_NO_CGROUPS}    # with this, the GPUs of Docker as root are lost"
 MODE_AUTO = "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place"
 _UNPRIVILEGED = "https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/internal/config/image/cuda_image.go"
+_FORBIDDEN_HOOK = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/139"
 _NO_CGROUPS_URL = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/381"
 _SNAP = "https://github.com/canonical/docker-snap#nvidia-support"
 _TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
@@ -60,15 +59,45 @@ def _misled(engine: Engine, sight: Sight) -> Finding | None:
         found = f"{TOOLKIT_CONFIG}: containers that are not privileged get no GPU by NVIDIA_VISIBLE_DEVICES"
         cause = "ngcdl's containers are not privileged: they start, but without GPUs. CDI passes them all the same"
         return broken(NAME, found, cause, *_by_cdi(engine, sight), source=_UNPRIVILEGED)
-    if config.no_cgroups and not engine.facts.is_rootless and injected.in_spec(engine, sight) is False:
-        found = f"{TOOLKIT_CONFIG}: no-cgroups is on"
-        cause = (
-            "Containers get the GPUs' devices, but may not open them: 'Failed to initialize NVML: Unknown Error'. Only "
-            "rootless Docker needs this setting, which is one for the whole host"
-        )
-        step = Step("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place")
-        return broken(NAME, found, cause, step, source=_NO_CGROUPS_URL)
-    return None
+    may_not_allow = engine.facts.is_rootless or sight.kernel.in_user_namespace
+    if config.no_cgroups is may_not_allow or injected.in_spec(engine, sight) is not False:
+        return None
+    if may_not_allow:
+        return _by_forbidden_hook(engine, sight)
+    found = f"{TOOLKIT_CONFIG}: no-cgroups is on"
+    cause = (
+        "Containers get the GPUs' devices, but may not open them: 'Failed to initialize NVML: Unknown Error'. Only "
+        "rootless Docker, and Docker in an unprivileged container of LXC, need it, and it is one for the whole host"
+    )
+    step = Step("sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups=false --in-place", by_hand=True)
+    return broken(NAME, found, cause, step, source=_NO_CGROUPS_URL)
+
+
+def _by_forbidden_hook(engine: Engine, sight: Sight) -> Finding:
+    """Judge an engine whose containers get GPUs by the toolkit's hook, which may not allow them the devices."""
+    whose = "rootless Docker" if engine.facts.is_rootless else "Docker in a user namespace, as in unprivileged LXC,"
+    cause = (
+        "Runs with GPUs end with 'failed to add device rules: ... operation not permitted'. The runtime nvidia of the "
+        "toolkit from 1.18 on does without that, unless it is set to legacy mode; so does the setting no-cgroups"
+    )
+    steps = out_of_legacy(engine, sight)
+    own = Step(_NO_CGROUPS if engine.facts.is_rootless else _SET_NO_CGROUPS, by_hand=True)
+    steps += () if own in steps else (own,)
+    found = f"the toolkit works in legacy mode, in which {whose} may not pass a GPU on"
+    return broken(NAME, found, cause, *steps, source=_FORBIDDEN_HOOK)
+
+
+def out_of_legacy(engine: Engine, sight: Sight) -> tuple[Step, ...]:
+    """Return the steps after which the toolkit lists the GPUs' devices in a container's specification, and its hook no
+    longer adds them."""
+    config = sight.programs.toolkit_config
+    is_new = injected.at_least(sight.programs.toolkit, injected.IN_SPEC_SINCE)
+    steps = () if is_new else upgrade(sight.programs, "nvidia-container-toolkit")
+    if config is not None and config.mode == "legacy":
+        steps += (Step(MODE_AUTO),)
+    if not isinstance(engine.way, Trouble) and engine.way.name == "device-request":
+        steps += register(engine, sight)
+    return steps
 
 
 def _by_cdi(engine: Engine, sight: Sight) -> tuple[Step, ...]:

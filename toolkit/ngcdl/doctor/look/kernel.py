@@ -40,6 +40,7 @@ def look(hands: Hands, machine: str) -> Kernel:
         enforces_selinux=None if selinux is None else selinux.strip() == "1",
         in_container=any(hands.at(mark).exists() for mark in CONTAINER_MARKS),
         is_tegra=_is_tegra(hands),
+        in_user_namespace=_in_user_namespace(hands.read("/proc/self/uid_map") or ""),
     )
 
 
@@ -72,6 +73,12 @@ def _is_tegra(hands: Hands) -> bool:
     """
     family = hands.read("/sys/devices/soc0/family") or ""
     return hands.at("/etc/nv_tegra_release").exists() or family.lower().startswith("tegra")
+
+
+def _in_user_namespace(uid_map: str) -> bool:
+    """Return whether the user ids here are others outside, as in an unprivileged container of LXC. Only the host's own
+    namespace has all of them: https://man7.org/linux/man-pages/man7/user_namespaces.7.html"""
+    return uid_map.split() not in ([], ["0", "0", "4294967295"])
 
 
 def _nodes(hands: Hands) -> tuple[Node, ...]:

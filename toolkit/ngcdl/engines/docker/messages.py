@@ -51,6 +51,7 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "cdi-devices-unresolvable": GpuHookFailed,
     "hook-called-directly": GpuHookFailed,
     "driver-mismatch": GpuHookFailed,
+    "hook-forbidden": GpuHookFailed,
     "no-driver-at-the-engine": GpuHookFailed,
     "requirement-unsatisfied": GpuHookFailed,
     "docker-init-missing": EngineRefused,  # its text reads like that of a command missing from the image
