@@ -305,6 +305,22 @@ def test_with_an_image_of_pytorch_its_python_makes_the_checks(
     assert (done.returncode, done.stderr.splitlines()) == (int(bool(failed)), [f"== not passed: {it}" for it in failed])
 
 
+CARD = "GPU 0: NVIDIA GeForce RTX 4060 (UUID: GPU-5f1e)"
+
+
+@pytest.mark.parametrize(("listed", "gpus"), [
+    (CARD, "0,"), (f"{CARD}\n{CARD}", "1"), (f"{CARD}\n  MIG 1g.5gb Device 0: (UUID: MIG-41b3)", "1"), ("", "1"),
+])  # fmt: skip
+def test_an_only_card_is_looked_at_though_a_desktop_keeps_it_busy(clone: Path, listed: str, gpus: str) -> None:
+    put(clone, "nvidia-smi", f"#!/bin/sh\ncat <<'END'\n{listed}\nEND\n")
+    put(clone, "docker", "#!/bin/sh\n")
+    (clone / "scripts/ngcdl").write_text('#!/bin/sh\necho "ngcdl $*" >> "$HOME/typed"\n')
+    scripted(clone, "gpu-check", "nvcr.io/nvidia/pytorch:26.07-py3")
+    typed = (clone.parent / "typed").read_text().splitlines()
+    asked = {line.partition("--gpus ")[2].split()[0] for line in typed if "--gpus " in line}
+    assert asked == {gpus, "all", "none"}
+
+
 def test_a_python_without_venv_gets_the_package_of_its_own_version(clone: Path) -> None:
     put(clone, "python", OLD)
     put(clone, "apt-get", '#!/bin/sh\necho "$@" >> "$HOME/asked"\n[ $1 = update ]\n')
