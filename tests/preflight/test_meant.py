@@ -11,6 +11,8 @@ from ngcdl.engines.values import Held
 from ngcdl.errors import BadReference
 from ngcdl.preflight import meant
 from ngcdl.preflight.facts import Gpu, HostFacts
+from ngcdl.preflight.image import from_catalog
+from ngcdl.preflight.verdict import judge
 from ngcdl.spec import NVCR, ImageRef
 
 HOPPER = HostFacts(driver="575.57.08", gpus=(Gpu("9.0", "NVIDIA H100", "tesla"),))
@@ -96,6 +98,21 @@ def test_the_first_framework_with_kernels_for_these_cards_is_taken() -> None:
     assert words == f"pytorch: {found.tag}, the newest known to run here; no tensorflow fits as well"
     old = replace(thor, driver="470.82.01")
     assert meant.chosen(both, old)[0].framework == "tensorflow", "neither has kernels for it"
+
+
+def test_an_orin_with_jetpack_6_gets_the_newest_image_that_is_made_for_a_jetson() -> None:
+    both = [image("tensorflow"), image("pytorch")]
+    orin = HostFacts("arm64", "540.4.0", (Gpu("8.7", "Orin (nvgpu)"),))
+    found, words = meant.chosen(both, orin)
+    assert (found.tag, words) == (
+        "25.02-tf2-py3-igpu", "tensorflow: 25.02-tf2-py3-igpu, the newest for a Jetson with JetPack 6"
+    )  # fmt: skip
+    assert meant.chosen(both[1:], orin)[0].tag == "26.02-py3-igpu"
+    facts = from_catalog(found, "arm64")
+    assert facts is not None
+    assert judge(facts, orin).verdict == "caution", "so it is not refused"
+    later = replace(orin, driver="595.78")
+    assert not releases.is_jetson(str(meant.chosen(both[1:], later)[0].tag)), "JetPack 7.2 runs the ordinary ones"
 
 
 # -- an engine's own image --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ngcdl.catalog import cuda
 from ngcdl.catalog.rows import comparable
-from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
+from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, known
 
 BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
 AMPERE = "https://github.com/weizhepei/CasRel/issues/62"  # CUBLAS_STATUS_EXECUTION_FAILED with CUDA 10.0 and 10.1
@@ -28,10 +28,18 @@ _JETSONS = ("5.3", "6.2", "7.2", "8.7")
 _ORIN, _FIRST_CUDA_FOR_ORIN = "8.7", 13
 # The last release with -igpu tags, which need JetPack 6, and so an Orin.
 _LAST_WITH_IGPU = (26, 2)  # JETSON: "NVIDIA will no longer produce the standalone iGPU containers" from 26.03 on
+_DRIVER_OF_JETPACK_6 = 540  # its branch, from memory: nvidia-smi shows 540.2.0 to 540.4.0
 
 
 def is_jetson(gpu: Gpu) -> bool:
     return gpu.capability in _JETSONS
+
+
+def wants_igpu(host: HostFacts) -> bool:
+    """Return whether only the tags that end in -igpu are made for this host: it is an Orin with JetPack 6."""
+    driver = known(host.driver)
+    has_orin = bool(host.gpus) and all(gpu.capability == _ORIN for gpu in host.gpus)
+    return has_orin and driver is not None and driver[0] == _DRIVER_OF_JETPACK_6
 
 
 def kernels(image: ImageFacts, gpu: Gpu) -> Reason:

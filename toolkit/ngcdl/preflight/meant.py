@@ -122,14 +122,19 @@ def chosen(
     """Return the newest image for `host` of the first of `frameworks` that fits, and a line that names the image.
 
     A framework whose image has only PTX for the host's cards comes after those with kernels. If no image runs, return
-    the newest of the first framework, which will be refused with the reason. `where`: here or there. `on_each`: the
-    image must run on all cards of `host`."""
+    the newest of the first framework, which will be refused with the reason. For an Orin with JetPack 6 it is the
+    newest that is made for a Jetson. `where`: here or there. `on_each`: the image must run on all cards of `host`."""
+    from ngcdl.preflight.kernels import wants_igpu
+
     fit = [one for framework in frameworks if (one := newest(framework, host, on_each))]
     image = next((one for one in fit if not _has_only_ptx(one, host, on_each)), fit[0] if fit else None)
     if image is None:
         from ngcdl.catalog import releases
 
         first, *_ = frameworks
+        if wants_igpu(host) and (tags := releases.jetson_tags(first.framework)):
+            image = replace(first, tag=tags[0])
+            return image, f"{_short(image)}, the newest for a Jetson with JetPack 6"
         image = replace(first, tag=releases.tags(first.framework)[0])
         return image, f"{_short(image)}, the newest that ngcdl knows; none is known to run {where}"
     names = [one.framework for one in frameworks]
