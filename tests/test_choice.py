@@ -340,6 +340,39 @@ def test_a_thor_s_gpu_is_named_by_its_index_whatever_its_uuid(cards: Host, daemo
     assert (it["way"], it["gpus"], it["uuids"]) == ("runtime", "0,", [FIRST])
 
 
+@pytest.fixture
+def jetson(bare: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A Jetson without NVML."""
+    monkeypatch.setenv("BEFORE", "from ngcdl.telemetry import driver; driver.is_jetson = lambda: True")
+    return bare
+
+
+@pytest.mark.parametrize(("asked", "device"), [("auto", "auto"), ("all", "gpu"), ("1", "gpu"), ("0,", "gpu")])
+def test_a_jetson_without_nvml_gives_a_container_its_gpu_unseen(
+    jetson: Host, daemon: Daemon, asked: str, device: str
+) -> None:
+    daemon.info |= NVIDIA
+    it = choose(jetson, image="mine:1", gpus=asked, docker=daemon.host)
+    assert (it["way"], it["gpus"], it["device"], it["uuids"], it["loud"]) == ("runtime", asked, device, None, [])
+
+
+def test_a_jetson_without_nvml_has_one_gpu_and_docker_must_be_able_to_pass_it_on(jetson: Host, daemon: Daemon) -> None:
+    it = choose(jetson, image="mine:1", docker=daemon.host)
+    assert (it["device"], it["uuids"]) == ("cpu", [])
+    assert it["loud"][0].startswith("WARNING: Docker runs on a Jetson, and it has no runtime nvidia")
+    daemon.info |= NVIDIA
+    assert "which has one GPU" in choose(jetson, image="mine:1", gpus="2", docker=daemon.host)["message"]
+
+
+def test_whether_a_command_computes_on_a_jetson_without_nvml_is_not_known(
+    jetson: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "")
+    it = choose(jetson)
+    assert (it["uuids"], it["device"]) == (None, "auto")
+    assert it["loud"][0].endswith("whether this run computes on a GPU is not known.")
+
+
 def test_a_demand_that_nothing_speaks_for_is_left_to_docker_s_own_answer(cards: Host, daemon: Daemon) -> None:
     it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
     assert it["way"] == "device-request"

@@ -13,7 +13,7 @@ from fakes import FakeEngine, FakeJob
 from ngcdl import hostfacts
 from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.values import architecture
-from ngcdl.errors import BadOption, EngineAbsent, EngineHangs, NvmlUnavailable
+from ngcdl.errors import BadOption, EngineAbsent, EngineHangs, LibraryMissing, NvmlUnavailable
 from ngcdl.preflight.facts import Gpu
 from ngcdl.record import Machine
 from ngcdl.telemetry.card import Card, Driver, Probe
@@ -68,6 +68,16 @@ def test_cards_are_told_with_brand_and_memory_and_what_is_unknown_is_none(cpuinf
         Gpu(None, None, None, 3),
     )
     assert (host.gpu_trouble, host.elsewhere) == (None, None)
+
+
+def test_the_gpu_of_a_jetson_without_nvml_is_not_judged_as_missing(
+    cpuinfo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = Probe(error=LibraryMissing("This Jetson has no NVML.", ""))
+    monkeypatch.setattr("ngcdl.telemetry.driver.TEGRA_RELEASE", tmp_path)
+    assert "so it is not judged" in (hostfacts.gather(None, probe, cpuinfo).elsewhere or "")
+    monkeypatch.setattr("ngcdl.telemetry.driver.TEGRA_RELEASE", tmp_path / "none")
+    assert hostfacts.gather(None, probe, cpuinfo).gpu_trouble == "This Jetson has no NVML."
 
 
 def test_a_card_that_may_not_compute_is_none_of_the_host_s_and_it_is_said_why_it_has_none(cpuinfo: Path) -> None:

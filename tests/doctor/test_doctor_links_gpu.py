@@ -249,6 +249,16 @@ def test_windows_own_driver_is_not_missed_under_wsl() -> None:
     assert commands(found(replace(SICK["no binding"], kernel=wsl))["driver"]) == ["pip install nvidia-ml-py"]
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_a_jetson_without_nvml_has_a_gpu_that_is_not_measured(is_loaded: bool) -> None:
+    tegra = replace(WITHOUT_GPU.kernel, is_tegra=True, is_loaded=is_loaded)
+    sight = replace(WITHOUT_GPU, kernel=tegra, gpus=NO_LIBRARY)
+    assert not_in_order(sight) == {"driver": "warning", "cards": "unchecked", "gpu-way": "broken"}
+    assert "the GPU all the same" in (found(sight)["driver"].cause or "")
+    handed = replace(sight, engine=ENGINE)
+    assert not_in_order(handed) == {"driver": "warning", "cards": "unchecked"}
+
+
 def test_a_card_of_another_maker_under_wsl_is_no_nvidia_card() -> None:
     sight = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, has_dxg=True))
     links = found(sight)

@@ -15,6 +15,7 @@ CODE = """
 import json, os, sys
 engine, image, gpus, host = sys.argv[1:]
 os.environ["DOCKER_HOST"] = host
+exec(os.environ.get("BEFORE", ""))
 from ngcdl.choice import DEFAULT_FRAMEWORKS, Wanted, choose
 from ngcdl.errors import NgcdlError
 from ngcdl.preflight import meant

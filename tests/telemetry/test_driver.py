@@ -46,6 +46,22 @@ def test_wsls_door_to_the_cards_is_no_nvidia_driver_but_its_library_is(
     assert driver.has_driver() is True
 
 
+@pytest.mark.usefixtures("no_driver")
+@pytest.mark.parametrize(("file", "text"), [("nv_tegra_release", "# R35"), ("family", "Tegra\n")])
+def test_a_jetson_without_nvml_has_a_driver_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str
+) -> None:
+    monkeypatch.setattr(driver, "TEGRA_RELEASE", tmp_path / "nv_tegra_release")
+    monkeypatch.setattr(driver, "SOC_FAMILY", tmp_path / "family")
+    assert "no NVIDIA driver" in driver.unavailable(LIBRARY_NOT_FOUND).message
+    (tmp_path / file).write_text(text)
+    assert driver.unavailable(LIBRARY_NOT_FOUND).message.startswith("This Jetson has no NVML")
+    monkeypatch.undo()
+    monkeypatch.setattr(driver, "TEGRA_RELEASE", tmp_path / "nv_tegra_release")
+    monkeypatch.setattr(driver, "SOC_FAMILY", tmp_path / "family")
+    assert driver.has_driver(), "so it is not known to have no GPU"
+
+
 def test_a_host_with_many_sleeping_cards_gets_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "CARDS", tmp_path / "gpus")
     assert driver.patience_seconds() == 20

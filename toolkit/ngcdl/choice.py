@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ngcdl import engines, given_cards
+from ngcdl import engines, given_cards, hostfacts
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, NoGpu
@@ -104,6 +104,8 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
     gpus, engine, probe = wanted.gpus, without.engine, without.probe
     named = None if engine.has_containers else free_cards.visible_to_cuda(probe.cards, os.environ)
     seen = Seen(probe, named, engine.has_containers)
+    if engine.has_containers and not wanted.waits and hostfacts.is_unseen_jetson(probe):
+        return _on_unseen_jetson(gpus, without)
     if why := seen.why_none:
         if gpus.demanded or wanted.waits:
             raise NoGpu(str(gpus), why)
@@ -211,7 +213,6 @@ def _image(
     """Return the image to run, and in words what its name left open: the release, or whose image it is.
 
     `on_each`: the image must run on all cards of `probe`."""
-    from ngcdl import hostfacts
     from ngcdl.preflight import meant
     from ngcdl.preflight.facts import HostFacts
 
@@ -251,13 +252,24 @@ def _elsewhere(gpus: GpuRequest, without: Choice) -> Choice:
     """Choose for a daemon on another machine: NVML here can't see that machine's GPUs, so the check in the container
     decides."""
     way = without.engine.gpu_way()
+    if gpus.kind == "count" and way.name != "none":
+        way = GpuWay("device-request", "a number of cards was asked for")
+    return _unseen(gpus, without, way, "the engine is on another machine")
+
+
+def _on_unseen_jetson(gpus: GpuRequest, without: Choice) -> Choice:
+    """Choose for a Jetson without NVML: it has one GPU, and the check in the container decides."""
+    if gpus.count and gpus.count > 1:
+        raise NoGpu(str(gpus), "this is a Jetson, which has one GPU")
+    return _unseen(gpus, without, _way(without.engine, gpus), "Docker runs on a Jetson")
+
+
+def _unseen(gpus: GpuRequest, without: Choice, way: GpuWay, where: str) -> Choice:
+    """Choose the cards that are asked for, without knowing which there are; `where` says what is known."""
     if way.name == "none":
         if gpus.demanded:
-            raise NoGpu(str(gpus), f"the engine is on another machine, and {way.why}")
-        loud = f"WARNING: the engine is on another machine, and {way.why}: this run computes on the CPU."
-        return _on_cpu(without, way, loud)
-    if gpus.kind == "count":
-        way = GpuWay("device-request", "a number of cards was asked for")
+            raise NoGpu(str(gpus), f"{where}, and {way.why}")
+        return _on_cpu(without, way, f"WARNING: {where}, and {way.why}: this run computes on the CPU.")
     return replace(without, way=way, gpus=gpus, device="gpu" if gpus.demanded else "auto", uuids=None)
 
 

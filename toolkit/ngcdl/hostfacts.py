@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl.errors import EngineError
+from ngcdl.errors import EngineError, LibraryMissing
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
 from ngcdl.preflight.names import brand_of
 from ngcdl.record import Machine
@@ -37,6 +37,8 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
     if of_engine.elsewhere:
         return of_engine
     probe = probe or _probe()
+    if is_unseen_jetson(probe):
+        return replace(of_engine, elsewhere="this Jetson's GPU can't be seen without NVML, so it is not judged")
     return replace(
         of_engine,
         avx=_has_avx(cpuinfo),
@@ -45,6 +47,13 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         gpu_trouble=_trouble(probe),
         is_wsl=driver.DXG.exists(),
     )
+
+
+def is_unseen_jetson(probe: Probe) -> bool:
+    """Return whether `probe` shows no card because this is a Jetson without NVML, which has a GPU all the same."""
+    from ngcdl.telemetry import driver
+
+    return isinstance(probe.error, LibraryMissing) and driver.is_jetson()
 
 
 def _trouble(probe: Probe) -> str | None:

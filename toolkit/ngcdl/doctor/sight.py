@@ -161,7 +161,7 @@ class Sight:
     @property
     def has_gpu(self) -> bool:
         """Whether there is an NVIDIA GPU, working or not. A library alone counts only if the PCI bus can't be read."""
-        if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_windows_driver:
+        if self.kernel.pci or self.kernel.is_loaded or self.kernel.has_windows_driver or self.kernel.is_tegra:
             return True
         if isinstance(self.gpus, Trouble):
             return self.kernel.pci is None

@@ -88,7 +88,8 @@ class Gpu:
 class HostFacts:
     """The machine that an image is judged for.
 
-    `elsewhere` is set if the engine is on another machine: why that machine's GPUs can't be judged from here.
+    `elsewhere` is set if the engine is on another machine, or if this is a Jetson without NVML: why its GPUs can't be
+    judged from here.
     `gpu_trouble`: why the driver can't be queried, or that no program may compute on its GPUs. `free_bytes` is the free
     space where the engine keeps images. `is_wsl`: the host is WSL, and `driver` is that of Windows.
     """

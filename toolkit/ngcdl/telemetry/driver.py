@@ -40,6 +40,10 @@ CARDS = Path("/proc/driver/nvidia/gpus")  # has a folder for each card that the 
 DXG = Path("/dev/dxg")
 # Windows passes it to WSL only if NVIDIA's driver is installed there (WSL_GUIDE).
 WSL_LIBRARY = Path("/usr/lib/wsl/lib", LIBRARY)
+# Each tells a Jetson, as NVIDIA's own library does it:
+# https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go
+TEGRA_RELEASE, SOC_FAMILY = Path("/etc/nv_tegra_release"), Path("/sys/devices/soc0/family")
+WITHOUT_NVML = "This Jetson has no NVML, the library that cards are read with; JetPack has it from release 6 on"
 
 _WORDS = {
     1: "NVML is not initialised",
@@ -83,8 +87,21 @@ def no_handle(code: int, card: int | str) -> str:
 
 
 def has_driver() -> bool:
-    """Return whether an NVIDIA kernel driver is loaded here or, under WSL, installed in Windows."""
-    return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists()
+    """Return whether an NVIDIA kernel driver is loaded here, or installed in Windows around WSL. A Jetson has one."""
+    return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists() or is_jetson()
+
+
+def is_jetson() -> bool:
+    try:
+        family = SOC_FAMILY.read_text("utf-8", "replace")
+    except OSError:
+        family = ""
+    return TEGRA_RELEASE.exists() or is_tegra(family)
+
+
+def is_tegra(family: str) -> bool:
+    """Return whether this is the text of SOC_FAMILY on a Jetson."""
+    return family.lower().startswith("tegra")
 
 
 def unavailable(code: int) -> NvmlUnavailable:
@@ -180,6 +197,8 @@ def _no_library() -> NvmlUnavailable:
             f"The driver's library can't be loaded: {why}.",
             f"Its file is damaged, or built for another system. Reinstall the driver:\n    {INSTALL}",
         )
+    if is_jetson():
+        return LibraryMissing(f"{WITHOUT_NVML}.", "Containers get the GPU all the same:\n    ngcdl run IMAGE")
     if has_driver():  # https://github.com/NVIDIA/yum-packaging-nvidia-driver/blob/main/nvidia-driver.spec
         return LibraryMissing(
             f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",

@@ -8,7 +8,7 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, ok, unch
 from ngcdl.doctor.sight import Kernel, Programs, Sight, Trouble
 from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
 from ngcdl.telemetry.card import Driver
-from ngcdl.telemetry.driver import INSTALL, WSL_GUIDE
+from ngcdl.telemetry.driver import INSTALL, WITHOUT_NVML, WSL_GUIDE
 
 NAME = "driver"
 REBOOT = Step("sudo reboot", by_hand=True)
@@ -68,6 +68,9 @@ def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Findi
     if isinstance(error, DriverHangs):
         return _hanging(error.message)
     is_missing = isinstance(error, LibraryMissing)
+    if kernel.is_tegra and is_missing:
+        cause = "Runs in containers get the GPU all the same, but it is not measured, and images are not judged for it"
+        return warning(NAME, WITHOUT_NVML, cause)
     if kernel.has_nouveau and not kernel.is_loaded:
         how, steps = _install(kernel)
         cause = f"The kernel's own driver nouveau has the card, but can't compute: NVIDIA's replaces it. {how}"

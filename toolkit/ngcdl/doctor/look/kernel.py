@@ -67,12 +67,9 @@ def _driver(device: Path) -> str:
 
 
 def _is_tegra(hands: Hands) -> bool:
-    """Return whether this is a Jetson, as NVIDIA's own library decides it:
-
-    https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go
-    """
-    family = hands.read("/sys/devices/soc0/family") or ""
-    return hands.at("/etc/nv_tegra_release").exists() or family.lower().startswith("tegra")
+    """Return whether this is a Jetson."""
+    family = hands.read(driver.SOC_FAMILY) or ""
+    return hands.at(driver.TEGRA_RELEASE).exists() or driver.is_tegra(family)
 
 
 def _in_user_namespace(uid_map: str) -> bool:
