@@ -404,6 +404,58 @@ def test_the_engine_of_another_machine_decides_by_what_it_has(bare: Host, daemon
     assert "another machine" in choose(bare, image="tensorflow:1", docker=daemon.host)["loud"][0]
 
 
+DESKTOP = {
+    "Name": "docker-desktop", "OperatingSystem": "Docker Desktop",
+    "KernelVersion": "5.15.167.4-microsoft-standard-WSL2",
+}  # fmt: skip
+WSL = """
+from pathlib import Path
+from ngcdl.engines.docker import engine as of_docker
+from ngcdl.telemetry import driver
+driver.DXG = of_docker.DXG = Path("/")
+"""
+
+
+def test_docker_desktop_under_wsl_gets_the_cards_that_are_seen_here(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEFORE", WSL)
+    daemon.info |= DESKTOP | NVIDIA
+    it = choose(cards, image="pytorch", gpus="0,", docker=daemon.host)
+    assert it["why"].startswith("pytorch: 24.12-py3, the newest known to run here; "), "on this card"
+    assert (it["way"], it["uuids"], it["device"]) == ("runtime", [FIRST], "gpu")
+    monkeypatch.setenv("WAITS", "")
+    assert choose(cards, image="pytorch", gpus="1", docker=daemon.host)["awaits"][0] == 1
+
+
+@pytest.mark.parametrize("asked", ["auto", "all"])
+def test_an_older_docker_desktop_under_wsl_that_lists_no_runtime_is_asked_by_gpus(
+    cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    monkeypatch.setenv("BEFORE", WSL)
+    daemon.info |= DESKTOP
+    assert choose(cards, image="tensorflow:1", gpus=asked, docker=daemon.host)["way"] == "device-request"
+
+
+def test_where_windows_has_no_nvidia_card_the_runtime_of_docker_desktop_is_not_believed(
+    bare: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEFORE", WSL)
+    daemon.info |= DESKTOP | NVIDIA
+    it = choose(bare, image="tensorflow:1", docker=daemon.host)
+    assert (it["way"], it["device"]) == ("none", "cpu")
+    assert it["loud"] == ["WARNING: this host has no NVIDIA driver: this run computes on the CPU."]
+    assert choose(bare, image="tensorflow:1", gpus="all", docker=daemon.host)["error"] == "NoGpu"
+
+
+def test_docker_desktop_without_wsl_has_no_gpus_whatever_runtimes_it_lists(cards: Host, daemon: Daemon) -> None:
+    daemon.info |= DESKTOP | NVIDIA | {"KernelVersion": "6.10.14-linuxkit"}
+    it = choose(cards, image="tensorflow:1", docker=daemon.host)
+    assert (it["way"], it["device"]) == ("none", "cpu")
+    assert "Docker Desktop passes GPUs on only under Windows, with WSL" in it["loud"][0]
+    assert choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)["error"] == "NoGpu"
+
+
 @pytest.mark.parametrize("gpus", ["none", "auto"])
 def test_an_engine_that_sees_no_folder_of_this_host_is_refused_with_and_without_gpus(
     bare: Host, tmp_path: Path, gpus: str

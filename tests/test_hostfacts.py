@@ -193,6 +193,15 @@ def test_an_engine_of_another_machine_that_does_not_answer_leaves_its_gpus_unjud
     assert "on another machine" in (host.elsewhere or "")
 
 
+def test_docker_desktop_under_wsl_is_judged_by_the_cards_that_are_seen_here(
+    cpuinfo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ngcdl.telemetry.driver.DXG", tmp_path)
+    host = hostfacts.gather(engine(Name="box", OperatingSystem="Docker Desktop"), PROBE, cpuinfo)
+    assert (host.elsewhere, host.driver, len(host.gpus), host.is_wsl) == (None, "535.104.05", 4, True)
+    assert hostfacts.gather(engine(Name="box"), PROBE, cpuinfo).elsewhere, "another engine is another machine's"
+
+
 @pytest.mark.parametrize("address", ["tcp://gpu-box:2375", "ssh://me@gpu-box"])
 def test_an_address_of_another_machine_is_never_judged_by_this_one(
     address: str, monkeypatch: pytest.MonkeyPatch

@@ -259,6 +259,12 @@ def test_a_jetson_without_nvml_has_a_gpu_that_is_not_measured(is_loaded: bool) -
     assert not_in_order(handed) == {"driver": "warning", "cards": "unchecked"}
 
 
+def test_docker_desktop_under_wsl_has_the_cards_and_windows_driver() -> None:
+    wsl = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
+    finding = found(replace(SICK["desktop"], kernel=wsl))["engine"]
+    assert (finding.state, finding.found.endswith("Docker Desktop under WSL")) == ("ok", True)
+
+
 def test_a_card_of_another_maker_under_wsl_is_no_nvidia_card() -> None:
     sight = replace(WITHOUT_GPU, kernel=replace(WITHOUT_GPU.kernel, has_dxg=True))
     links = found(sight)

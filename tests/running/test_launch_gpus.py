@@ -6,20 +6,23 @@ import json
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import FakeJob, FakeShow, ready
+from fakes import FakeEngine, FakeJob, FakeShow, ready
 from followed import follow, recorded
 
-from ngcdl.engines.values import Exit
+from ngcdl.engines.values import EngineFacts, Exit
 from ngcdl.errors import GpuError, GpuNotInside
 from ngcdl.errors.gpu import GpuUnknown
 from ngcdl.folder import EVENTS, SAMPLES
+from ngcdl.record import Machine
 from ngcdl.running import launch, meanwhile
 from ngcdl.running.prepare import Ready
 from ngcdl.spec import Workload
 from ngcdl.storing.store import Store
+from ngcdl.telemetry.sampler_process import SamplerProcess
 
 
 def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(store: Store) -> None:
@@ -194,3 +197,15 @@ def test_a_shell_a_training_and_what_asked_for_no_gpu_hear_nothing(
     store: Store, command: tuple[str, ...], how: dict[str, Any]
 ) -> None:
     assert said_of_idle_cards(store, command, **how) == []
+
+
+@pytest.mark.parametrize("is_wsl", [True, False])
+def test_the_cards_of_a_run_of_docker_desktop_are_measured_under_wsl(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_wsl: bool
+) -> None:
+    monkeypatch.setattr("ngcdl.telemetry.driver.DXG", tmp_path if is_wsl else tmp_path / "dxg")
+    monkeypatch.setattr(FakeEngine, "facts", lambda _: EngineFacts(is_desktop=True))
+    prepared, _ = ready(store, FakeJob(), gpus="all", is_here=False)
+    prepared = replace(prepared, run=replace(prepared.run, machine=Machine("docker-desktop")))
+    with meanwhile.sampling(prepared, FakeJob(), ("GPU-1",)) as taken:
+        assert isinstance(taken, SamplerProcess if is_wsl else meanwhile.Unmeasured)

@@ -81,9 +81,10 @@ def choose(wanted: Wanted) -> Choice:
         return without
     if engine.is_cluster:
         return _of_cluster(wanted.gpus, without)
-    if wanted.waits and not engine.is_here:
+    has_our_cards = hostfacts.has_our_cards(engine)
+    if wanted.waits and not has_our_cards:
         raise BadOption("--wait: the engine is on another machine, whose GPUs are not seen here.", "Leave it out.")
-    return _here(wanted, without) if engine.is_here else _elsewhere(wanted.gpus, without)
+    return _here(wanted, without) if has_our_cards else _elsewhere(wanted.gpus, without)
 
 
 def _check_name(image: ImageRef | None, registry: str, error: EngineError) -> None:
@@ -224,7 +225,7 @@ def _image(
     if image and not meant.is_open(image):
         return image, ""
     host = hostfacts.gather(None, probe)
-    if engine and not engine.is_here:  # the verdict on its nodes comes later
+    if engine and not hostfacts.has_our_cards(engine):  # the verdict on its nodes comes later
         host = HostFacts(host.architecture, elsewhere="its cards can't be seen from here")
     frameworks = [image] if image else [meant.named(name, registry) for name in usual]
     image, words = meant.chosen(frameworks, host, on_each=on_each)

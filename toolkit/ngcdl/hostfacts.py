@@ -49,6 +49,14 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
     )
 
 
+def has_our_cards(engine: Engine) -> bool:
+    """Return whether the engine's containers get this host's cards: it runs here or, under WSL, it is Docker Desktop,
+    whose containers have the same cards and the same driver, which is Windows' own. Raise EngineError."""
+    from ngcdl.telemetry import driver
+
+    return engine.is_here or (engine.shares_files and driver.DXG.exists() and engine.facts().is_desktop)
+
+
 def is_unseen_jetson(probe: Probe) -> bool:
     """Return whether `probe` shows no card because this is a Jetson without NVML, which has a GPU all the same."""
     from ngcdl.telemetry import driver
@@ -100,7 +108,7 @@ def _of_engine(engine: Engine) -> HostFacts:
         free_bytes=facts.free_bytes,
         engine_version=engine.version,
         gpu_way=engine.gpu_way().name,
-        elsewhere=None if engine.is_here else _elsewhere(facts.name, facts.is_desktop),
+        elsewhere=None if has_our_cards(engine) else _elsewhere(facts.name, facts.is_desktop),
     )
 
 

@@ -18,6 +18,7 @@ from ngcdl.engines.base import Job, Piped, Unbound
 from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, lines, opened
+from ngcdl.hostfacts import has_our_cards
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_interactive
@@ -193,7 +194,7 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
     """Say once if a command has left the cards that it was given idle for the first `seconds` after its start."""
     spec, uuids = ready.order.spec, run.gpus or ()
     is_for_gpus = spec.gpus.demanded or ready.engine.has_containers  # auto gives cards to any command on this host
-    if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and ready.engine.is_here):
+    if spec.workload or is_interactive(run) or not (is_for_gpus and uuids and has_our_cards(ready.engine)):
         yield
         return
 
@@ -234,7 +235,8 @@ def sampling(
 ) -> Iterator[sampler_process.SamplerProcess | sampler.Sampler | Unmeasured]:
     from ngcdl.telemetry import card_samples, sampler, sampler_process, usage
 
-    if not ready.engine.is_here and ready.run.machine.hostname != socket.gethostname():
+    has_cards = has_our_cards(ready.engine)
+    if not has_cards and ready.run.machine.hostname != socket.gethostname():
         yield Unmeasured()
         return
     pid, is_local = job.started.pid, not ready.engine.has_containers
@@ -243,7 +245,7 @@ def sampling(
         meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
     path = ready.order.folder / SAMPLES
     taken: sampler_process.SamplerProcess | sampler.Sampler
-    if uuids and ready.engine.is_here:
+    if uuids and has_cards:
         run = card_samples.RunProcesses(uuids, None if is_local else job.identity, pid if is_local else None)
         taken = sampler_process.SamplerProcess(path, meter, run, SAMPLE_SECONDS)
     else:

@@ -26,6 +26,9 @@ def judge(sight: Sight) -> Finding:
     found = f"{version if podman.is_named(version) else f'Docker {version}'} at {engine.address}"
     if sight.context is not None:
         found += f", from Docker's context {sight.context}"
+    if engine.facts.is_desktop and sight.kernel.has_dxg:
+        hint = "Its containers get the cards, with Windows' driver; toolkit, images and limits are Docker Desktop's own"
+        return ok(NAME, f"{found}, Docker Desktop under WSL", hint, source=_DESKTOP)
     if engine.facts.is_desktop:
         cause = "Docker Desktop runs in a virtual machine, without this host's driver, folders and toolkit"
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)

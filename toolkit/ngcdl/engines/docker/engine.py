@@ -131,12 +131,19 @@ class DockerEngine(OfKind):
 
     def gpu_way(self) -> GpuWay:
         """Choose how GPUs get into containers, by the runtimes and (since Docker 28.2) CDI devices that the daemon
-        reports. NGCDL_GPU_WAY overrides the choice."""
+        reports. NGCDL_GPU_WAY overrides the choice.
+
+        Docker Desktop has GPUs only under WSL, by --gpus: https://docs.docker.com/desktop/features/gpu/
+        It reports the runtime nvidia since 4.34, also without a card: https://github.com/docker/for-win/issues/14331
+        """
         asked = os.environ.get("NGCDL_GPU_WAY")
         if asked:
             if asked not in _WAYS:
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(_WAYS)}.")
             return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
+        facts = self.facts()
+        if facts.is_desktop and "linuxkit" in (facts.kernel or ""):  # the kernel of its virtual machines without WSL
+            return GpuWay("none", "Docker Desktop passes GPUs on only under Windows, with WSL", is_final=True)
         if "nvidia" in (self.info.get("Runtimes") or {}):
             return GpuWay("runtime", "the runtime nvidia is there")
         if self.cdi_devices and not podman.ignores_cdi(self.version):
@@ -146,7 +153,8 @@ class DockerEngine(OfKind):
         # The daemon does not report whether --gpus works; the hook on this host's PATH is the best available hint.
         # nvidia-cdi-hook is no such hint: with it alone --gpus uses CDI's descriptions, and there are none here.
         # https://github.com/moby/moby/blob/master/daemon/devices_nvidia_linux.go
-        if self.is_here and shutil.which("nvidia-container-runtime-hook"):
+        has_hook = self.is_here and shutil.which("nvidia-container-runtime-hook")
+        if has_hook or (facts.is_desktop and DXG.exists()):
             return GpuWay("device-request", "docker's --gpus is there")
         return GpuWay("none", "it has no runtime nvidia, no CDI device nvidia.com/gpu and no hook for --gpus")
 
