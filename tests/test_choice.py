@@ -314,6 +314,14 @@ def test_a_training_takes_one_mig_device_and_no_more(
         assert it["message"].startswith(f"--gpus {several}: ")
 
 
+def test_docker_from_snap_is_given_cards_by_index(cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon.info |= NVIDIA | {"DockerRootDir": "/var/snap/docker/common/var-lib-docker"}
+    it = choose(cards, image="tensorflow:1", gpus=FIRST, docker=daemon.host)
+    assert (it["way"], it["gpus"], it["uuids"]) == ("runtime", "0,", [FIRST])
+    monkeypatch.setenv("TRAINING", "yes")
+    assert choose(cards, image="tensorflow:1", docker=daemon.host)["gpus"] == "auto:1"
+
+
 JETSON = "54d0709b-558d-5a59-9c65-0c5fc14a21a4"
 
 

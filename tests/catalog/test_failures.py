@@ -78,6 +78,7 @@ EXAMPLES = {
         HOOK + "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device "
         "filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown."
     ],
+    "snap-confines-exec": ["exec /sbin/docker-init: operation not permitted"],
     "driver-times-out": [
         HOOK + "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown.",
         "nvidia-container-cli: initialization error: driver error: timed out",

@@ -74,7 +74,7 @@ SICK: dict[str, Sight] = {
     "engine hangs": replace(HEALTHY, engine=Trouble("", EngineHangs("the default socket", 10))),
     "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s")),
     "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
-    "snap": replace(HEALTHY, engine=replace(engine(is_snap=True), way=GpuWay("none", ""))),
+    "snap": replace(HEALTHY, engine=engine(is_snap=True, cgroup_driver="cgroupfs")),
     "context": replace(
         HEALTHY, context="gone", engine=Trouble("", EngineAbsent("x", "no socket", is_default=False, named_by=CONFIG))
     ),
@@ -137,7 +137,7 @@ NAMED: dict[str, tuple[str, str]] = {
     "an old card": ("cards", "warning"), "a card that is not driven": ("cards", "warning"),
     "engine absent": ("engine", "broken"), "engine forbidden": ("engine", "broken"),
     "engine hangs": ("engine", "broken"), "engine late": ("engine", "broken"), "desktop": ("engine", "warning"),
-    "snap": ("gpu-way", "broken"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
+    "snap": ("engine", "warning"), "context": ("engine", "broken"), "not registered": ("gpu-way", "broken"),
     "not restarted": ("gpu-way", "broken"), "runtime gone": ("gpu-way", "broken"),
     "stale spec in use": ("cdi", "broken"), "stale spec aside": ("cdi", "warning"),
     "unprivileged": ("gpu-way", "broken"), "no-cgroups": ("gpu-way", "broken"),

@@ -188,7 +188,8 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     kernel = replace(KERNEL, distribution=distribution)
     finding = found(replace(SICK["engine absent"], programs=programs, kernel=kernel))["engine"]
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
-    snap = found(replace(SICK["snap"], programs=programs, kernel=kernel))["gpu-way"]
+    of_snap = replace(engine(is_snap=True), way=GpuWay("none", ""))
+    snap = found(replace(HEALTHY, engine=of_snap, programs=programs, kernel=kernel))["gpu-way"]
     instead = ["sudo snap remove docker", *typed] if typed else []
     assert commands(snap) == ["sudo snap refresh docker", *instead], "nothing is removed for nothing"
     assert all(step.by_hand for step in snap.remedy), "images, containers and volumes are lost with it"
@@ -275,9 +276,14 @@ def test_rootless_docker_is_configured_as_its_own_user() -> None:
     assert typed[-1] == "systemctl --user restart docker"
 
 
-def test_docker_from_snap_that_hands_over_gpus_is_left_alone() -> None:
+def test_docker_from_snap_that_hands_over_gpus_is_left_alone_but_what_it_does_not_see_is_said() -> None:
     links = found(replace(HEALTHY, engine=engine(is_snap=True)))
-    assert (links["engine"].state, links["engine"].remedy, links["gpu-way"].state) == ("ok", (), "ok")
+    engine_s = links["engine"]
+    assert (engine_s.state, engine_s.source, links["gpu-way"].state) == (
+        "warning", "https://docs.docker.com/engine/install/", "ok"
+    )  # fmt: skip
+    assert commands(engine_s) == ["export XDG_STATE_HOME=$HOME/ngcdl-state XDG_CACHE_HOME=$HOME/ngcdl-cache"]
+    assert all(step.by_hand for step in engine_s.remedy)
     # the snap has its own toolkit, whose settings are not known
     assert links["daemon-reload"].state == "unchecked"
 

@@ -192,6 +192,30 @@ def test_under_wsl_programs_are_kept_to_the_cards_that_were_chosen(
     assert "CUDA_VISIBLE_DEVICES=GPU-1" not in far.request(order)["Env"]
 
 
+SNAP = {"DockerRootDir": "/var/snap/docker/common/var-lib-docker"}
+
+
+def test_docker_from_snap_starts_containers_without_what_its_confinement_forbids() -> None:
+    order = _order(OURS)
+    usual, confined = _engine(), _engine(**SNAP)
+    assert "no-new-privileges" in usual.request(order)["HostConfig"]["SecurityOpt"]
+    assert "--init" in usual.command_line(order)
+    host = confined.request(order)["HostConfig"]
+    assert (host["Init"], host["SecurityOpt"]) == (False, [])
+    line = confined.command_line(order)
+    assert line.startswith("docker run --rm \\\n")
+    assert "no-new-privileges" not in line
+
+
+@pytest.mark.parametrize("named", [None, "runtime"])
+def test_the_toolkit_of_docker_s_snap_knows_cards_by_index(monkeypatch: pytest.MonkeyPatch, named: str | None) -> None:
+    monkeypatch.delenv("NGCDL_GPU_WAY", raising=False)
+    if named:
+        monkeypatch.setenv("NGCDL_GPU_WAY", named)
+    runtimes = {"Runtimes": {"nvidia": {}}}
+    assert [_engine(**runtimes, **of).gpu_way().by_index for of in (SNAP, {})] == [True, False]
+
+
 def test_only_what_may_take_minutes_has_all_the_time() -> None:
     client = Maker()
     DockerEngine(client).start(_order(OURS))

@@ -289,3 +289,12 @@ def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_
         raise docker.errors.DockerException("No such file or directory")
     assert f"{variable or 'config.json'} sets that address." in caught.value.hint
     assert f"    {leave}\n" in caught.value.hint
+
+
+def test_a_folder_that_is_here_and_that_the_engine_does_not_see_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    said = 'invalid mount config for type "bind": bind source path does not exist: '
+    assert (
+        meaning(f"{said}{tmp_path}").message
+        == f"-v {tmp_path}: this machine has it, but the Docker engine does not see it."
+    )
+    assert "no such file" in meaning(f"{said}{tmp_path}/none").message

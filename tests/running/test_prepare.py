@@ -252,6 +252,22 @@ def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
     assert store.ids() == []
 
 
+def test_folders_that_docker_from_snap_may_not_see_are_named_before_the_pull(
+    daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    daemon.info |= {"DockerRootDir": "/var/snap/docker/common/var-lib-docker"}
+    (tmp_path / ".data").mkdir()
+    asked = training(gpus=GpuRequest("none"), extra=RunSpec(None, mounts=(Mount(str(tmp_path / ".data"), "/x"),)))
+    show = FakeShow()
+    note = prepare.prepare(asked, config, store, show).run.notes[-1]
+    assert note in show.said
+    assert f"{tmp_path}/.data" in note
+    assert f"{store.root}, {tmp_path}/.cache/" in note
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert prepare.prepare(asked, config, store, FakeShow()).run.notes == (), "no folder of / is hidden"
+
+
 def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
 ) -> None:

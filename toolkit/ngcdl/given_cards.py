@@ -190,6 +190,8 @@ def handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]
     GPU-.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-csv.go
     https://github.com/NVIDIA/NemoClaw/issues/9154
+    The toolkit in Docker's snap finds cards in a CDI description that it makes with --device-name-strategy index:
+    https://github.com/canonical/docker-snap/tree/main/nvidia/lib
     Not every CDI description names the cards by UUID; WSL's names no single card, only all of them together.
     https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/pkg/nvcdi/lib-wsl.go
     """
@@ -199,7 +201,7 @@ def handed(devices: Collection[str], probe: Probe, way: GpuWay) -> Iterator[str]
         index, is_known = indices.get(uuid, uuid), uuid.startswith(("GPU-", "MIG-"))
         if way.name == "cdi":
             is_known = uuid in way.described or (is_known and index not in way.described and "all" in way.described)
-        elif uuid in by_index:
+        elif uuid in by_index or way.by_index:
             is_known = False
         yield uuid if is_known else index
 

@@ -103,12 +103,13 @@ class LayerStore:
 class GpuWay:
     """How GPUs get into a container. `name` is runtime, device-request, cdi or none; `why` is for people. `described`
     lists the GPUs that CDI describes, as far as known: all, 0, 0:1, GPU-..., MIG-... `is_final`: there is no way, and
-    none is worth trying."""
+    none is worth trying. `by_index`: the toolkit knows no UUIDs."""
 
     name: str
     why: str
     described: tuple[str, ...] = ()
     is_final: bool = False
+    by_index: bool = False
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,16 @@ class StartError(NgcdlError):
 
 
 class MountMissing(StartError):
-    def __init__(self, path: object) -> None:
+    def __init__(self, path: object, *, seen_here: bool = False) -> None:
+        """`seen_here`: this machine has it, but the engine does not see it."""
+        if seen_here:
+            super().__init__(
+                f"-v {path}: this machine has it, but the Docker engine does not see it.",
+                "Docker from snap sees your home folder only, and an engine in a container or a virtual machine has\n"
+                "folders of its own. Take one that it sees; what ngcdl doctor says of the engine may help:\n"
+                "    ngcdl doctor",
+            )
+            return
         super().__init__(
             f"-v {path}: there is no such file or folder.",
             f"Check the path, or create it:\n    mkdir -p {shlex.quote(str(path))}",

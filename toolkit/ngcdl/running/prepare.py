@@ -131,7 +131,24 @@ def decide(
         else:
             data = data or sources.data_of_claim(asked.workload, asked.placement)
             show.say(f"data: {data.note or f'what the claim {data.folder} has'}")
-    return picked, _spec(asked, picked, placement, data, store), data
+    spec = _spec(asked, picked, placement, data, store)
+    if picked.engine.has_containers and not picked.engine.is_cluster and picked.engine.facts().is_snap:
+        picked = _in_snap(picked, spec, settings, store, show)
+    return picked, spec, data
+
+
+def _in_snap(picked: choice.Choice, spec: RunSpec, settings: Settings, store: Store, show: Show) -> choice.Choice:
+    """Say, and add to the choice, which folders of the run Docker from snap may not see."""
+    from ngcdl.engines.docker import snap
+
+    folders = [Path(mount.host) for mount in spec.mounts if not mount.is_volume]
+    folders += [folder for folder in (store.root, cache_of(picked, spec, settings)) if folder]
+    hidden = snap.out_of_sight(folders, Path.home())
+    if not hidden:
+        return picked
+    said = snap.warning(hidden)
+    show.say(said)
+    return replace(picked, loud=(*picked.loud, said))
 
 
 def _spec(

@@ -6,7 +6,7 @@ from ngcdl.doctor import packages
 from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, not_seen, ok, warning
 from ngcdl.doctor.packages import service
 from ngcdl.doctor.sight import Engine, Sight, Trouble
-from ngcdl.engines.docker import podman
+from ngcdl.engines.docker import podman, snap
 from ngcdl.errors import EngineAbsent, EngineForbidden, EngineHangs
 from ngcdl.errors.engine import CONFIG, daemon_of
 
@@ -33,7 +33,12 @@ def judge(sight: Sight) -> Finding:
         cause = "Docker Desktop runs in a virtual machine, without this host's driver, folders and toolkit"
         return warning(NAME, f"{found}, Docker Desktop", cause, source=_DESKTOP)
     if engine.facts.is_snap:
-        return ok(NAME, f"{found}, from snap")
+        cause = (
+            f"{snap.SEES}: runs may fail, or lose what they write elsewhere. They have neither an init process nor "
+            "no-new-privileges, with which no container starts there. Docker's own packages have none of these limits; "
+            "but with the snap its images, containers and volumes are removed"
+        )
+        return warning(NAME, f"{found}, from snap", cause, Step(snap.VISIBLE, by_hand=True), source=snap.INSTALL)
     if not engine.is_here:
         hint = (
             "Cards, memory and limits are reported for this machine; for the engine's, run ngcdl doctor on its machine"

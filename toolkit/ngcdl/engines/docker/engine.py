@@ -136,16 +136,16 @@ class DockerEngine(OfKind):
         Docker Desktop has GPUs only under WSL, by --gpus: https://docs.docker.com/desktop/features/gpu/
         It reports the runtime nvidia since 4.34, also without a card: https://github.com/docker/for-win/issues/14331
         """
-        asked = os.environ.get("NGCDL_GPU_WAY")
+        asked, facts = os.environ.get("NGCDL_GPU_WAY"), self.facts()
         if asked:
             if asked not in _WAYS:
                 raise BadOption(f"NGCDL_GPU_WAY={asked}: must be one of {', '.join(_WAYS)}.")
-            return GpuWay(asked, "NGCDL_GPU_WAY names it", self.cdi_devices if asked == "cdi" else ())
-        facts = self.facts()
+            described = self.cdi_devices if asked == "cdi" else ()
+            return GpuWay(asked, "NGCDL_GPU_WAY names it", described, by_index=facts.is_snap)
         if facts.is_desktop and "linuxkit" in (facts.kernel or ""):  # the kernel of its virtual machines without WSL
             return GpuWay("none", "Docker Desktop passes GPUs on only under Windows, with WSL", is_final=True)
         if "nvidia" in (self.info.get("Runtimes") or {}):
-            return GpuWay("runtime", "the runtime nvidia is there")
+            return GpuWay("runtime", "the runtime nvidia is there", by_index=facts.is_snap)
         if self.cdi_devices and not podman.ignores_cdi(self.version):
             return GpuWay("cdi", "CDI (--device nvidia.com/gpu) is there", self.cdi_devices)
         if podman.is_named(self.version):
@@ -228,7 +228,8 @@ class DockerEngine(OfKind):
         shows_all = self.shares_files and DXG.exists()  # Desktop's virtual machine too
         remaps_users, has_selinux = (host.has_option(self.info, name) for name in ("userns", "selinux"))
         path = self._path(order.target) if order.packages else ""
-        return Terms(tuple(groups), proxies.variables(), remaps_users, described, shows_all, has_selinux, path)
+        is_snap = self.facts().is_snap
+        return Terms(tuple(groups), proxies.variables(), remaps_users, described, shows_all, has_selinux, path, is_snap)
 
     def _path(self, target: str) -> str:
         """Return the PATH of an image; "" if it sets none, or is not here."""

@@ -29,7 +29,9 @@ class Terms:
     With `has_selinux`, a container may use only what is labelled for containers. `path` is the image's own PATH.
 
     `cdi_devices` are the GPUs that CDI describes, as far as known: all, 0, GPU-... With `shows_all`, a container sees
-    every card of the host, whichever were requested."""
+    every card of the host, whichever were requested. `is_snap`: Docker is from snap, under whose AppArmor profile no
+    program starts in a container with an init process or no-new-privileges ("operation not permitted"):
+    https://bugs.launchpad.net/snapd/+bug/1908448 https://github.com/NousResearch/hermes-agent/pull/103726"""
 
     groups: tuple[int, ...] = ()
     proxies: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Terms:
     shows_all: bool = False
     has_selinux: bool = False
     path: str = ""
+    is_snap: bool = False
 
 
 PLAIN = Terms()
@@ -47,12 +50,12 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     """Return the body of POST /containers/create."""
     spec = order.spec
     host: dict[str, Any] = {
-        "Init": True,  # as PID 1 the command itself would ignore SIGTERM by default
+        "Init": not terms.is_snap,  # as PID 1 the command itself would ignore SIGTERM by default
         "ShmSize": spec.shm_bytes,
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in spec.ulimits],
         "LogConfig": _LOG,
         "PidsLimit": _PIDS,
-        "SecurityOpt": [*(["no-new-privileges"] if spec.user else []), *_label(terms)],
+        "SecurityOpt": [*(["no-new-privileges"] if spec.user and not terms.is_snap else []), *_label(terms)],
         "Mounts": [
             {
                 "Type": "volume" if mount.is_volume else "bind",
@@ -209,7 +212,7 @@ def command_line(order: Order, terms: Terms = PLAIN) -> str:
     spec = order.spec
     body = create_body(order, replace(terms, proxies={}))  # the docker command adds the proxies by itself
     host = body["HostConfig"]
-    words = ["docker run --rm --init"]
+    words = ["docker run --rm --init" if host["Init"] else "docker run --rm"]
     words += ["-it"] if spec.tty else ["-i"] if spec.stdin else []
     words.append(f"--name ngcdl-{order.run_id}")
     if host.get("Runtime"):
