@@ -231,6 +231,15 @@ def test_there_is_a_lock_for_each_kind_of_host() -> None:
         local.lock_path("none.txt")
 
 
+def test_nvidia_s_libraries_are_for_x86_64_and_their_cudnn_still_computes_on_volta() -> None:
+    # TensorFlow's kernels are for cards from Pascal on; cuDNN 9.11 and later only for Turing and newer
+    lines = [line for line in local.lock_path("local.txt").read_text().splitlines() if line.startswith("nvidia-")]
+    assert lines
+    assert [line for line in lines if not line.endswith("; platform_machine == 'x86_64' \\")] == []
+    (cudnn,) = (line.split("==")[1].split(" ")[0] for line in lines if line.startswith("nvidia-cudnn-cu12=="))
+    assert tuple(map(int, cudnn.split(".")))[:2] < (9, 11)
+
+
 @pytest.fixture
 def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH with a uv, and a Python for pip, that fail, so that nothing is downloaded."""
