@@ -33,6 +33,43 @@ def test_a_card_without_docker_is_used_from_this_host(cards: Host) -> None:
     assert len(it["uuids"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ({"gpu0__cc": "12.0"}, "TensorFlow's wheel is for compute capability 6.0 to 9.0, and the card has 12.0"),
+        ({"gpu0__cc": "5.2"}, "TensorFlow's wheel is for compute capability 6.0 to 9.0, and the card has 5.2"),
+        ({"driver": "470.82.01"}, "TensorFlow's wheel needs driver 525.60.13 or later, and this is 470.82.01"),
+    ],
+)
+def test_a_card_that_tensorflow_s_wheel_can_t_use_is_left_out_before_anything_is_installed(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, state: dict[str, str], why: str
+) -> None:
+    cards.set(gpu1__name=None, **state)
+    it = choose(cards)
+    said = f"GPU 0 (NVIDIA GeForce GTX 1050 Ti) is of no use to this run: {why}"
+    assert (it["engine"], it["gpus"], it["device"], it["has_gpu"]) == ("local", "none", "cpu", False)
+    assert it["loud"] == [
+        f"WARNING: {said}: this run computes on the CPU. NVIDIA's images may be able to use the card, by Docker and "
+        "NVIDIA's container toolkit (ngcdl doctor)."
+    ]
+    for asked in ("1", "all", "0,"):
+        refused = choose(cards, gpus=asked)
+        assert (refused["error"], refused["code"]) == ("NoGpu", 125)
+        assert refused["message"] == f"--gpus {asked}: {said}."
+    monkeypatch.setenv("TRAINING", "")
+    assert choose(cards, gpus="all")["device"] == "gpu", "a command's own framework may well be able to"
+
+
+def test_of_several_cards_a_training_without_docker_gets_one_that_tensorflow_s_wheel_can_use(cards: Host) -> None:
+    cards.set(gpu1__cc="12.0", gpu0__processes="7:5")
+    it = choose(cards)
+    assert (it["uuids"], it["shares"], it["has_gpu"]) == ([FIRST], True, True)
+    assert choose(cards, gpus="0,")["uuids"] == [FIRST]
+    assert "of no use to this run: 1" in choose(cards, gpus="2")["message"]
+    for asked in ("1,", "all"):
+        assert "and the card has 12.0" in choose(cards, gpus=asked)["message"]
+
+
 def test_a_command_without_an_image_runs_on_this_host_with_all_cards(
     cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +240,7 @@ def test_a_card_that_the_image_can_t_use_is_no_free_card(
     monkeypatch.setenv("UNFIT", idle)
     assert choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"] == [FIRST]
     refused = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
-    assert (refused["error"], "of no use to this image: 1" in refused["message"]) == ("NoGpu", True)
+    assert (refused["error"], "of no use to this run: 1" in refused["message"]) == ("NoGpu", True)
 
 
 def test_docker_without_a_way_for_the_card_leaves_a_training_to_this_host(cards: Host, daemon: Daemon) -> None:

@@ -97,6 +97,10 @@ EXAMPLES = {
     "xid": ["NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: Shader Program Header 11 Error"],
     "gpu-memory-broken": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
     "no-kernel-image": ["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
+    "ptx-not-for-this-card": [
+        "W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
+        "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
+    ],
     "gpu-not-for-this-pytorch": [
         "UserWarning:\nNVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the "
         "current PyTorch "

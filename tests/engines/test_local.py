@@ -19,7 +19,7 @@ from local_jobs import start as start  # a fixture
 
 from ngcdl import processes
 from ngcdl.engines import local
-from ngcdl.engines.local.engine import _tool
+from ngcdl.engines.local.engine import _tool, size
 from ngcdl.engines.values import Exit, PullEvent
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.record import Run
@@ -238,6 +238,24 @@ def test_nvidia_s_libraries_are_for_x86_64_and_their_cudnn_still_computes_on_vol
     assert [line for line in lines if not line.endswith("; platform_machine == 'x86_64' \\")] == []
     (cudnn,) = (line.split("==")[1].split(" ")[0] for line in lines if line.startswith("nvidia-cudnn-cu12=="))
     assert tuple(map(int, cudnn.split(".")))[:2] < (9, 11)
+
+
+def test_on_another_processor_tensorflow_s_wheel_has_no_cuda_and_nobody_is_told_that_it_has(
+    engine: local.LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: False)
+    assert local.lock_name(has_gpu=False) == "local.txt"
+    assert size(has_gpu=True) == "a wheel without CUDA and its dependencies,"
+    assert engine.why_unfit("12.1", "580.95.05") == "TensorFlow's wheel for this processor is CPU-only"
+    monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: True)
+    assert engine.why_unfit("12.1", "580.95.05") is None, "what is installed already may be built for it"
+
+
+def test_a_card_of_which_nothing_is_known_is_tried(engine: local.LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: False)
+    assert [engine.why_unfit(*known) for known in ((None, None), ("9.0", "535.104.05"), ("6.1", "odd"))] == [None] * 3
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ try:
     it = choose(Wanted(engine, named, GpuRequest.parse(gpus), "nvcr.io", training, unfit, usual=usual, waits=waits))
     print(json.dumps({"engine": it.engine.name, "image": str(it.image), "way": it.way.name, "gpus": str(it.gpus),
                       "device": it.device, "uuids": it.uuids, "why": it.why, "loud": list(it.loud),
-                      "shares": it.shares, "awaits": it.awaits and [it.awaits.count, dict(it.awaits.names)]}))
+                      "shares": it.shares, "has_gpu": it.has_gpu,
+                      "awaits": it.awaits and [it.awaits.count, dict(it.awaits.names)]}))
 except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
 """

@@ -53,7 +53,7 @@ def test_a_desktop_that_keeps_a_card_busy_is_named(card: Host) -> None:
 def test_a_card_that_does_not_fit_is_not_shared_and_said_so(card: Host) -> None:
     card.set(**BUSY)
     assert shared(card, unfit=(SECOND,)) == [
-        "0", FIRST, "GPU 0: another program; GPU 1: of no use to this image",
+        "0", FIRST, "GPU 0: another program; GPU 1: of no use to this run",
     ]  # fmt: skip
     assert shared(card, shown=(FIRST,)) == [
         "0", FIRST, "GPU 0: another program; GPU 1: hidden by CUDA_VISIBLE_DEVICES",

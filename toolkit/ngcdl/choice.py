@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ngcdl import engines, given_cards, hostfacts
-from ngcdl.engines.base import Engine
+from ngcdl.engines.base import Engine, Selective
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, NoGpu
 from ngcdl.given_cards import Need, Seen
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free_cards
 from ngcdl.telemetry import gpu as nvml
-from ngcdl.telemetry.card import Card, Probe
+from ngcdl.telemetry.card import Card, Probe, whole_cards
 
 # If no image is named: the newest image of the first of these frameworks that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
+_BY_DOCKER = "NVIDIA's images may be able to use the card, by Docker and NVIDIA's container toolkit"
 Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
 
 
@@ -29,7 +30,8 @@ class Choice:
 
     `uuids` are the run's GPUs, None if this host's NVML can't tell. `loud` has warnings that nobody may miss. `shares`:
     no card was free, and the run gets one that others use. `awaits`: what the run must still wait for; `gpus` and
-    `uuids` are then the cards that it gets if all are free."""
+    `uuids` are then the cards that it gets if all are free. `useless`: the cards, by UUID, that the framework which is
+    installed for a training without an image can't use, each with the reason."""
 
     engine: Engine
     image: ImageRef | None
@@ -42,6 +44,12 @@ class Choice:
     loud: tuple[str, ...] = ()
     shares: bool = False
     awaits: Need | None = None
+    useless: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether this host has a card that a training without an image can use, be it this run's or not."""
+        return any(card.uuid not in self.useless for card in self.probe.usable)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,8 @@ def choose(wanted: Wanted) -> Choice:
         raise
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
-    without = Choice(engine, image, NO_GPU, GpuRequest("none"), "cpu", (), why, probe)
+    useless = _useless(engine, probe) if wanted.is_training else {}
+    without = Choice(engine, image, NO_GPU, GpuRequest("none"), "cpu", (), why, probe, useless=useless)
     if wanted.gpus.kind == "none":
         return without
     if engine.is_cluster:
@@ -100,9 +109,22 @@ def _on_cpu(without: Choice, way: GpuWay, *loud: str) -> Choice:
     return replace(without, way=way, loud=loud)
 
 
+def _useless(engine: Engine, probe: Probe) -> dict[str, str]:
+    """Return the UUIDs of the cards that the framework which `engine` installs can't use, each with the reason."""
+    if not isinstance(engine, Selective):
+        return {}
+    version = probe.driver.version if probe.driver else None
+    judged = ((card, engine.why_unfit(card.compute_capability, version)) for card in probe.usable)
+    return {
+        card.uuid: f"GPU {card.index} ({card.name}) is of no use to this run: {why}"
+        for card, why in judged
+        if why and card.uuid
+    }
+
+
 def _here(wanted: Wanted, without: Choice) -> Choice:
     """Choose among this host's cards."""
-    gpus, engine, probe = wanted.gpus, without.engine, without.probe
+    gpus, engine, probe, useless = wanted.gpus, without.engine, without.probe, without.useless
     named = None if engine.has_containers else free_cards.visible_to_cuda(probe.cards, os.environ)
     seen = Seen(probe, named, engine.has_containers)
     if engine.has_containers and not wanted.waits and hostfacts.is_unseen_jetson(probe):
@@ -114,12 +136,17 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         if not (engine.has_containers or wanted.is_training):
             return _untold(gpus, way, without)
         return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.")
+    shown = {card.uuid for card in probe.usable} if seen.shown is None else whole_cards(seen.shown, probe.cards)
+    if useless and shown <= useless.keys():
+        return _without_use(wanted, next(why for uuid, why in useless.items() if uuid in shown), without)
     unfit = wanted.unfit(engine, without.image, probe) if len(probe.usable) > 1 and without.image else ()
-    seen = replace(seen, unfit=unfit, held=wanted.held)
+    seen = replace(seen, unfit=unfit or useless, held=wanted.held)
     if wanted.waits:
         given = given_cards.for_waiting(gpus, seen, is_training=wanted.is_training)
     else:
         given = (given_cards.for_training if wanted.is_training else given_cards.for_command)(gpus, seen)
+    if bad := sorted(whole_cards(given.uuids or (), probe.cards) & useless.keys()):
+        return _without_use(wanted, useless[bad[0]], without)
     if given.gpus.kind == "none":
         return _on_cpu(without, replace(NO_GPU, why=given_cards.NONE_TO_SHARE), *given.loud)
     way = _way(engine, given.gpus)
@@ -140,6 +167,15 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         shares=bool(given.loud),
         awaits=Need(len(given.gpus.devices), names) if wanted.waits else None,
     )
+
+
+def _without_use(wanted: Wanted, why: str, without: Choice) -> Choice:
+    """Choose the CPU for a training whose framework can't use its cards. Raise NoGpu if a GPU is demanded."""
+    if wanted.gpus.demanded or wanted.waits:
+        instead = f"{_BY_DOCKER}:\n    ngcdl doctor\nTo run without a GPU, say so:\n    ngcdl run ... --gpus none"
+        raise NoGpu(str(wanted.gpus), why, instead=instead)
+    loud = f"WARNING: {why}: this run computes on the CPU. {_BY_DOCKER} (ngcdl doctor)."
+    return _on_cpu(without, replace(NO_GPU, why=why), loud)
 
 
 def _untold(gpus: GpuRequest, way: GpuWay, without: Choice) -> Choice:

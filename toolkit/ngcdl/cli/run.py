@@ -165,7 +165,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
         return 0
     if not picked.engine.has_containers and not Path(target).exists():
-        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(bool(picked.probe.usable))}).")
+        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(picked.has_gpu)}).")
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
@@ -178,9 +178,9 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
 
 def _size(has_gpu: bool) -> str:
     """Say how much the local engine installs."""
-    from ngcdl.engines.local.engine import SIZES, lock_name
+    from ngcdl.engines.local.engine import size
 
-    return SIZES[lock_name(has_gpu)].rstrip(",")
+    return size(has_gpu).rstrip(",")
 
 
 def reconcile_last(store: Store) -> None:

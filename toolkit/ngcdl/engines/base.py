@@ -223,6 +223,16 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class Selective(Protocol):
+    """An Engine whose trainings compute with a framework that it installs on this host."""
+
+    def why_unfit(self, capability: str | None, driver: str | None) -> str | None:
+        """Say why that framework can't use a card with this compute capability and driver; None if it can, or if that
+        is not known."""
+        ...
+
+
+@runtime_checkable
 class Cluster(Protocol):
     """What an Engine with `is_cluster` knows about its nodes."""
 

@@ -61,7 +61,7 @@ def target(picked: choice.Choice, asked: Asked, show: Show, verdicts: Verdicts) 
 
     A cluster's nodes fetch the image themselves, by digest if the registry can be asked for the digest."""
     if picked.image is None:
-        return None, None, picked.engine.without_image(_own(asked), bool(picked.probe.usable), show.pull)
+        return None, None, picked.engine.without_image(_own(asked), picked.has_gpu, show.pull)
     if picked.engine.is_cluster:
         pinned = _pinned(picked.image, verdicts.found(picked.image), show)
         return pinned, None, picked.engine.target(picked.image, pinned) if pinned else str(picked.image)
@@ -96,7 +96,7 @@ def planned_target(picked: choice.Choice, asked: Asked) -> str:
     """Name what a plan that fetches nothing would start: the image, a command's program, or the local Python."""
     if picked.image:
         return str(picked.image)
-    return picked.engine.without_image(_own(asked), bool(picked.probe.usable), None)
+    return picked.engine.without_image(_own(asked), picked.has_gpu, None)
 
 
 def _own(asked: Asked) -> RunSpec | None:

@@ -67,7 +67,7 @@ def choose(
         others = {
             _NO_MIG_DEVICE: [card for card in fit if card.mig and not card.mig_devices],
             _PROHIBITED: [card for card in fit if is_prohibited(card)],
-            "of no use to this image": [card for card in every if card.uuid in unfit],
+            "of no use to this run": [card for card in every if card.uuid in unfit],
             f"hidden by {VARIABLE}": hidden,
         }
         more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)

@@ -68,5 +68,5 @@ def _why_not(whole: GpuReading, one: GpuReading, unfit: Collection[str], shown: 
     if one.is_out_of_order:
         return "out of order"
     if whole.uuid in unfit:
-        return "of no use to this image"
+        return "of no use to this run"
     return f"hidden by {VARIABLE}" if shown is not None and not {whole.uuid, one.uuid} & set(shown) else ""

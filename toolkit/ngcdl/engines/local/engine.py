@@ -38,6 +38,12 @@ _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 # TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
 # installed.
 SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
+_ON_ARM64 = "a wheel without CUDA and its dependencies,"
+# What that wheel with CUDA is for. Its tensorflow/python/platform/build_info.py has sm_60, sm_70, sm_80, sm_89 and
+# compute_90, so a newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
+_OLDEST, _NEWEST = (6, 0), (9, 0)
+# any CUDA 12: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+_OLDEST_DRIVER = (525, 60, 13)
 
 
 def connect() -> LocalEngine:
@@ -48,6 +54,11 @@ def connect() -> LocalEngine:
 def lock_name(has_gpu: bool) -> str:
     """Return the lock file's name. The CPU's wheel exists for x86-64 only; on arm64 the usual one is CPU-only."""
     return "local-cpu.txt" if architecture(platform.machine()) == "amd64" and not has_gpu else "local.txt"
+
+
+def size(has_gpu: bool) -> str:
+    """Say what is installed, and how much that is, before a comma."""
+    return SIZES[lock_name(has_gpu)] if architecture(platform.machine()) == "amd64" else _ON_ARM64
 
 
 def lock_path(name: str) -> Path:
@@ -81,11 +92,22 @@ class LocalEngine(OfKind, NoImages):
 
     def python(self, has_gpu: bool) -> Path | None:
         """Return the Python that has TensorFlow, None if `prepare` must install it."""
-        found = importlib.util.find_spec("tensorflow")
-        if found and found.origin:  # a mere folder of that name, such as containers/tensorflow, has none
+        if _installed():
             return Path(sys.executable)
         python = self._environment(lock_name(has_gpu)) / "bin" / "python"
         return python if (python.parent.parent / READY).exists() else None
+
+    def why_unfit(self, capability: str | None, driver: str | None) -> str | None:
+        if _installed():
+            return None  # nobody knows what it was built for
+        if architecture(platform.machine()) != "amd64":
+            return "TensorFlow's wheel for this processor is CPU-only"
+        if (version := _version(driver)) and version < _OLDEST_DRIVER:
+            return f"TensorFlow's wheel needs driver {_dotted(_OLDEST_DRIVER)} or later, and this is {driver}"
+        if (own := _version(capability)) and not _OLDEST <= own <= _NEWEST:
+            its = f"{_dotted(_OLDEST)} to {_dotted(_NEWEST)}"
+            return f"TensorFlow's wheel is for compute capability {its}, and the card has {capability}"
+        return None
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
         """Return the program of `own`, or the Python that has TensorFlow; with `show`, install it if it is missing."""
@@ -117,7 +139,7 @@ class LocalEngine(OfKind, NoImages):
                 turn.acquire()
             try:
                 if not (folder / READY).exists():
-                    show(PullEvent(None, f"Installing TensorFlow for this host, once: {SIZES[lock]} into {folder}"))
+                    show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)} into {folder}"))
                     self._install(folder, lock, show)
             finally:
                 turn.release()
@@ -188,6 +210,22 @@ class LocalEngine(OfKind, NoImages):
         folder = self._runs / run_id
         job = FoundJob.named(job_of(folder) or "", folder)
         return job if job and job.ended() is None else None
+
+
+def _installed() -> bool:
+    """Return whether the Python that runs ngcdl has TensorFlow."""
+    found = importlib.util.find_spec("tensorflow")
+    return bool(found and found.origin)  # a mere folder of that name, such as containers/tensorflow, has none
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    """Return a version's numbers, () if `text` is none."""
+    parts = (text or "").split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _visible(spec: RunSpec) -> dict[str, str]:
