@@ -60,6 +60,24 @@ def test_a_card_that_tensorflow_s_wheel_can_t_use_is_left_out_before_anything_is
     assert choose(cards, gpus="all")["device"] == "gpu", "a command's own framework may well be able to"
 
 
+def test_a_number_that_cuda_may_count_otherwise_is_a_card_that_is_not_known(
+    cards: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING", "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    it = choose(cards, gpus="all")
+    assert (it["gpus"], it["uuids"], it["shares"]) == ("all", None, False), "the variable is passed on as it is"
+    assert it["loud"][0].startswith("WARNING: CUDA_VISIBLE_DEVICES=0: CUDA counts the fastest card first, the driver ")
+    assert choose(cards, gpus="0,")["uuids"] == [FIRST], "which the command then gets by UUID"
+    for name, value in (("DEVICE_ORDER", "PCI_BUS_ID"), ("VISIBLE_DEVICES", "1,0"), ("VISIBLE_DEVICES", FIRST[:9])):
+        with monkeypatch.context() as other:
+            other.setenv(f"CUDA_{name}", value)
+            it = choose(cards)
+            assert (it["loud"], FIRST in it["uuids"]) == ([], True), f"CUDA_{name}={value}"
+    cards.set(gpu1__name="NVIDIA GeForce GTX 1050 Ti")
+    assert choose(cards)["uuids"] == [FIRST], "of equal cards"
+
+
 def test_of_several_cards_a_training_without_docker_gets_one_that_tensorflow_s_wheel_can_use(cards: Host) -> None:
     cards.set(gpu1__cc="12.0", gpu0__processes="7:5")
     it = choose(cards)

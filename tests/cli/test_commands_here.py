@@ -73,7 +73,7 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
     (("run", "--workdir=/a", "--root", "--", "pwd"), 2, "      ngcdl run pytorch --workdir=/a --root -- pwd\n"),
     (("compare", "-w/a", "--", "pwd"), 2, "      cd /a && ngcdl compare -- pwd\n"),
     (("run", "-e", "CUDA_VISIBLE_DEVICES=1", "--", "true"), 2, "-e CUDA_VISIBLE_DEVICES: without a container --gpus "
-     "chooses the cards, and sets that itself.\n      ngcdl run --gpus 1, -- true\n"),
+     "chooses the cards.\n      ngcdl run --gpus 1, -- true\n"),
     (("run", "-e", "A=1", "--env=CUDA_VISIBLE_DEVICES=", "--", "true"), 2, " ngcdl run --gpus none -e A=1 -- true\n"),
     (("run", "--gpus", "2", "-eCUDA_VISIBLE_DEVICES=0,1", "--", "true"), 2, "      ngcdl run --gpus 2 -- true\n"),
     (("compare", "-e", "CUDA_VISIBLE_DEVICES=-1", "--", "true"), 2, "      ngcdl compare -- true\n"),
@@ -210,6 +210,8 @@ def test_cards_are_chosen_and_shown_to_it_alone(house: House, cards: dict[str, s
     assert house.run("run", "--gpus", "none", "--", *ask, env=cards).stdout == "-1\n"
     mine = cards | {"CUDA_VISIBLE_DEVICES": "1"}
     assert house.run("run", "--", *ask, env=mine).stdout == "1\n"
+    assert house.record()["gpus"] is None, "CUDA's card 1 may be another than the driver's"
+    house.run("run", "--", *ask, env=mine | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     assert len(house.record()["gpus"]) == 1
     hidden = house.run("run", "--gpus", "0,", "--", *ask, env=mine)
     assert (hidden.returncode, "CUDA_VISIBLE_DEVICES=1 hides" in hidden.stderr) == (125, True)

@@ -67,6 +67,19 @@ def test_the_cards_that_were_asked_for_are_the_visible_ones(engine: local.LocalE
     assert "CUDA_VISIBLE_DEVICES" not in training["environment"], "it is told its device"
 
 
+def test_a_command_s_first_card_is_the_one_that_it_would_be_without_ngcdl(
+    engine: local.LocalEngine, tmp_path: Path
+) -> None:
+    def counts(**spec: object) -> str | None:
+        found = engine.request(order(tmp_path, **spec))["environment"].get("CUDA_DEVICE_ORDER")
+        return None if found is None else str(found)
+
+    assert counts() is None
+    assert counts(gpus=GpuRequest("devices", devices=("GPU-1", "GPU-2"))) is None, "in whichever order"
+    assert counts(gpus=GpuRequest("devices", devices=("0",))) == "PCI_BUS_ID", "a Jetson's, by NVML's index"
+    assert counts(workload=Workload("smoke")) == "PCI_BUS_ID", "it reads NVML itself"
+
+
 def test_the_command_line_can_be_typed_and_hides_secrets(engine: local.LocalEngine, tmp_path: Path) -> None:
     line = engine.command_line(
         order(tmp_path, "-c", "a b", environment=(("TOKEN", "hush"), ("A", "b c")), workdir="/w")

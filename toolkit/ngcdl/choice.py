@@ -21,6 +21,11 @@ from ngcdl.telemetry.card import Card, Probe, whole_cards
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 _BY_DOCKER = "NVIDIA's images may be able to use the card, by Docker and NVIDIA's container toolkit"
+_AMBIGUOUS = (
+    f"WARNING: {free_cards.VARIABLE}={{}}: CUDA counts the fastest card first, the driver by the cards' places on the "
+    "bus. So which card this run uses is not known, and none is measured: name it there by UUID (ngcdl gpu), or set "
+    f"{free_cards.ORDER}=PCI_BUS_ID."
+)
 Unfit = Callable[[Engine, ImageRef, Probe], Collection[str]]
 
 
@@ -155,15 +160,18 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         if wanted.waits:
             raise NoGpu(str(gpus), said)
         return _on_cpu(without, way, f"WARNING: {said}. This run computes on the CPU.")
+    uuids, loud = given.uuids, given.loud
+    if named and not (wanted.is_training or given.gpus.devices) and free_cards.is_ambiguous(probe.cards, os.environ):
+        uuids, loud = None, (*loud, _AMBIGUOUS.format(os.environ[free_cards.VARIABLE]))
     names = dict(zip(given.among, given_cards.handed(given.among, probe, way), strict=True))
     return replace(
         without,
         way=way,
         gpus=replace(given.gpus, devices=tuple(given_cards.handed(given.gpus.devices, probe, way))),
         device="gpu" if given.gpus.demanded else "auto",
-        uuids=given.uuids,
+        uuids=uuids,
         why=f"{without.why}; {given.rule}" if given.rule else without.why,
-        loud=(*given.loud, *given_cards.without_fabric(probe, given.among or given.uuids)),
+        loud=(*loud, *given_cards.without_fabric(probe, given.among or uuids)),
         shares=bool(given.loud),
         awaits=Need(len(given.gpus.devices), names) if wanted.waits else None,
     )

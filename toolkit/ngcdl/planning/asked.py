@@ -56,7 +56,7 @@ def why_no_container_options(options: Sequence[str]) -> str:
 
 def why_no_card_variables(names: Sequence[str]) -> str:
     """Say why these variables, of CARD_VARIABLES, can't be set."""
-    return f"-e {', '.join(names)}: without a container --gpus chooses the cards, and sets that itself."
+    return f"-e {', '.join(names)}: without a container --gpus chooses the cards."
 
 
 def card_variables(asked: Asked) -> list[str]:

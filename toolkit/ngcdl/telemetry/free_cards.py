@@ -12,7 +12,7 @@ from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, is_mig, is_prohibited
 from ngcdl.telemetry.gpu import open_nvml
 
-VARIABLE = "CUDA_VISIBLE_DEVICES"
+VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 # A desktop's card was seen at 49 % and 7 % in listings of the same day: https://github.com/XuehaiPan/nvitop/issues/49
 _READINGS, _PAUSE_SECONDS = 3, 0.5
 _LOST = "out of order"
@@ -134,10 +134,7 @@ def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[
     there; None if the variable is not set. As in CUDA, the list ends at the first entry that matches no card, or more
     than one.
 
-    A number is taken as NVML's index: the local engine passes the variable on with CUDA_DEVICE_ORDER=PCI_BUS_ID. CUDA's
-    default order puts the fastest card first, so on a host with several models the user may mean another card; only
-    CUDA knows which one is fastest. https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
-    """
+    A number is taken as NVML's index, which CUDA may not do: see is_ambiguous()."""
     said = environ.get(VARIABLE)
     if said is None:
         return None
@@ -148,6 +145,19 @@ def visible_to_cuda(cards: Sequence[Card], environ: Mapping[str, str]) -> tuple[
             break
         found += named
     return tuple(dict.fromkeys(found))
+
+
+def is_ambiguous(cards: Sequence[Card], environ: Mapping[str, str]) -> bool:
+    """Return whether CUDA_VISIBLE_DEVICES may make other cards visible than visible_to_cuda() returns. CUDA's default
+    order puts the fastest card first, and on a host with several models only CUDA knows which one that is.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""
+    visible = visible_to_cuda(cards, environ) or ()
+    return (
+        environ.get(ORDER) != "PCI_BUS_ID"
+        and len({card.name for card in cards}) > 1
+        and any(word.strip().isdecimal() for word in environ.get(VARIABLE, "").split(","))
+        and 0 < len(visible) < len(cards)
+    )
 
 
 def _means(word: str, card: Card) -> bool:

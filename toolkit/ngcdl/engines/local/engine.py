@@ -180,7 +180,6 @@ class LocalEngine(OfKind, NoImages):
             "cwd": spec.workdir,
             "environment": {
                 **_visible(spec),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so CUDA_VISIBLE_DEVICES has NVML's indices
                 **dict([mark(order.folder, is_training=bool(spec.workload))]),
                 **dict(spec.environment),
             },
@@ -229,12 +228,18 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def _visible(spec: RunSpec) -> dict[str, str]:
-    """Return the variable that shows CUDA only the run's cards. A training is told its device, but a command that may
+    """Return the variables that show CUDA only the run's cards. A training is told its device, but a command that may
     use no card must see none: -1, because some programs take an empty value for a variable that is not set.
+
+    CUDA counts as NVML does where an index names a card, and in a training, which reads NVML itself. A command counts
+    as it would without ngcdl: usually the fastest card is its first.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables"""
+    as_nvml = spec.workload or any(name.isdecimal() for name in spec.gpus.devices)
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if as_nvml else {}
     if spec.gpus.devices:
-        return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices)}
-    return {"CUDA_VISIBLE_DEVICES": "-1"} if spec.gpus.kind == "none" and not spec.workload else {}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices), **order}
+    is_to_see_none = spec.gpus.kind == "none" and not spec.workload
+    return {"CUDA_VISIBLE_DEVICES": "-1"} if is_to_see_none else order
 
 
 def _tool(argv: list[str], show: ShowPull) -> None:
