@@ -4,6 +4,7 @@ card."""
 from __future__ import absolute_import, division, print_function
 
 import ctypes
+import os
 
 LIBRARY = "libcuda.so.1"
 INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
@@ -18,6 +19,12 @@ def is_integrated(card):
     """Return whether the card uses the machine's memory; False if the driver is missing or does not tell."""
     return bool(answer(card, ctypes.c_int(), lambda cuda, told, device: cuda.cuDeviceGetAttribute(
         told, INTEGRATED, device)))
+
+
+def leaves_memory(card):
+    """Return whether TensorFlow must take the card's memory as it needs it, not all at once: the card uses the
+    machine's memory, or TensorFlow's own variable says so, which its first releases do not read."""
+    return os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH") == "true" or is_integrated(card)
 
 
 def answer(card, told, ask):

@@ -281,6 +281,27 @@ def test_one_tensorflow_2_replica_takes_memory_on_one_card_only(cards, device, n
 
 
 @pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("integrated", "variable", "fraction", "grows"),
+    [(True, None, None, True), (False, "true", None, True), (False, None, None, False), (True, None, 0.4, False)],
+)
+def test_tensorflow_2_leaves_the_memory_that_others_need(cards, monkeypatch, integrated, variable, fraction, grows):
+    """A DGX Spark's card has the machine's memory, and a shared card another program's."""
+    import tensorflow as tf
+    from trainer.frameworks import tf2
+
+    monkeypatch.setattr(tf2.driver, "is_integrated", lambda _: integrated)
+    monkeypatch.setattr(tf2.driver, "total_bytes", lambda _: 2**30)
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    if variable:
+        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
+    told = []
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, on: told.append((gpu.name[-5:], on)))
+    tf2.Network(MODEL, "gpu", fraction)
+    assert told == ([("GPU:0", True)] if grows else [])
+
+
+@pytest.mark.tensorflow
 def test_tensorflow_2s_share_is_of_what_the_driver_says_of_that_card(cards, driver):
     """NVML counts all cards of the host, and has no totals for MIG and for memory shared with the CPU."""
     from trainer.frameworks import tf2

@@ -139,6 +139,19 @@ def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(
     assert store.ids() == ["20261122-120000-cifar10-abc002", "20261122-120000-cifar10-abc001"]
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_a_training_that_shares_a_card_leaves_the_others_their_memory(
+    daemon: Daemon, config: settings.Settings, store: Store, shares: bool
+) -> None:
+    settled = prepare.settle(training(), config, store, FakeShow())
+    settled = replace(settled, picked=replace(settled.picked, shares=shares))
+    said = dict(prepare.begin(settled, store).order.spec.environment)
+    assert said.get("TF_FORCE_GPU_ALLOW_GROWTH") == ("true" if shares else None)
+    typed = replace(settled.asked, extra=RunSpec(None, (), environment=(("TF_FORCE_GPU_ALLOW_GROWTH", "false"),)))
+    said = dict(prepare.begin(replace(settled, asked=typed), store).order.spec.environment)
+    assert said["TF_FORCE_GPU_ALLOW_GROWTH"] == "false", "as it was typed"
+
+
 def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:

@@ -136,7 +136,10 @@ def _shared(seen: Seen, held: Mapping[str, str]) -> Given:
     if one.uuid is None:
         loud = f"WARNING: {NONE_TO_SHARE} ({one.users}): this run computes on the CPU."
         return Given(GpuRequest("none"), (), (loud,))
-    loud = f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, and its speed is not the card's."
+    loud = (
+        f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, of whose memory it takes only what "
+        "it needs, and its speed is not the card's."
+    )
     return Given(GpuRequest("auto", devices=(one.uuid,)), (one.uuid,), (loud,) if one.users else ())
 
 

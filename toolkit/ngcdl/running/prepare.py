@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from ngcdl import dataset
     from ngcdl.given_cards import Need
 
+# TensorFlow takes all of a card's memory at once, unless told to take it as it needs it; the program that shares the
+# card would then fail at its next allocation. https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth
+_GROWTH = ("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -161,6 +165,8 @@ def _spec(
         resume = store.folder(workload.resume) if workload.resume else None
         choices = choices_of(workload, store) if picked.engine.shares_files else None
         spec = plan.training(picked.image, workload, picked.gpus, data.folder, resume, choices)
+        if picked.shares:
+            spec = replace(spec, environment=(*spec.environment, _GROWTH))
     else:
         assert asked.own is not None  # Asked has either a workload or its own spec
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)

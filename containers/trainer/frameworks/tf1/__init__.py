@@ -13,7 +13,7 @@ import collections
 
 import tensorflow as tf
 
-from ... import computing, layers, nvml
+from ... import computing, driver, layers, nvml
 from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES
@@ -43,6 +43,8 @@ class Network(object):
             config.intra_op_parallelism_threads = threads
         if memory_fraction:
             config.gpu_options.per_process_gpu_memory_fraction = memory_fraction
+        elif device != "cpu":
+            config.gpu_options.allow_growth = driver.leaves_memory(0)
         self.session = tf.Session(graph=self.graph, config=config)
         gpus = [found.name for found in self.session.list_devices() if found.device_type == "GPU"]
         card = group.card("TensorFlow %s" % tf.__version__, len(gpus), device)

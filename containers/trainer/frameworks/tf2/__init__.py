@@ -42,6 +42,8 @@ class Network:
             tf.config.experimental.set_visible_devices(gpus, "GPU")
         if gpus and memory_fraction:
             limit(gpus[0], card or 0, memory_fraction)
+        elif gpus and driver.leaves_memory(card or 0):
+            tf.config.experimental.set_memory_growth(gpus[0], True)
         self.together = Together(group) if group.size > 1 else None
         self.model, self.on = model, f"/{self.device.upper()}:0"
         self.precision = numbers.chosen(way.precision, gpus if self.device == "gpu" else [])
