@@ -46,6 +46,19 @@ def test_what_went_on_from_a_checkpoint_was_not_taken_back(house: House, capsys:
     assert rows(house, filled(made.run("x"), events, []), capsys, *events).count("stages crop 10") == 1
 
 
+def test_a_card_that_somebody_else_used_is_not_shown_as_the_command_s(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cards = (
+        GpuSummary("u", "A100", 40.0, index=0, is_used=True),
+        GpuSummary("v", "A100", 97.0, index=1, is_used=False),
+    )
+    text = rows(house, Run("x", "finished", STARTED, STARTED + 3, summary=Summary(steps=1, gpus=cards)), capsys)
+    first, second = (line for line in text.splitlines() if "A100" in line)
+    assert first.endswith("n/a, A100")
+    assert second.endswith("n/a, A100, not used by this run")
+
+
 def test_a_small_figure_is_not_shown_as_nothing(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     summed = Summary(
         steps=1, precision_at_1=0.00004, loss_first=0.004, loss_last=0.0004,

@@ -87,6 +87,15 @@ def test_what_a_mean_over_the_whole_run_does_not_show_is_not_said() -> None:
     assert rules(gpu(95.0, **ENOUGH), COMMAND) == ["compute-bound"]
 
 
+def test_a_card_that_the_command_did_not_use_says_nothing_about_it() -> None:
+    its = GpuSummary("GPU-1", "a card", 1.0, index=0, is_used=True)
+    others = GpuSummary("GPU-2", "a card", 97.0, index=1, is_used=False)
+    assert rules(replace(gpu(1.0, **ENOUGH), gpus=(its, others)), COMMAND) == ["gpu-idle"]
+    assert rules(replace(gpu(95.0, **ENOUGH), gpus=(replace(its, gpu_percent_mean=95.0), others)), COMMAND) == [
+        "compute-bound"
+    ]
+
+
 def test_what_it_says_needs_no_option_of_a_training() -> None:
     unfilled = (GpuSummary("GPU-1", "a card", 97.0, index=0, sm_active_percent_mean=3.0),)
     idle = (GpuSummary("GPU-1", "a card", 80.0, index=0), GpuSummary("GPU-2", "a card", 0.0, index=1))

@@ -18,7 +18,8 @@ JSON = st.recursive(
     LEAF, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3))
 )
 _KEYS = ["uuid", "index", "name", "gpu_percent", "memory_used_bytes", "watts", "energy_joules", "sm_mhz",
-         "throttle_reasons", "foreign_processes", "sm_active_percent", "dram_bandwidth_percent"]  # fmt: skip
+         "throttle_reasons", "own_processes", "foreign_processes", "sm_active_percent",
+         "dram_bandwidth_percent"]  # fmt: skip
 GPU = st.dictionaries(st.sampled_from(_KEYS), JSON)
 EVENT = st.fixed_dictionaries(
     {"event": st.sampled_from(["start", "step", "eval", "finish", "error", "new"])},
@@ -259,10 +260,37 @@ def test_energy_and_clocks_of_a_training_are_those_of_the_cards_that_it_computed
     assert found.examples_per_joule == 64 / 200
     assert [gpu.joules for gpu in found.gpus] == [100, 200, 300], "each has its own"
     assert summary([start | {"replicas": 2}, *STEPS], busy).energy_joules == 500
-    assert summary(STEPS, busy).energy_joules == 600, "of a command all count"
     assert summary([start | {"device": "cpu"}, *STEPS], busy).energy_joules == 600, "it computed on none of them"
     for unknown in (None, 97.0, 40.0), (3.0, 3.0, 3.0):
         assert summary([start, *STEPS], [one(t, *unknown) for t in (1, 2)]).energy_joules == 600
+
+
+def test_of_a_command_count_the_cards_on_which_its_processes_were_seen() -> None:
+    def one(t: int, *own: int | None) -> dict[str, Any]:
+        return sample(
+            t,
+            gpus=[
+                card(f"GPU-{at}", percent, 10 * at)
+                | {"watts": watts, "sm_mhz": 1000 + at, "throttle_reasons": [hex(1 << at)], "foreign_processes": at}
+                | ({} if own[at] is None else {"own_processes": own[at]})
+                for at, (percent, watts) in enumerate([(40.0, 100), (97.0, 200), (3.0, 300)])
+            ],
+        )
+
+    found = summary(STEPS, [one(1, 0, 0, 0), one(2, 1, 0, 0)])
+    assert (found.energy_joules, found.sm_mhz_mean, found.throttled_share) == (100, 1000, {"0x1": 1.0})
+    assert (found.gpu_percent_mean, found.gpu_memory_bytes_max, found.shared_gpu) == (40, 0, False)
+    assert [(gpu.is_used, gpu.joules) for gpu in found.gpus] == [(True, 100), (False, 200), (False, 300)]
+    for unknown in (None, None, None), (0, 0, 0):
+        found = summary(STEPS, [one(t, *unknown) for t in (1, 2)])
+        assert (found.energy_joules, found.sm_mhz_mean, found.throttled_share) == (None, None, None)
+        assert (found.gpu_percent_mean, found.shared_gpu) == (140 / 3, None), "whose work it was is not known"
+        assert [gpu.joules for gpu in found.gpus] == [100, 200, 300]
+
+
+def test_a_command_that_kept_all_its_cards_busy_is_taken_to_have_computed_on_all() -> None:
+    busy = [sample(t, gpus=[card(f"GPU-{at}", 50.0) | {"watts": 100} for at in range(2)]) for t in (1, 2)]
+    assert summary(STEPS, busy).energy_joules == 200
 
 
 def test_a_run_on_the_cpu_has_no_examples_of_the_joules_of_an_idle_gpu() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -21,18 +22,37 @@ from ngcdl.telemetry.sample import MEASURED
 from .stand_in import Host
 
 
+def others_on(processes: Sequence[GpuProcess] | None, run: RunProcesses, desktop: Collection[int]) -> int | None:
+    return card_samples.counted(processes, run, desktop)[1]
+
+
+def test_the_run_s_own_processes_are_counted_as_far_as_all_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
+    monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
+    ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
+    server, screen = GpuProcess(3, name="nvidia-cuda-mps"), replace(ours, draws=True, computes=False)
+
+    def own_on(*processes: GpuProcess) -> int | None:
+        return card_samples.counted(processes, RunProcesses([], "a"), ())[0]
+
+    assert [own_on(ours, theirs), own_on(ours, hidden), own_on(ours, ours, server)] == [1, 1, 2]
+    assert [own_on(), own_on(theirs), own_on(screen)] == [0, 0, 0]
+    assert [own_on(hidden), own_on(theirs, server)] == [None, None], "they may be the run's"
+    assert card_samples.counted(None, RunProcesses([], "a"), ()) == (None, None)
+
+
 def test_processes_of_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda pid: None if pid == 404 else "0::/")
     ours, theirs, hidden = GpuProcess(1, container_id="a"), GpuProcess(2, container_id="b"), GpuProcess(404)
     run = RunProcesses([], "a")
-    assert card_samples.foreign((ours, theirs, GpuProcess(os.getpid())), run, ()) == 2
-    assert card_samples.foreign((), run, ()) == 0
-    assert card_samples.foreign((ours, hidden), run, ()) is None
-    assert card_samples.foreign(None, run, ()) is None
-    assert card_samples.foreign((ours,), RunProcesses([]), ()) is None
+    assert others_on((ours, theirs, GpuProcess(os.getpid())), run, ()) == 2
+    assert others_on((), run, ()) == 0
+    assert others_on((ours, hidden), run, ()) is None
+    assert others_on(None, run, ()) is None
+    assert others_on((ours,), RunProcesses([]), ()) is None
     with subprocess.Popen(["sleep", "60"]) as child:  # our parent may be process 1 itself
-        assert card_samples.foreign((GpuProcess(child.pid), GpuProcess(1)), RunProcesses([], pid=os.getpid()), ()) == 1
+        assert others_on((GpuProcess(child.pid), GpuProcess(1)), RunProcesses([], pid=os.getpid()), ()) == 1
         child.kill()
 
 
@@ -47,20 +67,20 @@ def test_what_draws_is_the_desktop_that_was_there_before_the_run_or_the_run_s_ow
         RunProcesses([], "a"),
     )
     for desktop, known in ((3,), 0), ((7,), None), ((), None):
-        assert card_samples.foreign((ours, screen), run, desktop) == known
-    assert card_samples.foreign((ours, screen, GpuProcess(2, container_id="b")), run, ()) == 1
-    assert card_samples.foreign((ours, replace(ours, draws=True)), run, ()) == 0
+        assert others_on((ours, screen), run, desktop) == known
+    assert others_on((ours, screen, GpuProcess(2, container_id="b")), run, ()) == 1
+    assert others_on((ours, replace(ours, draws=True)), run, ()) == 0
 
 
 def test_through_an_mps_server_others_may_compute_and_it_is_not_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: True)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     server = GpuProcess(1, name="nvidia-cuda-mps")
-    assert card_samples.foreign((server,), RunProcesses([], "a"), ()) is None
-    assert card_samples.foreign((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), ()) == 1
+    assert others_on((server,), RunProcesses([], "a"), ()) is None
+    assert others_on((server, GpuProcess(2, container_id="b")), RunProcesses([], "a"), ()) == 1
     told, client = replace(server, lists_clients=True), GpuProcess(2, container_id="a")
-    assert card_samples.foreign((told, client), RunProcesses([], "a"), ()) == 0, "every client is listed"
-    assert card_samples.foreign((told, client), RunProcesses([], "b"), ()) == 1
+    assert others_on((told, client), RunProcesses([], "a"), ()) == 0, "every client is listed"
+    assert others_on((told, client), RunProcesses([], "b"), ()) == 1
 
 
 class Played:
@@ -110,7 +130,7 @@ def test_where_not_every_process_is_visible_nobody_can_tell(monkeypatch: pytest.
     monkeypatch.setattr(container, "pids_are_the_hosts", lambda: False)
     monkeypatch.setattr(container, "cgroup_text", lambda _: "0::/")
     for processes in (), (GpuProcess(1, container_id="a"),), (GpuProcess(3, draws=True),):
-        assert card_samples.foreign(processes, RunProcesses([], "a"), ()) is None
+        assert others_on(processes, RunProcesses([], "a"), ()) is None
 
 
 def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +142,8 @@ def test_a_worker_that_outlived_its_parent_is_the_run_s_by_its_session(monkeypat
         worker = GpuProcess(int(first.stdout.readline()))
         first.stdout.readline()  # its parent has ended
         assert first.pid not in [one.pid for one in psutil.Process(worker.pid).parents()]
-        assert card_samples.foreign((worker,), RunProcesses([], pid=first.pid), ()) == 0
-        assert card_samples.foreign((worker,), RunProcesses([], pid=os.getpid()), ()) == 1
+        assert others_on((worker,), RunProcesses([], pid=first.pid), ()) == 0
+        assert others_on((worker,), RunProcesses([], pid=os.getpid()), ()) == 1
         os.kill(worker.pid, signal.SIGKILL)
         first.communicate()
 
@@ -136,10 +156,10 @@ def test_a_process_in_no_group_of_its_container_is_known_by_the_shim_above_it(mo
     with subprocess.Popen(shim, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         inside = GpuProcess(int(process.stdout.readline()))
-        assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), ()) == 0
-        assert card_samples.foreign((inside,), RunProcesses([], "b2" * 32), ()) == 1
+        assert others_on((inside,), RunProcesses([], "a1" * 32), ()) == 0
+        assert others_on((inside,), RunProcesses([], "b2" * 32), ()) == 1
         process.communicate()
-    assert card_samples.foreign((inside,), RunProcesses([], "a1" * 32), ()) is None, "it is gone"
+    assert others_on((inside,), RunProcesses([], "a1" * 32), ()) is None, "it is gone"
 
 
 READ = """
@@ -171,5 +191,5 @@ def test_a_card_that_is_lost_has_each_field_of_a_sample_and_the_others_have_thei
     assert "GPU is lost" in lost["error"]
     assert (lost["name"], lost["gpu_percent"], lost["watts"]) == ("NVIDIA GeForce GTX 1050 Ti", None, None)
     assert lost["memory_total_bytes"] == whole[0]["memory_total_bytes"]
-    assert list(lost) == list(other) == [*MEASURED, "foreign_processes", "error"]
+    assert list(lost) == list(other) == [*MEASURED, "own_processes", "foreign_processes", "error"]
     assert other == whole[1]

@@ -1,4 +1,4 @@
-"""What a run's cards do, and how many other processes compute on them, for a sample."""
+"""What a run's cards do, and how many of its own and of other processes compute on them, for a sample."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cards:
             processes = values.pop("processes", None)
             desktop = self._desktop(uuid, processes or (), values["gpu_percent"])
             values |= self._nvml.activity(uuid)
-            values["foreign_processes"] = foreign(processes, self._run, desktop)
+            values["own_processes"], values["foreign_processes"] = counted(processes, self._run, desktop)
         values["error"] = error
         return values
 
@@ -59,19 +59,27 @@ class Cards:
         return desktop
 
 
-def foreign(processes: Sequence[GpuProcess] | None, run: RunProcesses, desktop: Collection[int]) -> int | None:
-    """Count the processes on a card that are not the run's; None if the driver or /proc can't tell.
+def counted(
+    processes: Sequence[GpuProcess] | None, run: RunProcesses, desktop: Collection[int]
+) -> tuple[int | None, int | None]:
+    """Count the processes on a card that are the run's and compute, and those that are not the run's; None if the
+    driver or /proc can't tell.
 
-    Processes of the `desktop`, given by PID, do not count. If no other process is known to compute, the number is still
-    unknown while a process draws that may be a game, or while the driver doesn't list the clients of an MPS server."""
+    Processes of the `desktop`, given by PID, do not count. If no other process is known to compute, the second number
+    is still unknown while a process draws that may be a game, or while the driver doesn't list the clients of an MPS
+    server. So is then the first, if no process is known to be the run's."""
     if processes is None or not (run.container or run.pid) or not container.pids_are_the_hosts():
-        return None
-    verdicts = [_is_ours(process, run) for process in processes if not (process.draws or process.is_mps_server)]
-    if None in verdicts:
-        return None
-    strange = (one for one in processes if one.draws and one.pid not in desktop)
-    hidden = any(one.hides_clients for one in processes) or not all(_is_ours(one, run) for one in strange)
-    return verdicts.count(False) or (None if hidden else 0)
+        return None, None
+    count = [one for one in processes if not (one.is_mps_server or (one.draws and one.pid in desktop))]
+    verdicts = [(one, _is_ours(one, run)) for one in count]
+    is_hidden = any(one.hides_clients for one in processes)
+    ours = [verdict for one, verdict in verdicts if one.computes]
+    own = ours.count(True) or (None if is_hidden or None in ours else 0)
+    others = [verdict for one, verdict in verdicts if not one.draws]
+    if None in others:
+        return own, None
+    may_play = any(one.draws and not verdict for one, verdict in verdicts)
+    return own, others.count(False) or (None if is_hidden or may_play else 0)
 
 
 def _is_ours(process: GpuProcess, run: RunProcesses) -> bool | None:

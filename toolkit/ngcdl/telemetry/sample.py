@@ -11,7 +11,7 @@
                "memory_mhz", "throttle_reasons": [why its clocks are limited now, in NVIDIA's terms: card.REASONS],
                "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent": 0..100,
                means since the full sample before, of cards that have the counters for it (gpm.py),
-               "foreign_processes", "error"}],
+               "own_processes", "foreign_processes": how many of the run's and of others compute there, "error"}],
      "gap": null, or why something is missing in this sample or before it}
 
 null means unknown, never 0. Unknown fields are ignored and missing ones read as null, so that old and new files load.
@@ -19,13 +19,12 @@ If the interval is shorter than 0.5 s, full samples are 0.5 s apart, and those i
 utilization and power: the fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to
 foreign_processes, are omitted because they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
-energy_joules, memory_mhz, throttle_reasons, and sm_active_percent to dram_bandwidth_percent were added later in
-format 1.
+energy_joules, memory_mhz, throttle_reasons, and sm_active_percent to own_processes were added later in format 1.
 """
 
 from __future__ import annotations
 
-# What the driver reports about a GPU; the sampler adds foreign_processes and error.
+# What the driver reports about a GPU; the sampler adds own_processes, foreign_processes and error.
 MEASURED = (
     *("index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes", "memory_total_bytes"),
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
-from ngcdl.report.measured.case import computed_on
+from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
 from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
@@ -24,32 +24,47 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
     """Return `so_far` with what `samples` say about the cards. `start` is a training's start event, {} for a command;
     `is_timed`: the samples cover exactly the time whose energy is asked for.
 
-    A training's energy, clock and throttling are those of the cards that the training computed on."""
+    Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
+    of the cards that its processes were seen on: the others may be computing for somebody else."""
     cards = _cards(samples)
     energies = [_energy(card) if is_timed else None for card in cards]
     reasons = [_reasons(card) for card in cards]
     gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
-    its = _its(gpus, start)
+    own = [numbers([reading for _, reading in card], "own_processes") for card in cards]
+    if not start and any(map(any, own)):
+        gpus = tuple(replace(gpu, is_used=any(counts)) for gpu, counts in zip(gpus, own, strict=True))
+    its = _its(gpus, start, is_told=any(own))
+    used = [gpu for gpu in gpus if gpu.is_used is not False]
     summed = replace(
         so_far,
         gpus=gpus,
-        gpu_percent_mean=mean(known_values(gpu.gpu_percent_mean for gpu in gpus)),
-        gpu_memory_bytes_max=most(known_values(gpu.memory_bytes_max for gpu in gpus)),
-        sm_active_percent_mean=mean(known_values(gpu.sm_active_percent_mean for gpu in gpus)),
-        sm_occupancy_percent_mean=mean(known_values(gpu.sm_occupancy_percent_mean for gpu in gpus)),
-        tensor_active_percent_mean=mean(known_values(gpu.tensor_active_percent_mean for gpu in gpus)),
-        dram_bandwidth_percent_mean=mean(known_values(gpu.dram_bandwidth_percent_mean for gpu in gpus)),
+        gpu_percent_mean=mean(known_values(gpu.gpu_percent_mean for gpu in used)),
+        gpu_memory_bytes_max=most(known_values(gpu.memory_bytes_max for gpu in used)),
+        sm_active_percent_mean=mean(known_values(gpu.sm_active_percent_mean for gpu in used)),
+        sm_occupancy_percent_mean=mean(known_values(gpu.sm_occupancy_percent_mean for gpu in used)),
+        tensor_active_percent_mean=mean(known_values(gpu.tensor_active_percent_mean for gpu in used)),
+        dram_bandwidth_percent_mean=mean(known_values(gpu.dram_bandwidth_percent_mean for gpu in used)),
         sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)),
         throttled_share=_throttled_share([reasons[at] for at in its]),
-        shared_gpu=_is_shared(cards),
+        shared_gpu=_is_shared([cards[at] for at in its] if not start else cards),
     )
     return _with_energy(summed, [energies[at] for at in its], computes=start.get("device") != "cpu")
 
 
-def _its(gpus: Sequence[GpuSummary], start: Line) -> list[int]:
-    """Return the places in `gpus` of the cards that a run computed on, or of all cards if that is not known."""
-    its = computed_on(gpus, start)
-    return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
+def _its(gpus: Sequence[GpuSummary], start: Line, is_told: bool) -> list[int]:
+    """Return the places in `gpus` of the cards that a run computed on, of all cards if that is not known. A command
+    that was given several cards computed on none if its processes were looked for (`is_told`) and seen on none of them,
+    and may have computed on none if one was idle."""
+    if start:
+        its = computed_on(gpus, start)
+        return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
+    if len(gpus) > 1 and not any(gpu.is_used for gpu in gpus) and (is_told or any(map(_is_idle, gpus))):
+        return []
+    return [at for at, gpu in enumerate(gpus) if gpu.is_used is not False]
+
+
+def _is_idle(gpu: GpuSummary) -> bool:
+    return gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
 
 
 def _cards(samples: Iterable[Line]) -> list[Card]:

@@ -61,7 +61,7 @@ def is_interactive(run: Run) -> bool:
 def computing(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]:
     """Return the cards that computed and whose utilization is known, the busiest first: at most one for each replica,
     by the trainer's start event."""
-    known = [gpu for gpu in gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT]
+    known = [gpu for gpu in gpus if (gpu.gpu_percent_mean or 0.0) >= IDLE_PERCENT and gpu.is_used is not False]
     replicas = number(start.get("replicas"))
     busiest = sorted(known, key=lambda gpu: -(gpu.gpu_percent_mean or 0.0))
     return tuple(busiest if replicas is None else busiest[: max(int(replicas), 1)])
@@ -109,7 +109,7 @@ class Case:
     @cached_property
     def card(self) -> GpuSummary | None:
         """The busiest of the run's cards; None if it has none, computes on the CPU, or their utilization is unknown."""
-        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None]
+        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None and gpu.is_used is not False]
         return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
 
     @cached_property
