@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from compose_file import (
     ROOT,
     SERVICES,
@@ -63,6 +64,32 @@ def test_the_images_are_of_the_catalogue_and_the_same_in_the_dockerfiles() -> No
     assert f"ARG BASE={image}\n" in (ROOT / "containers/tensorflow/Dockerfile").read_text()
     pytorch = service("pytorch", NGCDL_USER=USER)["image"]
     assert f"ARG BASE={pytorch}\n" in (ROOT / "containers/pytorch/Dockerfile").read_text()
+
+
+def test_what_the_example_tells_to_replace_in_the_file_is_there() -> None:
+    file, example = ((ROOT / name).read_text() for name in ("compose.yaml", ".env.example"))
+    told = re.findall(r"write\n#   (.+)\n# instead of\n#   (.+)\n", example)
+    assert [(new, file.count(old) > 0) for new, old in told] == [('device_ids: ["1"]', True), ("runtime: nvidia", True)]
+    (cards, count), _ = told
+    (device,) = yaml.safe_load(file.replace(count, cards))["x-gpus"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "device_ids": ["1"], "capabilities": ["gpu"]}
+
+
+def test_the_example_names_a_release_for_cards_that_the_default_has_no_code_for() -> None:
+    for framework, suffix in (("tensorflow", "-tf2-py3"), ("pytorch", "-py3")):
+        usual, newer = (releases.find(framework, f"{release}{suffix}") for release in ("24.05", "25.02"))
+        assert usual is not None
+        assert newer is not None
+        assert "12.0" not in usual.sass["amd64"]
+        assert {"10.0", "12.0"} <= {*newer.sass["amd64"]} & {*newer.sass["arm64"]}
+        assert (newer.min_capability, newer.driver) == ("7.5", "570.86.10")
+    assert "#   25.02   " in (ROOT / ".env.example").read_text()
+
+
+def test_no_page_says_that_it_computes_on_all_gpus() -> None:
+    assert "--replicas" not in service("tensorflow", NGCDL_USER=USER)["command"]
+    for name in ("compose.yaml", "README.md"):
+        assert "on the GPUs" not in (ROOT / name).read_text(), name
 
 
 def test_registry_tags_and_numbers_come_from_the_environment() -> None:
