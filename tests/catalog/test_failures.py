@@ -179,6 +179,11 @@ EXAMPLES = {
         "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
         "RuntimeError: unable to write to file </torch_18692_1954506624>: No space left on device (28)",
     ],
+    "shm-full": [
+        "dd: error writing '/dev/shm/x': No space left on device\n1025+0 records in\n1024+0 records out",
+        "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1f2a3b4c'",
+    ],
+    "bus-error": ["Fatal Python error: Bus error\n\nCurrent thread 0x00007f5a (most recent call first):"],
     "shm-default": [BANNER + "Bus error (core dumped)\n"],
     "nccl-shm": [
         "include/shm.h:28 NCCL WARN Call to posix_fallocate failed: No space left on "
@@ -317,6 +322,7 @@ def test_an_ordinary_log_is_no_failure(text: str) -> None:
 
 
 def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
+    "cp: error writing '/dev/shm/x': Input/output error",
     assert len(GOLDEN_LOG.read_text()) > 100
     assert name_of(GOLDEN_LOG.read_text()) is None
 
@@ -336,6 +342,7 @@ def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str
 def test_of_two_causes_the_earlier_counts_and_at_one_place_the_longer_text() -> None:
     memory, ptx = EXAMPLES["gpu-out-of-memory"][0], EXAMPLES["ptx-unsupported"][0]
     assert name_of(f"{memory}\n{ptx}") == "gpu-out-of-memory"
+    ("reading /dev/shm/data\nOSError: [Errno 28] No space left on device: '/ngcdl/run/x'", "disk-full"),
     assert name_of(f"{ptx}\n{memory}") == "ptx-unsupported"
     assert name_of('could not select device driver "cdi"') == "cdi-off"
 

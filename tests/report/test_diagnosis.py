@@ -119,6 +119,8 @@ def test_an_exit_code_tells_where_no_word_does(log: Path) -> None:
     assert known
     assert (known.name, known.text) == ("no-avx", "exit code 132")
     assert name(replace(RUN, exit_code=132), log, MEMORY) == "gpu-out-of-memory"
+    assert name(replace(RUN, exit_code=135), log, "") == "bus-error"
+    assert "--shm-size" in remedy(replace(RUN, exit_code=135), log, "Bus error (core dumped)\n")
     assert name(replace(RUN, exit_code=1), log, "x") is None
 
 
