@@ -234,6 +234,14 @@ EXAMPLES = {
     ],
     "user-without-name": ["KeyError: 'getpwuid(): uid not found: 1042'"],
     "group-without-name": ["groups: cannot find name for group ID 993"],
+    "command-missing": [
+        "[FATAL tini (7)] exec pyhton failed: No such file or directory",
+        "ERROR (catatonit:2): failed to exec pid1: No such file or directory",
+    ],
+    "command-not-executable": [
+        "[FATAL tini (7)] exec /etc/passwd failed: Permission denied",
+        "ERROR (catatonit:2): failed to exec pid1: Permission denied",
+    ],
     "python-package-missing": [
         "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'timm'",
         "ImportError: No module named torch",

@@ -48,6 +48,7 @@ def test_a_command_that_cannot_start_is_126_or_127_as_with_docker(user: User, co
     assert f"exec {command} failed" in done.err  # the message of docker's own init
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("failed", code)
+    assert record["diagnosis"]["name"] == ("command-missing" if code == 127 else "command-not-executable")
 
 
 def test_what_the_engine_refuses_is_125_with_its_own_words(user: User) -> None:
