@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import re
 
 import pytest
@@ -104,3 +106,11 @@ def test_what_a_hint_says_and_what_it_says_to_type_are_told_apart_by_four_spaces
     assert error.prose == ["Mend it:", "or take another:"]
     assert error.commands == ["mend it", "take another  # a new one"]
     assert (NgcdlError("It broke").prose, NgcdlError("It broke").commands) == ([], [])
+
+
+def test_records_on_a_full_disk_need_space_and_others_need_permission() -> None:
+    hints = [errors.StateNotWritable("/r", os.strerror(why)).hint for why in (errno.ENOSPC, errno.EDQUOT, errno.EACCES)]
+    assert [("df -i" in hint, "quota -s" in hint, "writable" in hint) for hint in hints] == [
+        (True, False, False), (False, True, False), (False, False, True),
+    ]  # fmt: skip
+    assert all("XDG_STATE_HOME" in hint for hint in hints)

@@ -322,6 +322,7 @@ def test_a_pod_without_a_driver_is_told_of_the_class_that_some_clusters_need(nam
     "Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been",
     "TF-TRT Warning: Could not find TensorRT", "KeyError: 'labels'", "error: 0.1, memory: 3.9 GiB, bus: 0000:01:00.0",
     "Bus error (core dumped)",
+    "cp: error writing '/dev/shm/x': Input/output error",
     "The SHMEM allocation limit is set to the default of 64MB. A bus may be late, an error may follow.",
     "",
 ])  # fmt: skip
@@ -330,7 +331,6 @@ def test_an_ordinary_log_is_no_failure(text: str) -> None:
 
 
 def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
-    "cp: error writing '/dev/shm/x': Input/output error",
     assert len(GOLDEN_LOG.read_text()) > 100
     assert name_of(GOLDEN_LOG.read_text()) is None
 
@@ -342,6 +342,7 @@ def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
     ("OSError: No space left on device\nError 804: forward compatibility was attempted on non supported HW",
      "forward-compatibility-refused"),
     ("NVRM: Xid (PCI:0000:44:00): 79, pid=1, GPU has fallen off the bus.", "gpu-lost"),
+    ("reading /dev/shm/data\nOSError: [Errno 28] No space left on device: '/ngcdl/run/x'", "disk-full"),
 ])  # fmt: skip
 def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str, name: str) -> None:
     assert name_of(text) == name
@@ -350,7 +351,6 @@ def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str
 def test_of_two_causes_the_earlier_counts_and_at_one_place_the_longer_text() -> None:
     memory, ptx = EXAMPLES["gpu-out-of-memory"][0], EXAMPLES["ptx-unsupported"][0]
     assert name_of(f"{memory}\n{ptx}") == "gpu-out-of-memory"
-    ("reading /dev/shm/data\nOSError: [Errno 28] No space left on device: '/ngcdl/run/x'", "disk-full"),
     assert name_of(f"{ptx}\n{memory}") == "ptx-unsupported"
     assert name_of('could not select device driver "cdi"') == "cdi-off"
 

@@ -347,5 +347,5 @@ def test_a_disk_that_is_full_is_named_by_the_engine_s_folder(info: dict[str, Any
     with pytest.raises(DiskFull) as pulled:
         engine.pull(ImageRef.parse("tensorflow:18.01-py2"), lambda _: None)
     for error in (started.value, pulled.value):
-        assert f"\n    df -h {folder}\n" in error.hint
+        assert f"\n    df -h {folder}\n    df -i {folder}\n" in error.hint
         assert "/data/x: " in error.message

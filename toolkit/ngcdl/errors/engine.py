@@ -136,6 +136,7 @@ class DiskFull(EngineError):
         folder = shlex.quote(where) if where else "\"$(docker info --format '{{.DockerRootDir}}')\""
         super().__init__(
             f"No space left in {where or 'the Docker root directory'}: {what}",
-            f"Free some and try again; whatever was complete is kept:\n    df -h {folder}\n    docker system df",
+            "Free some and try again (if df -i shows 100 %, there are too many files); whatever was complete is kept:\n"
+            f"    df -h {folder}\n    df -i {folder}\n    docker system df",
         )
         self.what = what

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 
 from ngcdl.errors.base import NgcdlError
+
+# The commands that show why there is no space, by the system's words for that. A disk with too many files has no inodes
+# left, which only df -i shows.
+_LOOK_AT_SPACE = {
+    os.strerror(errno.ENOSPC): "    df -h\n    df -i\n",
+    os.strerror(errno.EDQUOT): "    quota -s\n",
+}
 
 
 class RecordError(NgcdlError):
@@ -13,9 +22,11 @@ class RecordError(NgcdlError):
 
 class StateNotWritable(RecordError):
     def __init__(self, path: object, why: str, what: str = "Runs are recorded") -> None:
+        look = _LOOK_AT_SPACE.get(why, "")
+        first = f"Free some space there:\n{look}Or" if look else "Make it writable, or"
         super().__init__(
             f"{what} in {path}, which can't be written: {why}.",
-            "Make it writable, or name another place:\n    export XDG_STATE_HOME=DIR",
+            f"{first} name another place:\n    export XDG_STATE_HOME=DIR",
         )
 
 
