@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.catalog import failures
-from ngcdl.engines.docker import messages
+from ngcdl.engines.docker import connect, messages
 from ngcdl.engines.docker.messages import docker_errors, is_transient, meaning, pull_meaning
 from ngcdl.errors import (
     CannotInvoke,
@@ -25,6 +25,7 @@ from ngcdl.errors import (
     EngineForbidden,
     EngineHangs,
     EngineLost,
+    EngineNotAsked,
     EngineRefused,
     EngineTooOld,
     GpuHookFailed,
@@ -268,6 +269,34 @@ def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tm
         with contextlib.closing(client), pytest.raises(EngineHangs) as caught, docker_errors("x", "was tested"):
             client.info()
     assert "no answer within 0.05 s" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("variables", "lacks"),
+    [
+        (
+            {"DOCKER_TLS_VERIFY": "1"},
+            "DOCKER_TLS_VERIFY asks for TLS, but {home}/.docker lacks ca.pem, cert.pem, key.pem.",
+        ),
+        (
+            {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "{home}/certs"},
+            "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH ask for TLS, but {home}/certs lacks ca.pem, key.pem.",
+        ),
+    ],
+)
+def test_tls_without_its_files_is_told_with_the_variables_that_turn_it_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], lacks: str
+) -> None:
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs/cert.pem").touch()
+    for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (variables | {"HOME": "{home}", "DOCKER_HOST": "unix:///x.sock"}).items():
+        monkeypatch.setenv(name, value.format(home=tmp_path))
+    with pytest.raises(EngineNotAsked) as caught:
+        connect()
+    assert caught.value.message == f"Docker was not asked: {lacks.format(home=tmp_path)}"
+    assert caught.value.commands == ["unset DOCKER_TLS_VERIFY DOCKER_CERT_PATH"]
 
 
 @pytest.mark.parametrize(

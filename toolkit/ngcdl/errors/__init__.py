@@ -31,6 +31,7 @@ NgcdlError (125)
 │   └── DigestMismatch        the bytes do not match their digest; nothing is launched
 ├── EngineError               Docker, or a cluster
 │   ├── EngineAbsent          no daemon answers
+│   ├── EngineNotAsked        it is to be asked over TLS, and the files for that are missing
 │   ├── EngineForbidden       the socket exists, but this user may not use it
 │   ├── EngineHangs
 │   ├── EngineTooOld
@@ -113,6 +114,7 @@ from ngcdl.errors.engine import (
     EngineForbidden,
     EngineHangs,
     EngineLost,
+    EngineNotAsked,
     EngineRefused,
     EngineTooOld,
     ImageGone,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Literal
 
 from ngcdl.errors.base import NgcdlError
@@ -65,6 +66,18 @@ class EngineAbsent(EngineError):
     def leads_on(self, line: str) -> None:
         """Put `line`, which runs the typed command without Docker, into the hint."""
         self.hint = f"{self._before}Without Docker, with this host's own programs:\n{line}"
+
+
+class EngineNotAsked(EngineError):
+    def __init__(self, variables: Sequence[str], folder: str, lacks: Sequence[str]) -> None:
+        """`variables` turn TLS on; `folder`, where its files are looked for, lacks those in `lacks`."""
+        names = " and ".join(variables)
+        super().__init__(
+            f"Docker was not asked: {names} {'ask' if len(variables) > 1 else 'asks'} for TLS, but {folder} lacks "
+            f"{', '.join(lacks)}.",
+            "Name the folder that has them in DOCKER_CERT_PATH, or go without TLS:\n"
+            "    unset DOCKER_TLS_VERIFY DOCKER_CERT_PATH",
+        )
 
 
 class EngineForbidden(EngineError):

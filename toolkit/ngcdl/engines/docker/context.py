@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from ngcdl.errors import EngineAbsent, EngineElsewhere
+from ngcdl.errors import EngineAbsent, EngineElsewhere, EngineNotAsked
 from ngcdl.errors.engine import CONFIG
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
@@ -41,6 +42,18 @@ def named() -> str:
     except Exception as error:  # the SDK has no narrower class for a broken file
         why = f"docker's file for it can't be read ({error})"
     raise EngineAbsent(f"the context {name}", why, is_default=False, named_by=named_by())
+
+
+def without_tls_files() -> EngineNotAsked | None:
+    """Return the error for variables that turn TLS on without its files; None if no variable does, or all are there.
+
+    The files and the default folder: https://docs.docker.com/engine/security/protect-access/#secure-by-default
+    """
+    variables = [name for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH") if os.environ.get(name)]
+    path = os.environ.get("DOCKER_CERT_PATH")
+    folder = Path(path) if path else Path("~/.docker").expanduser()
+    lacks = [name for name in ("ca.pem", "cert.pem", "key.pem") if not (folder / name).is_file()]
+    return EngineNotAsked(variables, str(folder), lacks) if variables and lacks else None
 
 
 def over_ssh(address: str) -> EngineElsewhere:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ngcdl.catalog import failures
-from ngcdl.engines.docker.context import named_by
+from ngcdl.engines.docker.context import named_by, without_tls_files
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -146,6 +146,8 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
         yield
     except docker.errors.APIError as error:
         raise meaning(error.explanation or str(error)) from error
+    except docker.errors.TLSParameterError as error:  # raised before any engine is asked
+        raise without_tls_files() or _no_connection(address, str(error)) from error
     except docker.errors.DockerException as error:
         raise _no_connection(address, str(error)) from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
