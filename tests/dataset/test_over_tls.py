@@ -88,6 +88,13 @@ def test_a_ca_that_is_not_known_is_told_with_the_variable_that_names_it(host: Ho
     assert far.seen == []
 
 
+def test_no_ca_is_asked_for_where_the_certificate_is_for_another_name(host: Host, far: Server, ca_file: Path) -> None:
+    host.environ["NGCDL_CA_FILE"] = str(ca_file)
+    with pytest.raises(DatasetUnavailable, match="its certificate is not for that address") as caught:
+        host.prepare(archive=small.archive_of(small.PACKED, far.url.replace("127.0.0.1", "localhost")))
+    assert "NGCDL_CA_FILE" not in caught.value.hint
+
+
 def test_another_trouble_does_not_ask_for_a_ca(host: Host, serve: Callable[..., Server]) -> None:
     url = serve().url.replace("http://", "https://")
     with pytest.raises(DatasetUnavailable, match="TLS failed") as caught:

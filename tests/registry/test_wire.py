@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import certificates
 import pytest
+import requests
 from ngc_server import (
     DENIED,
     digest,
@@ -30,6 +31,7 @@ from ngcdl.errors import (
 )
 from ngcdl.pulling.fetch import explain
 from ngcdl.registry.client import LINUX_AMD64, Registry
+from ngcdl.registry.line_trouble import translated
 from ngcdl.registry.wire import Request, Wire
 
 # Faults
@@ -224,6 +226,27 @@ def test_an_unknown_certificate_is_refused_and_never_tried_without_tls(tls_url, 
     assert "NGCDL_CA_FILE" in caught.value.hint
     assert naps == []
     wire.close()
+
+
+def test_no_ca_is_asked_for_where_the_certificate_is_for_another_name(tls_url, certificate):
+    wire = Wire(environ={"NGCDL_CA_FILE": str(certificate / "cert.pem")})
+    with pytest.raises(
+        RegistryUnreachable, match=r"its certificate is not for that address \(.*localhost'\)\.$"
+    ) as caught:
+        wire.ask(Request(tls_url.replace("127.0.0.1", "localhost")))
+    assert "NGCDL_CA_FILE" not in caught.value.hint
+    assert "subjectAltName" in caught.value.hint
+    wire.close()
+
+
+@pytest.mark.parametrize("code", [9, 10])  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
+def test_the_clock_is_named_where_the_certificate_is_not_valid_now(code):
+    refused = ssl.SSLCertVerificationError()
+    refused.verify_code, refused.verify_message = code, "certificate has expired"
+    error, is_worth_a_retry = translated("mirror:5443", requests.exceptions.SSLError(refused), (1, 1))
+    assert "by this machine's clock, its certificate is not valid now (certificate has expired)." in error.message
+    assert error.commands[-1] == "date -u"
+    assert not is_worth_a_retry
 
 
 @pytest.mark.parametrize("variable", ["NGCDL_CA_FILE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])

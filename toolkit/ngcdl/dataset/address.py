@@ -32,7 +32,7 @@ class Failure(Exception):
     answered: bool = True
     again: bool = False  # a retry may succeed
     wait: float | None = None  # seconds that the server asks to wait
-    is_untrusted: bool = False  # its certificate is not trusted here
+    is_untrusted: bool = False  # its certificate is not trusted here, and the file of a CA may mend that
 
 
 def addresses(archive: Archive, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     import requests
     import urllib3
 
-    from ngcdl.registry.line_trouble import unusable
+    from ngcdl.registry.line_trouble import refused, unusable
 
     if not requests.utils.get_environ_proxies(url) and not _resolves(urlsplit(url).hostname, patience.lookup_seconds):
         raise Failure("its name can't be resolved", answered=False)
@@ -113,7 +113,8 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     except requests.exceptions.SSLError as error:
         below = _innermost(error)
         if isinstance(below, ssl.SSLCertVerificationError):
-            raise Failure(f"its certificate is not trusted ({below.verify_message})", is_untrusted=True) from error
+            why, lacks_ca = refused(below)
+            raise Failure(why, is_untrusted=lacks_ca) from error
         raise Failure(f"TLS failed: {_words(error)}") from error
     except requests.exceptions.ProxyError as error:
         # A proxy that answers, as with 403 or 407, is a setting to fix; a proxy that does not means no network.

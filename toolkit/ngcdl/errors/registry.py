@@ -21,6 +21,10 @@ _CA_OF_DOCKER = """Docker does not trust its certificate. On the engine's machin
 of the company's proxy that intercepts TLS:
     sudo install -D -m 644 /path/to/ca.crt /etc/docker/certs.d/{host}/ca.crt
 The certificate itself must be valid today and name the host, or its address, as a subjectAltName."""
+_INVALID = """No CA's file mends that: the certificate must be valid today and name the host, or its address, as a \
+subjectAltName. Compare it with the address, and with this clock:
+    curl -kvsI https://{host}/v2/ 2>&1 | grep -Ei 'subject|date'
+    date -u"""
 
 
 class RegistryError(NgcdlError):
@@ -28,15 +32,19 @@ class RegistryError(NgcdlError):
 
 
 class RegistryUnreachable(RegistryError):
-    def __init__(self, host: str, why: str, *, is_untrusted: bool = False, by_engine: bool = False) -> None:
+    def __init__(
+        self, host: str, why: str, *, is_untrusted: bool = False, is_invalid: bool = False, by_engine: bool = False
+    ) -> None:
         """`is_untrusted`: the host's certificate is not trusted here, or if `by_engine`, by the engine, which has CA
-        files of its own."""
+        files of its own. `is_invalid`: the certificate is not for that host, or not valid now."""
         hint = (
             f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
             "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. NGCDL_REGISTRY names a mirror."
         )
         if is_untrusted:
             hint = _CA_OF_DOCKER.format(host=host) if by_engine else _CA
+        elif is_invalid:
+            hint = _INVALID.format(host=host)
         super().__init__(f"{host} can't be reached: {why}.", hint)
 
 

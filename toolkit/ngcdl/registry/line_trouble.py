@@ -14,6 +14,10 @@ import urllib3
 
 from ngcdl.errors import RegistryUnreachable
 
+# What no CA's file mends (X509_V_ERR_*): a certificate that is not yet or no longer valid, or is not for this name or
+# address: https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
+_BY_DATE, _BY_NAME = (9, 10), (62, 64)
+
 FOREIGN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
@@ -23,8 +27,8 @@ def translated(
     """Return the error in words, and whether a retry may help."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            why = f"its certificate is not trusted ({cause.verify_message})"
-            return RegistryUnreachable(host, why, is_untrusted=True), False
+            why, lacks_ca = refused(cause)
+            return RegistryUnreachable(host, why, is_untrusted=lacks_ca, is_invalid=not lacks_ca), False
         if isinstance(cause, ssl.SSLError):
             return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
         if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):
@@ -46,6 +50,15 @@ def translated(
     if isinstance(error, ValueError):  # requests' InvalidURL is one
         return RegistryUnreachable(host, unusable(f"https://{host}")), False
     return RegistryUnreachable(host, "the connection was cut"), True
+
+
+def refused(error: ssl.SSLCertVerificationError) -> tuple[str, bool]:
+    """Say why a certificate is refused, and whether the file of a CA may mend that."""
+    if error.verify_code in _BY_DATE:
+        return f"by this machine's clock, its certificate is not valid now ({error.verify_message})", False
+    if error.verify_code in _BY_NAME:
+        return f"its certificate is not for that address ({error.verify_message.rstrip('.')})", False
+    return f"its certificate is not trusted ({error.verify_message})", True
 
 
 def unusable(url: str) -> str:
