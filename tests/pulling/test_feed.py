@@ -174,6 +174,22 @@ def test_a_wait_that_the_registry_asks_for_is_told_once(table: Table) -> None:
     assert table.engine.layers == LAYERS
 
 
+@pytest.mark.parametrize("path", ["proxy_auth", "/manifests/"])
+def test_the_wait_that_it_asks_for_before_the_first_layer_is_waited_for_too(table: Table, path: str) -> None:
+    table.ngc.fail(path, status(429, Retry_After="100"), times=1)
+    table.pull()
+    assert table.naps == [100.0]
+    assert table.said == [f"{table.ngc.host} is limiting the rate of requests. It asks to wait 100 s. Waiting 100 s."]
+    assert table.engine.layers == LAYERS
+
+
+def test_a_wait_for_longer_than_anyone_waits_is_not_begun(table: Table) -> None:
+    table.ngc.fail("/manifests/", status(429, Retry_After="900"))
+    table.pull()
+    assert table.naps == []
+    assert "It asks to wait 900 s" in table.said[0]
+
+
 def test_connections_that_wait_at_the_same_time_tell_it_once(table: Table) -> None:
     with table.feed() as feed:
         for _ in range(6):

@@ -12,7 +12,7 @@ from ngc_server import KEY, NgcServer, denied, html, status
 from pulling_engine import Table
 
 from ngcdl.engines.values import ShowPull
-from ngcdl.errors import EngineRefused, KeyRejected, KeyWithoutRights, UnknownTag
+from ngcdl.errors import EngineRefused, KeyRejected, KeyWithoutRights, RateLimited, UnknownTag
 from ngcdl.pulling import fetch
 from ngcdl.spec import ImageRef
 
@@ -52,7 +52,7 @@ def no_ca(table: Table, monkeypatch: pytest.MonkeyPatch) -> ImageRef:
 
 UNHEARD = pytest.mark.parametrize(
     "prepare",
-    [no_route, broken(html(418)), broken(status(429, Retry_After="60")), no_ca],
+    [no_route, broken(html(418)), broken(status(429, Retry_After="600")), no_ca],
     ids=["no-route", "odd", "busy", "no-ca-file"],
 )
 Prepare = Callable[[Table, pytest.MonkeyPatch], ImageRef]
@@ -65,6 +65,12 @@ def test_a_registry_that_is_not_heard_from_here_leaves_the_engine_s_word(
     refusal = EngineRefused("manifest unknown")
     with pytest.raises(EngineRefused, match="manifest unknown"):
         pull(FakeEngine(FakeJob(), pulled=refusal), prepare(table, monkeypatch))
+
+
+def test_a_registry_that_limits_the_engine_too_says_for_how_long(table: Table) -> None:
+    table.ngc.fail("/v2/", status(429, Retry_After="600"))
+    with pytest.raises(RateLimited, match="It asks to wait 600 s"):
+        pull(FakeEngine(FakeJob(), pulled=RateLimited(table.ngc.host, None)), table.image)
 
 
 def test_one_that_is_heard_says_what_the_engine_does_not(table: Table) -> None:

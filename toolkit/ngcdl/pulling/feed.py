@@ -170,12 +170,26 @@ class Feed:
 
     def _look(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
         try:
-            image, document = registry.described(self.ref, store.platform)
+            image, document = self._described(registry, store)
         except _UNHEARD as error:
             raise _unheard(error) from error
         if image.is_schema_1:
             raise _ByItself("the image's manifest has schema 1")
         return image, document
+
+    def _described(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
+        """Ask the registry about the image; once more if it asks for a wait that the registry's client leaves to us."""
+        from ngcdl.pulling.blobs import PATIENCE_SECONDS
+        from ngcdl.registry.wire import RETRY_AFTER_LIMIT_SECONDS
+
+        try:
+            return registry.described(self.ref, store.platform)
+        except RateLimited as error:
+            if error.seconds is None or not RETRY_AFTER_LIMIT_SECONDS < error.seconds <= PATIENCE_SECONDS:
+                raise
+            self.patient(error, error.seconds)
+            self.sleep(error.seconds)
+        return registry.described(self.ref, store.platform)
 
     def _pinned(self, image: Manifest) -> ImageRef:
         return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)

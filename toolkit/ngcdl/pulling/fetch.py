@@ -106,7 +106,8 @@ def _by_engine(
         raise
     except (EngineRefused, RegistryError) as error:
         better = explain(ref, credential)
-        if better and not isinstance(better, _UNHEARD):
+        is_told = isinstance(better, RateLimited) and isinstance(error, RateLimited)  # with the wait that it asks for
+        if better and (is_told or not isinstance(better, _UNHEARD)):
             raise better from error
         if "unauthorized" not in error.message:
             raise
