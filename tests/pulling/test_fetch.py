@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from fakes import FakeEngine, FakeJob
+from house import until
 from ngc_server import KEY, NgcServer, denied, html, status
 from pulling_engine import Table
 
-from ngcdl.engines.values import ShowPull
+from ngcdl.engines.values import PullEvent, ShowPull
 from ngcdl.errors import EngineRefused, KeyRejected, KeyWithoutRights, RateLimited, UnknownTag
 from ngcdl.pulling import fetch
 from ngcdl.spec import ImageRef
@@ -98,6 +100,41 @@ def test_a_token_that_expired_is_renewed_though_the_registry_is_not_heard_from_h
     engine = Forgetful(FakeJob())
     assert "Trying again" in pull(engine, prepare(table, monkeypatch))[-1]
     assert len(engine.auths) == 2
+
+
+@dataclass
+class Stalled(FakeEngine):
+    """Shows a byte, and then nothing until `said` has a line."""
+
+    said: list[str] = field(default_factory=list)
+
+    def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:
+        show(PullEvent("a1b2c3", "Downloading", 1, 2))
+        until(lambda: [line for line in self.said if line.startswith("waiting for")], "a word")
+        return super().pull(image, show, auth)
+
+
+def test_a_pull_by_the_engine_that_shows_nothing_for_long_is_told(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NGCDL_PULL", "engine")
+    monkeypatch.setattr(fetch, "SILENT_SECONDS", 0.01)
+    engine = Stalled(FakeJob())
+    fetch.image(engine, table.image, lambda _: None, engine.said.append)
+    told = r"waiting for the engine's pull, which has shown nothing for \d+ s \(\d+ s so far\); Ctrl-C cancels"
+    assert any(re.fullmatch(told, line) for line in engine.said)
+
+
+def test_a_pull_that_shows_something_is_not_silent() -> None:
+    now, shown = [0.0], list[PullEvent]()
+    silence = fetch.Silence(shown.append, lambda: now[0])
+    now[0] = 29.0
+    silence.show(PullEvent("a1b2c3", "Downloading", 1, 2))
+    now[0] = 58.0
+    assert silence.told() is None
+    now[0] = 59.0
+    assert silence.told() == "the engine's pull, which has shown nothing for 30 s"
+    assert len(shown) == 1
 
 
 def test_an_image_without_this_processor_is_left_to_the_engine_to_refuse(table: Table) -> None:

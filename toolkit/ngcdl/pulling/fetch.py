@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ngcdl import settings
+from ngcdl import settings, waiting
 from ngcdl.engines.base import Engine
-from ngcdl.engines.values import ShowPull
+from ngcdl.engines.values import PullEvent, ShowPull
 from ngcdl.errors import (
     DigestMismatch,
     DiskFull,
@@ -32,6 +33,8 @@ from ngcdl.spec import ImageRef
 if TYPE_CHECKING:
     from ngcdl.registry.key import Credential
 
+# An engine that verifies a layer of several GB may show nothing for some seconds.
+SILENT_SECONDS = 30.0
 # Errors that end every pull. After any other, as from a registry that only the engine can reach, the engine may try.
 FINAL = (KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, UnknownRepository, UnknownTag, WrongPlatform)
 # Errors of asking from this host: they say nothing about the image, and the engine may have another route.
@@ -95,13 +98,36 @@ def _pulled(
         return digest
 
 
+class Silence:
+    """How long a pull has shown nothing: the engine itself ends no pull whose bytes have stopped."""
+
+    def __init__(self, show: ShowPull, clock: Callable[[], float] = time.monotonic) -> None:
+        self._show, self._clock = show, clock
+        self._heard = clock()
+
+    def show(self, event: PullEvent) -> None:
+        self._heard = self._clock()
+        self._show(event)
+
+    def told(self) -> str | None:
+        """Say what is waited for; None if something was shown within SILENT_SECONDS."""
+        seconds = self._clock() - self._heard
+        return f"the engine's pull, which has shown nothing for {seconds:.0f} s" if seconds >= SILENT_SECONDS else None
+
+
 def _by_engine(
     engine: Engine, ref: ImageRef, credential: Credential | None, show: ShowPull, say: Callable[[str], None]
 ) -> str:
     """Let the engine pull; if it fails, let the registry explain why."""
     auth = credential.docker_auth() if credential else None
+
+    def pulled() -> str:
+        silence = Silence(show)
+        with waiting.telling(say, silence.told, SILENT_SECONDS):
+            return engine.pull(ref, silence.show, auth)
+
     try:
-        return engine.pull(ref, show, auth)
+        return pulled()
     except (DigestMismatch, DiskFull):
         raise
     except (EngineRefused, RegistryError) as error:
@@ -114,7 +140,7 @@ def _by_engine(
     # The registry finds nothing wrong or does not answer, so the engine's token has probably expired during the pull.
     # The engine has kept the layers that were complete.
     say("The token may have expired during the pull. Trying again with a new one.")
-    return engine.pull(ref, show, auth)
+    return pulled()
 
 
 def explain(ref: ImageRef, credential: Credential | None = None) -> NgcdlError | None:
