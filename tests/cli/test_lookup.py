@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ngcdl.cli import lookup
+from ngcdl.errors import EngineAbsent, StateNotWritable
 from ngcdl.record import Run
+from ngcdl.running.reconcile import RECORDS
 from ngcdl.storing.store import Store
 
 
@@ -54,3 +56,14 @@ def test_a_run_that_has_not_run_for_long_is_read_as_a_whole(store: Store) -> Non
 def test_a_long_run_that_has_ended_is_read_as_a_whole(store: Store) -> None:
     found = lookup.with_figures(store, made(store, "finished", 120_000))
     assert (found.notes, found.summary.samples, found.summary.cpu_percent_mean) == ((), 120_000, 30)
+
+
+def test_a_record_that_can_t_be_written_is_told_from_an_engine_that_does_not_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with lookup.asking() as away:
+        away["docker"] = EngineAbsent("x", "there is no socket")
+        away[RECORDS] = StateNotWritable("/r/run.json", "No space left on device")
+    engine, records = capsys.readouterr().err.splitlines()
+    assert engine.endswith("What became of the runs there is not known yet.")
+    assert records.endswith("No space left on device. How runs ended is not recorded yet.")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 from docker_socket import Daemon
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 
+from ngcdl.errors import NgcdlError, StateNotWritable
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import LATE_SECONDS, RESTARTED, UNWATCHED, reconcile, unread_output
+from ngcdl.running.reconcile import LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile, unread_output
 from ngcdl.storing.store import Store
 
 
@@ -29,6 +32,38 @@ def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker
     assert found.diagnosis
     assert found.diagnosis.name == "gpu-out-of-memory"
     assert daemon.state is None, "removed"
+
+
+class Full(Store):
+    def save(self, run: Run) -> None:
+        raise StateNotWritable(self.folder(run.id), os.strerror(errno.ENOSPC))
+
+
+def test_an_end_that_can_t_be_recorded_is_shown_and_told_and_the_container_stays_for_a_later_command(
+    store: Store, unwatched: tuple[Daemon, Run, Path]
+) -> None:
+    daemon, run, _ = unwatched
+    away: dict[str, NgcdlError] = {}
+    found = reconcile(Full(store.root), run, away)
+    assert (found.status, found.exit_code, found.owner) == ("failed", 1, run.owner)
+    assert found.is_open, "so its folder is not removed either"
+    assert "No space left on device" in away[RECORDS].message
+    assert store.load(run.id) == run
+    assert daemon.state is not None
+    assert reconcile(store, found).owner is None
+    assert daemon.state is None
+
+
+def test_a_disk_on_which_not_even_the_lock_can_be_made_is_told(
+    store: Store, unwatched: tuple[Daemon, Run, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", full)
+    away: dict[str, NgcdlError] = {}
+    assert reconcile(store, unwatched[1], away) == unwatched[1]
+    assert "No space left on device" in away[RECORDS].message
 
 
 def test_a_container_that_docker_does_not_remove_is_noted(store: Store, unwatched: tuple[Daemon, Run, Path]) -> None:

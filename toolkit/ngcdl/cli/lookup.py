@@ -14,7 +14,7 @@ from ngcdl.cli import resumed
 from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
-from ngcdl.running.reconcile import reconcile
+from ngcdl.running.reconcile import RECORDS, reconcile
 from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.storing.store import Store
@@ -103,8 +103,10 @@ def close(store: Store, ids: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def asking() -> Iterator[dict[str, NgcdlError]]:
-    """Yield a dict for `reconcile` to remember engines that do not answer, and report each of them at the end."""
+    """Yield a dict for `reconcile` to remember engines that do not answer, and report each of them at the end; also
+    records that can't be written."""
     away: dict[str, NgcdlError] = {}
     yield away
-    for error in away.values():
-        console.say(f"{error.message} What became of the runs there is not known yet.")
+    for name, error in away.items():
+        unknown = "What became of the runs there is not known yet."
+        console.say(f"{error.message} {'How runs ended is not recorded yet.' if name == RECORDS else unknown}")

@@ -17,7 +17,7 @@ from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import silence, stopping
-from ngcdl.running.reconcile import UNWATCHED, reconcile, standing, unread_output
+from ngcdl.running.reconcile import RECORDS, UNWATCHED, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
@@ -102,6 +102,7 @@ def logs(name: str, follow: bool) -> None:
     try:
         with opened(path) as file:
             for run in standing(store, run_id, away=away):
+                away.pop(RECORDS, None)  # a log can be read all the same
                 while data := file.read(65536):
                     write(data)
                 if run.status != "running":

@@ -8,6 +8,7 @@ longer has the run, only the trainer's events may tell how it ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 import socket
 import tempfile
@@ -29,6 +30,7 @@ from ngcdl.errors import (
     EngineLost,
     NgcdlError,
     RunElsewhere,
+    StateNotWritable,
 )
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
@@ -66,14 +68,24 @@ _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # Errors of an engine that did not answer. The next query would wait just as long, up to 45 s.
 SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+RECORDS = "records"  # among the engines that did not answer: the store that can't be written
+
+
+class _Unsaved(Exception):
+    """`run` was found out, but can't be saved. Not for users."""
+
+    def __init__(self, run: Run, error: StateNotWritable) -> None:
+        super().__init__(error.message)
+        self.run, self.error = run, error
 
 
 def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
     """Return `run` in its true state, and save what was found out. Never raise: if nothing can be found out, return
-    `run` unchanged.
+    `run` unchanged; if it can't be saved, return it still with its owner, as a later command has to save it.
 
     `away` has the engines that did not answer, by name: they are not asked again. An engine that does not answer now is
-    added."""
+    added, and so is the error of a record that can't be saved, as RECORDS."""
     if not _is_unwatched(run) or (away and run.engine in away):
         return run
     import filelock
@@ -86,12 +98,25 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
                 return run
             found = _found_out(store, run)
             if found != run:
-                store.save(found)
+                _save(store, found)
             return found
+    except _Unsaved as unsaved:
+        if away is not None:
+            away[RECORDS] = unsaved.error
+        return replace(unsaved.run, owner=run.owner)
     except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
         if away is not None and isinstance(error, SILENT):
             away[str(run.engine)] = error
+        if away is not None and isinstance(error, OSError) and error.errno in _NO_SPACE:
+            away[RECORDS] = StateNotWritable(folder, error.strerror or str(error))
         return run
+
+
+def _save(store: Store, run: Run) -> None:
+    try:
+        store.save(run)
+    except StateNotWritable as error:
+        raise _Unsaved(run, error) from error
 
 
 def standing(
@@ -184,7 +209,7 @@ def _by_engine(store: Store, run: Run) -> Run:
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _with_exit(store, run, ended).noting(*notes)
-    store.save(closed)
+    _save(store, closed)
     if notes == [UNWATCHED]:
         try:
             job.remove()
@@ -269,7 +294,7 @@ def _by_cluster(store: Store, run: Run) -> Run:
     if ended is None:
         return replace(run, container=job.identity, owner=None, reason=job.waiting())
     closed = _with_exit(store, run, ended)
-    store.save(closed)
+    _save(store, closed)
     job.remove()
     return closed
 
