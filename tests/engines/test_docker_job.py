@@ -88,6 +88,10 @@ def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = No
     (_ended(0, OOMKilled=True), 0, True, "although the command itself exited with 0"),
     (_ended(137, OOMKilled=True), 137, True, "out of memory: the kernel killed it"),
     (_ended(137), 137, False, "not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom"),
+    (_ended(137, Status="removing"), 137, False, "the container was removed outside ngcdl"),
+    (_ended(137, Status="dead"), 137, False, "the container was removed outside ngcdl"),
+    (_ended(0, Status="removing"), 0, False, None),
+    (_ended(255), 255, False, None),
     (_ended(143), 143, False, "from outside"),
     (_ended(0, Status="created"), None, None, "the container was created but never started"),
     ({}, None, None, "the container was removed outside ngcdl"),
@@ -116,6 +120,12 @@ def test_a_kill_of_ours_is_not_called_somebody_elses() -> None:
 
 def test_a_daemon_that_comes_back_is_waited_for() -> None:
     assert _job(None, RUNNING, _ended(5)).wait().code == 5
+
+
+def test_a_container_that_ended_unseen_while_the_engine_was_away_is_told_as_that() -> None:
+    assert "an end that it did not see" in (_job(None, _ended(255)).wait().reason or "")
+    assert _job(None, _ended(5)).wait().reason is None
+    assert _job(None, RUNNING, RUNNING, _ended(255)).wait().reason is None, "it ended later, and may have chosen 255"
 
 
 def test_a_daemon_that_stays_away_is_given_up_once() -> None:
@@ -250,6 +260,13 @@ def test_a_container_that_docker_does_not_remove_is_named_with_the_command_that_
         daemon.can_remove = True
         job.remove()
         job.remove()  # harmless twice
+
+
+def test_a_container_that_somebody_else_is_removing_is_not_left(daemon: Daemon) -> None:
+    daemon.state, daemon.can_remove = _ended(137, Status="removing"), False
+    daemon.why_not = "removal of container c0ffee is already in progress"
+    with _logged_job(daemon, None, _ended(0)) as job:
+        job.remove()
 
 
 def test_an_engine_that_is_away_after_the_last_words_costs_none(line: Any, daemon: Daemon) -> None:

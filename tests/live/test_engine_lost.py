@@ -109,7 +109,8 @@ def test_a_container_that_somebody_removed_is_said_so(user: User) -> None:
     assert done.code == 125 or done.code == 137, done
     record = user.record()
     assert record["status"] == ("interrupted" if record["exit_code"] is None else "failed")
-    assert "removed outside ngcdl" in record["reason"] or "not by ngcdl" in record["reason"]
+    assert record["reason"] == "the container was removed outside ngcdl"
+    assert "could not be removed" not in done.err
 
 
 def test_a_container_that_somebody_stopped_is_not_called_interrupted_by_the_user(user: User) -> None:

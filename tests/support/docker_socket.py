@@ -34,6 +34,7 @@ class Daemon:
     pulled: bytes = b""
     component: str = "Engine"
     can_remove: bool = True
+    why_not: str = "unlinkat: device or resource busy"
 
     @property
     def host(self) -> str:
@@ -74,7 +75,7 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
             if not daemon.state:
                 self._send(404, {"message": "No such container: c0ffee"})
             elif not daemon.can_remove:
-                self._send(500, {"message": "unlinkat: device or resource busy"})
+                self._send(500, {"message": daemon.why_not})
             else:
                 daemon.state = None
                 self._send(204, "")

@@ -41,6 +41,11 @@ _MAY_PAUSE = "the run may go on, but its output may pause it until the engine re
 _KILLED = (
     "killed (SIGKILL), not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom leave no trace there)"
 )
+_REMOVED = "the container was removed outside ngcdl"
+# States of a container that is being removed: https://docs.docker.com/reference/api/engine/version/v1.47/
+_GOING = ("removing", "dead")
+# The exit code that Docker gives to a container that ended unseen: https://github.com/docker/for-linux/issues/556
+_UNSEEN = 255
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class DockerJob:
         self._is_deaf = False
         self._silent_since: float | None = None
         self._absent_seconds: list[float] = []  # of each absence that is over
+        self._had_ended = False  # when the engine was back from its last absence
         self._way_out = keys.typed(keys.named()) if tty and attachment is not None else b""
         self._typed = b""
         self.detached = False
@@ -189,6 +195,7 @@ class DockerJob:
         if self._silent_since is not None:
             self._absent_seconds.append(time.monotonic() - self._silent_since)
             self._silent_since = None
+            self._had_ended = not state["Running"]
             self.say(f"the Docker engine answers again, after {math.ceil(self._absent_seconds[-1])} s")
         return state
 
@@ -236,7 +243,7 @@ class DockerJob:
         code, oom = state["ExitCode"], state["OOMKilled"]
         reason: str | None = None
         if state.get("Removed"):
-            reason = "the container was removed outside ngcdl"
+            reason = _REMOVED
         elif state.get("Status") == "created":  # Docker gives these an exit code 0
             return Exit(None, reason="the container was created but never started")
         elif oom and code == 0:
@@ -244,7 +251,9 @@ class DockerJob:
         elif oom:
             reason = "out of memory: the kernel killed it"
         elif code == 137 and not self._killed_by_us:
-            reason = _KILLED
+            reason = _REMOVED if state.get("Status") in _GOING else _KILLED
+        elif code == _UNSEEN and self._had_ended:
+            reason = "the engine was away, and 255 is its code for an end that it did not see"
         elif code == 143 and not self._killed_by_us:
             reason = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
         elif state.get("Error"):
@@ -289,7 +298,8 @@ class DockerJob:
             with docker_errors(self._address, "was cleaning up"), contextlib.suppress(docker.errors.NotFound):
                 self._client.remove_container(self.identity, force=True, v=True)
         except NgcdlError as error:
-            raise ContainerLeft(self.identity, error.message) from error
+            if "is already in progress" not in error.message:  # somebody else removes it
+                raise ContainerLeft(self.identity, error.message) from error
 
     def _ends_soon(self) -> bool:
         """Whether the container ends within 2 s. While it is ending, an exec fails, although its state is Running."""
