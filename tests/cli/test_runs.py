@@ -94,6 +94,15 @@ def test_a_list_says_when_a_run_began_how_long_it_took_and_what_was_busy(house: 
     assert time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 50 * 86400)) in piped
 
 
+def test_a_run_in_which_the_kernel_killed_a_process_is_marked_though_it_exited_with_0(house: House) -> None:
+    killed = Run("x", "finished", 1.0, 2.0, 0, oom_killed=True, reason="out of memory: the kernel killed a process")
+    house.store.create(killed)
+    house.store.create(replace(killed, id="y", reason=None))
+    lines = {line.split()[0]: line for line in house.run("runs").stdout.splitlines()}
+    assert "finished, OOM " in lines["x"]
+    assert "OOM" not in lines["y"], "it found its largest batch"
+
+
 def test_the_end_of_an_id_stands_for_it_only_where_it_names_one_run(house: House) -> None:
     ids = ["20260103-000000-run-aaa001", "20260102-000000-run-bbb001", "20260101-000000-other-run-bbb001", "x"]
     for run_id in [*ids, "20260104-000000-run-202601"]:

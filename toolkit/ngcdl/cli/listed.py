@@ -92,6 +92,8 @@ def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...
     seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
     status = "waiting" if run.is_waiting else run.status
     status += f" {run.exit_code}" if run.exit_code else ""
+    # with exit code 0, and a reason: a trial that ran out of memory on the search for the largest batch is none
+    status += ", OOM" if run.status == "finished" and run.oom_killed and run.reason else ""
     said = "" if silent_seconds is None else silence.in_words(silent_seconds)
     speed = run.summary.examples_per_second
     has_speed = bool(run.workload or run.dataset or speed is not None)
