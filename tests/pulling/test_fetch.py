@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -176,6 +178,21 @@ def test_a_refused_key_is_the_reason_where_the_image_needs_one(table: Table) -> 
 def test_a_refused_key_does_not_hide_that_there_is_no_such_tag(table: Table) -> None:
     with pytest.raises(UnknownTag):
         pull(table.engine, ImageRef(table.ngc.host, "nvidia/tensorflow", "18.01"))
+
+
+def test_a_key_in_a_file_that_others_read_after_a_helper_failed_is_told(table: Table, tmp_path: Path) -> None:
+    auth = base64.b64encode(f"$oauthtoken:{KEY}".encode()).decode()
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"credsStore": "gone", "auths": {table.ngc.host: {"auth": auth}}}))
+    config.chmod(0o644)
+    failed, exposed, pulling, *_ = pull(table.engine, table.image)
+    assert "docker-credential-gone" in failed
+    assert failed.endswith(f" Taking the key of {config} instead.")
+    assert exposed == f"Others on this machine can read {config} (mode 0644): chmod 600 {config}"
+    assert pulling.endswith(f"with the key of {config}")
+    config.chmod(0o600)
+    config.write_text(json.dumps({"auths": {table.ngc.host: {"auth": auth}}}))
+    assert pull(table.engine, table.image)[0] == pulling
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -66,10 +67,15 @@ def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str
     A public image needs no key, so a key that is broken, refused or without rights is no error if the image can be
     fetched without a key.
     """
-    from ngcdl.registry import credentials
+    from ngcdl.registry import credentials, docker_config
 
     credential, trouble = credentials.find_or_none(ref.registry)
     if credential:
+        if trouble:  # a helper's
+            say(f"{trouble.message} Taking the key of {credential.source} instead.")
+        exposed = credentials.exposure() if credential.source == str(docker_config.path(os.environ)) else None
+        if exposed:
+            say(exposed)
         try:
             return fetch(credential)
         except (KeyRejected, KeyWithoutRights) as error:
