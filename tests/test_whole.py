@@ -6,6 +6,8 @@ import errno
 import os
 import resource
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,6 +142,35 @@ def test_of_two_writers_at_once_one_is_there_whole(path: Path) -> None:
         other.write(b"other" * 10_000)
     assert path.read_bytes() == b"one" * 10_000, "who was done last"
     assert beside(path) == []
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_file_and_what_is_still_written_stays(path: Path) -> None:
+    code = "import sys, pathlib; from ngcdl.whole import written\n"
+    code += "with written(pathlib.Path(sys.argv[1])): print('up', flush=True); sys.stdin.read()"
+    words, pipe = [sys.executable, "-P", "-c", code, path], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as writer:
+        assert writer.stdout
+        try:
+            assert writer.stdout.readline()
+            (draft,) = beside(path)
+            for other in (f".ngcdl-{'x' * 16}", ".ngcdl-notes"):
+                draft.with_name(other).touch()
+            for one in beside(path):
+                os.utime(one, (1, 1))
+            with written(path):
+                pass
+            assert draft.exists(), "its writer lives"
+        finally:
+            writer.kill()
+    draft.touch()
+    with written(path):
+        pass
+    assert draft.exists(), "it may be so new that it is not locked yet"
+    os.utime(draft, (1, 1))
+    with written(path):
+        pass
+    assert not draft.exists()
+    assert len(beside(path)) == 2, "what is no draft stays"
 
 
 def test_the_name_may_be_as_long_as_a_name_can_be(tmp_path: Path) -> None:

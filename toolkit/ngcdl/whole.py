@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-DRAFT = ".ngcdl-"  # the prefix of drafts; one is left behind only if its writer was killed
+DRAFT = ".ngcdl-"  # the prefix of drafts; one whose writer was killed stays until something else is written beside it
+_DRAFTS = DRAFT + 16 * "[0-9a-f]"
+_FRESH_SECONDS = 60.0  # a draft this new may not be locked yet
 
 
 @contextmanager
@@ -24,8 +28,11 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
     """
     draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # unique: two threads may write the same file
     way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    _remove_dead(path.parent)
     try:
         with os.fdopen(os.open(draft, way, mode), "wb") as file:
+            with contextlib.suppress(OSError):  # a file system without locks: drafts there stay
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             if sync:
@@ -35,6 +42,25 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove the drafts in `folder` whose writers were killed, as one of an export may have gigabytes."""
+    with contextlib.suppress(OSError):
+        for draft in folder.glob(_DRAFTS):
+            with contextlib.suppress(OSError), _opened(draft) as descriptor:
+                if time.time() - os.fstat(descriptor).st_mtime > _FRESH_SECONDS:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    draft.unlink()
+
+
+@contextmanager
+def _opened(draft: Path) -> Iterator[int]:
+    descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def linked(draft: Path, path: Path) -> bool:
