@@ -76,7 +76,8 @@ def test_steps_without_times_or_a_single_one_have_no_findings() -> None:
 def test_a_torn_line_and_nan_leave_the_other_lines_alone(tmp_path: Path) -> None:
     good = '{"event": "step", "t": 1.0, "step": 1, "loss": NaN, "examples_per_second": 5}\n'
     (tmp_path / EVENTS).write_text(f'{good}not json\n[1]\n{{"event": "step", "t": 2.0, "st')
-    summary = filled(RUN, list(lines(tmp_path / EVENTS)), []).summary
+    with pytest.warns(UserWarning, match="2 lines can't be read"):
+        summary = filled(RUN, list(lines(tmp_path / EVENTS)), []).summary
     assert (summary.steps, summary.loss_first, summary.examples_per_second) == (1, None, 5)
 
 

@@ -66,7 +66,8 @@ def size(path: Path) -> int:
 def lines(
     path: Path, part: tuple[int, int] | None = None, among: re.Pattern[bytes] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a .jsonl file. A torn or foreign line is skipped: a crash tears at most the last one.
+    """Yield the objects of a .jsonl file. Torn or foreign lines are skipped, with a warning that says how many; the
+    last one may still be in writing, or torn by a crash, and is skipped without.
 
     If the file is missing or can't be read, yield nothing, and warn in the second case; the caller then shows figures
     made from it as unknown. `part`: yield only lines that begin in this range of bytes. `among`: yield only lines that
@@ -74,6 +75,7 @@ def lines(
     """
     import orjson  # four times as fast as json; imported late because a list of runs does not need it
 
+    skipped = 0
     try:
         with opened(path) as file:
             for line in _part(file, *part) if part else file:
@@ -87,9 +89,14 @@ def lines(
                         data = json.loads(line)
                 if isinstance(data, dict):
                     yield data
+                else:
+                    skipped += line.endswith(b"\n") and not line.isspace()
     except OSError as error:
         if not isinstance(error, FileNotFoundError):
             warnings.warn(f"{path} can't be read: {error.strerror}", stacklevel=1)
+    if skipped:
+        many = f"{skipped} lines" if skipped > 1 else "one line"
+        warnings.warn(f"{path}: {many} can't be read, and what they said is missing", stacklevel=1)
 
 
 def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
