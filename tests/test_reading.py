@@ -89,6 +89,14 @@ def test_two_processes_read_what_one_reads_and_none_is_left(kept: Path, share: f
     assert children() == before
 
 
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_a_line_that_can_t_be_read_is_told_whichever_process_reads_it(kept: Path, share: float) -> None:
+    text = (kept / EVENTS).read_text().splitlines(keepends=True)
+    (kept / EVENTS).write_text("".join([*text[: len(text) // 2], "torn\n", *text[len(text) // 2 :]]))
+    with pytest.warns(UserWarning, match="one line can't be read"):
+        parted(kept, share)
+
+
 def test_what_is_written_meanwhile_is_left_for_the_next_time(kept: Path) -> None:
     end, before = (kept / EVENTS).stat().st_size, repr(whole(kept))
     with (kept / EVENTS).open("a") as file:

@@ -5,7 +5,10 @@ The second process, a fork, reads the end of the events, while this process read
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ngcdl.folder import EVENTS, lines, size
 from ngcdl.forked import meanwhile
@@ -24,6 +27,8 @@ _OF_A_SAMPLE = 1.5
 # How much of the end of the events is searched for the last step: only some hundred bytes follow it.
 _END_BYTES = 65_536
 
+T = TypeVar("T")
+
 
 def story_of(run: Run, folder: Path) -> Story:
     """Read the run stored in `folder`."""
@@ -41,9 +46,24 @@ def in_two(run: Run, folder: Path, begin: int, end: int) -> Story:
     """Read the run with a second process, which reads the events from byte `begin` to `end`."""
     events = folder / EVENTS
     theirs = lines(events, (begin, end))
-    with meanwhile(lambda: rest_of(run.started, theirs)) as rest:
-        parts = InTwo(lines(events, (0, begin)), theirs, rest.result, _last(events, end))
+    with meanwhile(lambda: _warned(lambda: rest_of(run.started, theirs))) as process:
+        parts = InTwo(lines(events, (0, begin)), theirs, lambda: _said_here(process.result()), _last(events, end))
         return told_in_two(run, parts, lambda: samples(folder))
+
+
+def _warned(work: Callable[[], T]) -> tuple[T, list[str]]:
+    """Return the result of `work`, with its warnings: those of a forked process reach nobody."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        return work(), [str(one.message) for one in found]
+
+
+def _said_here(result: tuple[T, list[str]] | None) -> T | None:
+    if result is None:
+        return None
+    for text in result[1]:
+        warnings.warn(text, stacklevel=1)
+    return result[0]
 
 
 def _last(events: Path, end: int) -> float | None:
