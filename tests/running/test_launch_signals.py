@@ -39,7 +39,15 @@ def test_a_second_ctrl_c_kills(store: Store) -> None:
     job.chunks = (by_signal(signal.SIGTERM), lambda: until(lambda: job.asked), by_signal(signal.SIGINT))
     run, _ = follow(store, job, train=False)
     assert sorted(job.asked) == ["kill", "remove", "stop 10"]
-    assert (run.status, run.exit_code) == ("interrupted", 143), "the first signal counts"
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 137, "stopped by SIGTERM"), "the first counts"
+
+
+@pytest.mark.parametrize("code", [0, 5, 75])
+def test_a_command_that_catches_the_signal_keeps_its_own_exit_code(store: Store, code: int) -> None:
+    job = FakeJob((by_signal(signal.SIGINT),), exit=Exit(code, False, None, 50.0))
+    job.interrupt = lambda _: None  # type: ignore[method-assign]
+    run, _ = follow(store, job, train=False)
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", code, "stopped by SIGINT")
 
 
 @pytest.mark.parametrize("numbers", [

@@ -96,7 +96,9 @@ def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tup
         return "lost", code, why
     has_finished = bool(run.workload) and code == 0 and "finish" in heard  # before a signal reached it
     if (signals.number and not has_finished) or (signals.is_late and code != 0):
-        return "interrupted", signal_exit_code(signals.number) if signals.number else code, signals.why
+        if signals.number and (run.workload or code is None):  # a command that ended says by its own code how
+            code = signal_exit_code(signals.number)
+        return "interrupted", code, signals.why
     if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
         return "interrupted", code, _stopped_by(run, end.exit)
     if trouble:
