@@ -18,6 +18,7 @@ import pytest
 from fakes import FakeJob
 from house import until
 
+from ngcdl import console
 from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward, is_here
 
 
@@ -79,6 +80,20 @@ def test_ctrl_c_is_a_signal_again_once_nobody_reads_the_keyboard(
     job.torn.set()
     until(takes_signals, "the old state")
     until(lambda: UNHEARD.split(";")[0] in said.getvalue(), "the line that says so")
+    job.stop(0)
+    assert list(output) == []
+
+
+def test_a_line_of_ngcdl_s_on_a_raw_terminal_ends_in_the_first_column(
+    terminal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = FakeJob(until_stopped=True)
+    output = RawTerminal().pump(job, job.output())
+    next(output)
+    with os.fdopen(os.dup(sys.stdin.fileno()), "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        console.say("stopping")
+    assert os.read(terminal, 100) == b"ngcdl: stopping\r\n"
     job.stop(0)
     assert list(output) == []
 

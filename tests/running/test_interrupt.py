@@ -21,7 +21,7 @@ from house import until
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
 from ngcdl.errors import EngineHangs
-from ngcdl.running.interrupt import SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
+from ngcdl.running.interrupt import OR_KILL, SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -73,15 +73,18 @@ def test_a_closed_terminal_or_a_second_stop_kills_nothing(first: signal.Signals,
     assert (job.asked, stopper.signal) == (["stop 7"], first)
 
 
-def test_the_first_signal_says_what_the_second_does() -> None:
+@pytest.mark.parametrize(("first", "told"), [(signal.SIGINT, OR_KILL), (signal.SIGTERM, STOPPING)])
+def test_a_first_ctrl_c_says_what_the_second_does_and_ngcdl_stop_speaks_of_no_ctrl_c(
+    first: signal.Signals, told: str
+) -> None:
     said: list[str] = []
     stopper = Stopper(7, said.append, NEVER_SECONDS)
     stopper.job = FakeJob(ignores_stop=True)
-    stopper.on_signal(signal.SIGINT)
+    stopper.on_signal(first)
     stopper.on_signal(signal.SIGINT)
     until(lambda: said)
     stopper.ended()
-    assert said == [STOPPING]
+    assert said == [told]
 
 
 @dataclass
@@ -177,7 +180,7 @@ def test_a_stop_or_a_kill_that_fails_is_said() -> None:
     stopper.job = job
     stopper.on_signal(signal.SIGINT)
     until(lambda: len(said) == 2)
-    assert said[0] == STOPPING
+    assert said[0] == OR_KILL
     assert "unix socket accepts connections but gave no answer within 60 s" in said[1]
     stopper.on_signal(signal.SIGINT)
     until(lambda: len(said) == 3)

@@ -5,6 +5,7 @@ No colour with NO_COLOR or without a terminal; control characters are removed fr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -12,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+import termios
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -181,12 +183,21 @@ def show_error(error: NgcdlError) -> None:
 
 def _write(stream: Any, text: str) -> None:
     try:
-        stream.write(text)
+        stream.write(text.replace("\n", "\r\n") if _is_raw(stream) else text)
         stream.flush()
     except (OSError, ValueError, AttributeError):
         pass
     except UnicodeEncodeError:
         stream.write(text.encode("ascii", "replace").decode())
+
+
+def _is_raw(stream: Any) -> bool:
+    """Whether `stream` is a terminal that a run in a container has: a newline does not go back to the first column."""
+    if not stream.isatty():
+        return False
+    with contextlib.suppress(termios.error, OSError):
+        return not termios.tcgetattr(stream)[1] & termios.OPOST
+    return False
 
 
 def size(value: float | None) -> str:

@@ -15,7 +15,8 @@ from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
 from ngcdl.errors import NgcdlError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STOPPING = "stopping; press Ctrl-C again to kill"
+STOPPING = "stopping"
+OR_KILL = f"{STOPPING}; press Ctrl-C again to kill"  # only after a Ctrl-C: on a raw terminal it is no signal
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
 KILL_SECONDS = 5.0
 # How long to wait after a failed stop before the job is asked to stop again. The failed stop may have reached the job
@@ -147,7 +148,7 @@ class Stopper:
         self._stop()
 
     def _stop_as_asked(self) -> None:
-        self._say(STOPPING)
+        self._say(OR_KILL if self.signal == signal.SIGINT else STOPPING)
         self._stop()
 
     def _stop(self) -> None:
