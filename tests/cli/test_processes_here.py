@@ -92,6 +92,22 @@ def test_ctrl_c_is_passed_on_to_a_command(house: House) -> None:
     assert house.record()["reason"] == "stopped by SIGINT"
 
 
+@pytest.mark.parametrize(("number", "code", "status"), [
+    (signal.SIGUSR1, 7, "failed"), (signal.SIGQUIT, 143, "interrupted"),
+])  # fmt: skip
+def test_no_signal_leaves_a_command_without_its_record(
+    house: House, number: signal.Signals, code: int, status: str
+) -> None:
+    script = "trap 'kill $!; exit 7' USR1; sleep 321 & echo up; wait"
+    with house.popen("run", "--", "sh", "-c", script) as watcher:
+        assert watcher.stdout
+        assert watcher.stdout.readline() == "up\n"
+        watcher.send_signal(number)
+        watcher.communicate(timeout=60)
+    record = house.record()
+    assert (watcher.returncode, record["status"], record["exit_code"]) == (code, status, code)
+
+
 def test_ctrl_c_that_ends_the_reader_too_leaves_the_command_its_output_until_it_has_saved(house: House) -> None:
     """As for `ngcdl run -- python train.py | cat`, where Ctrl-C also ends cat."""
     reader, writer = os.pipe()

@@ -117,3 +117,16 @@ def test_a_signal_stops_the_run_and_the_record_says_which(user: User, number: si
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("interrupted", 9)
     assert record["reason"] == f"stopped by {number.name}"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGUSR1, 7), (signal.SIGQUIT, 9)])
+def test_a_signal_that_is_no_ctrl_c_leaves_no_container_behind_either(
+    user: User, number: signal.Signals, code: int
+) -> None:
+    script = "trap 'exit 7' USR1; trap 'exit 9' TERM; echo up; sleep 600 & wait"
+    child = user.start("run", "busybox:1", "--", "sh", "-c", script)
+    child.until_out("up")
+    child.signal(number)
+    assert child.done().code == code
+    assert user.containers() == []
+    assert user.record()["exit_code"] == code

@@ -49,12 +49,26 @@ def test_the_first_signal_stops_and_a_second_ctrl_c_kills(first: signal.Signals)
 @pytest.mark.parametrize(("number", "asked"), [(signal.SIGINT, "interrupt 7"), (signal.SIGTERM, "stop 7"),
                                                (signal.SIGHUP, "stop 7")])  # fmt: skip
 def test_a_command_gets_ctrl_c_and_is_asked_to_stop_by_the_others(number: signal.Signals, asked: str) -> None:
-    stopper, job = Stopper(7, print, passes_ctrl_c=True), FakeJob()
+    stopper, job = Stopper(7, print, is_command=True), FakeJob()
     stopper.job = job
     stopper.on_signal(number)
     assert job.ending.wait(20)
     stopper.ended()
     assert job.asked == [asked]
+
+
+@pytest.mark.parametrize(("is_command", "asked", "heard"), [
+    (True, [f"signal {int(signal.SIGUSR1)}"], None), (False, ["stop 7"], signal.SIGUSR1),
+], ids=["a command", "a training"])  # fmt: skip
+def test_a_warning_of_the_batch_system_is_a_command_s_own_and_a_training_saves_its_checkpoint(
+    is_command: bool, asked: list[str], heard: int | None
+) -> None:
+    stopper, job = Stopper(7, print, is_command=is_command), FakeJob(ignores_stop=True)
+    stopper.job = job
+    with stopper.listening():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        until(lambda: job.asked)
+    assert (job.asked, stopper.signal) == (asked, heard)
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])

@@ -78,6 +78,9 @@ class FakeJob:
         if not self.ignores_stop:
             self._end(130)
 
+    def pass_on(self, number: int) -> None:
+        self.asked.append(f"signal {number}")
+
     def kill(self) -> None:
         self.asked.append("kill")
         self._end(137)

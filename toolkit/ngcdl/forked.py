@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 # Signals that end ngcdl end its child, too: a terminal sends them to both.
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DYING_SECONDS = 1.0
 
 T = TypeVar("T")

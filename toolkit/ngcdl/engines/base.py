@@ -59,10 +59,14 @@ class Job(Protocol):
 
 @runtime_checkable
 class Interruptible(Protocol):
-    """A Job that Ctrl-C can be passed on to."""
+    """A Job that signals can be passed on to."""
 
     def interrupt(self, grace_seconds: float) -> None:
         """Pass Ctrl-C on (SIGINT), and stop what has not ended after `grace_seconds`."""
+        ...
+
+    def pass_on(self, number: int) -> None:
+        """Send a signal to the job's first process; it is no error if that has ended."""
         ...
 
 

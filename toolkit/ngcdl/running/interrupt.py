@@ -1,5 +1,5 @@
-"""Handles Ctrl-C, SIGTERM and SIGHUP: the first signal stops the run, a second Ctrl-C kills it. A command gets the
-first Ctrl-C itself."""
+"""Handles the signals that would end ngcdl: the first one stops the run, a second Ctrl-C kills it. A command gets the
+first Ctrl-C itself, and SIGUSR1 and SIGUSR2, which stop nothing by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
 from ngcdl.errors import NgcdlError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)  # by which a batch system warns that the time is nearly up
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *_PASSED_ON)
 STOPPING = "stopping"
 OR_KILL = f"{STOPPING}; press Ctrl-C again to kill"  # only after a Ctrl-C: on a raw terminal it is no signal
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
@@ -47,7 +48,7 @@ def _heard() -> list[signal.Signals]:
 
 
 def raise_on_signals() -> None:
-    """Make SIGTERM and SIGHUP raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
+    """Make the other signals raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
 
     def interrupted(number: int, frame: FrameType | None) -> None:
         del frame
@@ -76,9 +77,9 @@ def signals_deferred() -> Iterator[None]:
 class Stopper:
     """Turns signals into a stop of `job`. `signal` is the first signal that came, None if none came.
 
-    `passes_ctrl_c`: the job is a command, and gets Ctrl-C as SIGINT, as without ngcdl; a training is asked to stop by
-    SIGTERM. `before_stop` is called before the job is asked to stop. `is_late`: the job was stopped because its time
-    was up, not by a signal."""
+    `is_command`: the job is a command, and gets Ctrl-C as SIGINT, as without ngcdl, and SIGUSR1 and SIGUSR2; a training
+    is asked to stop by SIGTERM. `before_stop` is called before the job is asked to stop. `is_late`: the job was stopped
+    because its time was up, not by a signal."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Stopper:
         kill_seconds: float = KILL_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
         *,
-        passes_ctrl_c: bool = False,
+        is_command: bool = False,
         before_stop: Callable[[], object] = lambda: None,
     ) -> None:
         self.job: Job | None = None
@@ -95,7 +96,7 @@ class Stopper:
         self.is_late = False
         self._grace_seconds = grace_seconds
         self._kill_seconds, self._retry_seconds = kill_seconds, retry_seconds
-        self._passes_ctrl_c, self._before_stop = passes_ctrl_c, before_stop
+        self._is_command, self._before_stop = is_command, before_stop
         self._say = say
         self._is_over = False
         self.afterwards: int | None = None  # the first signal that came after the job had ended
@@ -111,6 +112,10 @@ class Stopper:
         del frame
         if self._is_over:
             self.afterwards = self.afterwards or number
+            return
+        if number in _PASSED_ON and self._is_command and self.job and isinstance(self.job, Interruptible):
+            # In a thread, as a stop: the signal may have come in the middle of a request to the engine.
+            threading.Thread(target=self._pass_on, args=(number,), daemon=True).start()
             return
         first = self.signal is None
         if not first and number != signal.SIGINT:
@@ -162,10 +167,13 @@ class Stopper:
             self._set_bell(self._retry_seconds, self._stop)
 
     def _ask(self, job: Job) -> None:
-        if self._passes_ctrl_c and self.signal == signal.SIGINT and isinstance(job, Interruptible):
+        if self._is_command and self.signal == signal.SIGINT and isinstance(job, Interruptible):
             job.interrupt(self._grace_seconds)
         else:
             job.stop(self._grace_seconds)
+
+    def _pass_on(self, number: int) -> None:
+        self._tried(lambda job: job.pass_on(number) if isinstance(job, Interruptible) else None)
 
     def _kill(self) -> None:
         self._tried(lambda job: job.kill())

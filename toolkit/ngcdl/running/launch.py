@@ -61,7 +61,7 @@ def follow(
     open, too.
     """
     workload = ready.order.spec.workload
-    stopper = Stopper(grace_seconds(workload), show.say, passes_ctrl_c=workload is None, before_stop=before_stop)
+    stopper = Stopper(grace_seconds(workload), show.say, is_command=workload is None, before_stop=before_stop)
     course = Course(ready, store, show, stopper)
     is_left = False
     with stopper.listening():

@@ -129,6 +129,9 @@ class LocalJob:
             self._family.interrupt(grace_seconds)
             self._family.stop(grace_seconds)
 
+    def pass_on(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def pids(self) -> frozenset[int]:
         return frozenset(one.pid for one in self._family.living())
 
