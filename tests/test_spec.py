@@ -70,6 +70,14 @@ def test_a_reference_outside_the_grammar_is_refused_with_the_reason(text: str, r
         ImageRef.parse(text)
 
 
+@pytest.mark.parametrize("text", ["sha256:" + "93772b49" * 8, "93772b49" * 8, "sha256:93772b494c34", "93772b494c34"])
+def test_an_image_s_id_is_told_how_to_get_a_name(text: str) -> None:
+    """`ngcdl run $(docker build -q .)`"""
+    with pytest.raises(BadReference) as refused:
+        ImageRef.parse(text)
+    assert f"docker tag {text} NAME:TAG\n    ngcdl run NAME:TAG" in refused.value.hint
+
+
 def test_a_name_may_stay_open_where_that_is_asked_for() -> None:
     assert ImageRef.parse("nvidia/cuda", needs_tag=False) == ImageRef("nvcr.io", "nvidia/cuda")
     assert ImageRef.parse("cuda:1", needs_tag=False) == ImageRef.parse("cuda:1")

@@ -19,6 +19,8 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 _DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}")
 _SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _HEX64 = re.compile(r"[0-9a-f]{64}")
+_ID = re.compile(rf"sha256:[0-9a-f]+|{_HEX64.pattern}")  # as `docker build -q` prints it
+_SHORT_ID = re.compile(r"[0-9a-f]{12,63}")  # may be a name as well
 
 
 def _is_domain(component: str) -> bool:
@@ -47,6 +49,9 @@ class ImageRef:
         `registry` may end in a path, for mirrors that keep nvcr.io under a prefix: `mirror.example/nvcr`.
         Without `needs_tag` a name may lack tag and digest. Raise BadReference with the reason.
         """
+        name_it = f"To give an image here a name:\n    docker tag {text} NAME:TAG\n    ngcdl run NAME:TAG"
+        if _ID.fullmatch(text):
+            raise BadReference(f"{text}: that is an image's id, and ngcdl takes a name.", name_it)
         rest, digest = cls._split_digest(text)
         rest, tag = cls._split_tag(text, rest)
         domain, path = cls._split_domain(text, rest, registry)
@@ -61,7 +66,8 @@ class ImageRef:
             raise BadReference(
                 f"{text}: which release? NGC has no 'latest'.",
                 "Its tags, if NGC has it, and the newest that runs here:\n"
-                f"    ngcdl images {text}\n    ngcdl resolve {text}",
+                f"    ngcdl images {text}\n    ngcdl resolve {text}"
+                + (f"\n{name_it}" if _SHORT_ID.fullmatch(text) else ""),
             )
         return cls(domain, path, tag, digest, short=None if is_whole else text)
 
