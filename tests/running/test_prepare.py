@@ -346,6 +346,28 @@ def test_a_volume_of_docker_needs_no_folder(daemon: Daemon, config: settings.Set
     assert prepare.prepare(training(extra=extra), config, store, FakeShow()).run.status == "running"
 
 
+def test_what_a_mount_inside_a_folder_of_the_callers_is_mounted_on_is_the_callers_too(
+    daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
+) -> None:
+    """Docker would create it, owned by root."""
+    project, data, elsewhere, file = tmp_path / "project", tmp_path / "data", tmp_path / "elsewhere", tmp_path / "f"
+    for folder in (project, data, elsewhere):
+        folder.mkdir()
+    file.touch()
+    (project / "link").symlink_to(elsewhere)
+    (project / "there").write_text("kept")
+    mounts = [Mount(str(project), "/work", writable=True), Mount(str(data), "/data")]
+    inner = {"deep/er": data, "deep/f": file, "there": file, "link/x": data, "vol": Path("volume")}
+    mounts += [Mount(str(host), f"/work/{place}") for place, host in inner.items()]
+    mounts.append(Mount(str(file), "/data/read-only"))
+    asked = training(extra=RunSpec(None, mounts=tuple(mounts)))
+    prepare.prepare(asked, config, store, FakeShow())
+    made = {str(path.relative_to(project)): path.is_dir() for path in project.rglob("*")}
+    assert made == {"link": True, "there": False, "deep": True, "deep/er": True, "deep/f": False, "vol": True}
+    assert (project / "there").read_text() == "kept"
+    assert not [*elsewhere.iterdir(), *data.iterdir()]
+
+
 def test_a_place_for_records_that_can_t_be_written_comes_first(
     daemon: Daemon, config: settings.Settings, tmp_path: Path
 ) -> None:

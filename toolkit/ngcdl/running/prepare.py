@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, hostfacts, trainings
@@ -28,7 +29,7 @@ from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims, packages, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings
-from ngcdl.spec import Placement, RunSpec, Workload
+from ngcdl.spec import Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
@@ -319,6 +320,8 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
         except NameTaken:
             run = replace(run, id=store.new_id(what))
     added = settled.added.folder if settled.added else None
+    if picked.engine.has_containers and picked.engine.shares_files and not picked.engine.is_cluster:
+        _make_mount_points(spec.mounts)
     order = Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache, packages=added)
     return Ready(picked.engine, order, run, need)
 
@@ -346,6 +349,27 @@ def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
         why = error.strerror or str(error)
     lost = f"What programs in the container cache is lost with the run: {cache} can't be used ({why})."
     return (None, (lost,)) if why else (cache, ())
+
+
+def _make_mount_points(mounts: tuple[Mount, ...]) -> None:
+    """Create what a mount inside another one, a writable folder of the caller's, is mounted on. Docker would create it,
+    owned by root."""
+    for mount in mounts:
+        above = [str(place) for place in PurePosixPath(mount.place).parents]
+        outer = max((one for one in mounts if one.place in above), key=lambda one: len(one.place), default=None)
+        if outer is None or outer.is_volume or not outer.writable:
+            continue
+        folder = Path(outer.host)
+        point = folder / mount.place[len(outer.place) :].lstrip("/")
+        with contextlib.suppress(OSError):  # then Docker says what is in its way
+            # a link may lead elsewhere inside the container
+            if point.exists() or not point.resolve().is_relative_to(folder.resolve()):
+                continue
+            if mount.is_volume or Path(mount.host).is_dir():
+                point.mkdir(parents=True)
+            else:
+                point.parent.mkdir(parents=True, exist_ok=True)
+                point.touch()
 
 
 def _gpu_words(picked: choice.Choice) -> str:
