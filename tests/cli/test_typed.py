@@ -91,6 +91,18 @@ def test_no_other_folder_stands_in_its_place(home: Path, monkeypatch: pytest.Mon
     assert refused.value.hint == "Mount it elsewhere."
 
 
+@pytest.mark.parametrize("volume", [".:/work", "{home}/project:/work/:ro", "{home}/link:/work"])
+def test_the_current_folder_may_be_named_at_its_place_out_of_habit_or_to_be_read_only(
+    home: Path, monkeypatch: pytest.MonkeyPatch, volume: str
+) -> None:
+    """-v "$PWD:/work", where $PWD may be a link."""
+    (home / "link").symlink_to(home / "project")
+    monkeypatch.chdir(home / "link")
+    asked = typed(volumes=(volume.format(home=home),))
+    assert asked.extra
+    assert folders(asked) == ([str(mount) for mount in asked.extra.mounts], "/work")
+
+
 @pytest.mark.parametrize("where", ["/", "{home}", "{home}/..", "{home}/.config", "{home}/.local", "{home}/.ssh"])
 def test_a_folder_that_holds_keys_is_not_mounted_by_itself_and_that_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], where: str

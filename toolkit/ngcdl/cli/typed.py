@@ -228,13 +228,14 @@ def image_of(name: str, config: settings.Settings, command: str = "run") -> Imag
 
 
 def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
-    """Return `own` with the current folder mounted. A folder that holds keys is mounted only if -v or -w names it;
-    otherwise the folder is left out, with a message."""
-    here = current_folder()
-    if not _holds_keys(here, config):
-        return plan.with_folder_mounted(own, here)
-    if any(mount.place == WORK for mount in typed_container.mounts(typed)):
+    """Return `own` with the current folder mounted, unless -v mounts it there already, perhaps read-only. A folder that
+    holds keys is mounted only if -v or -w names it; otherwise the folder is left out, with a message."""
+    here, holds_keys = current_folder(), _holds_keys(current_folder(), config)
+    there = [mount.host for mount in typed_container.mounts(typed) if mount.place == WORK]
+    if any(holds_keys or Path(host).resolve() == here for host in there):  # $PWD may have links, unlike `here`
         return replace(own, workdir=WORK)
+    if not holds_keys:
+        return plan.with_folder_mounted(own, here)
     if PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
         return plan.with_folder_mounted(own, here)
     console.say(
