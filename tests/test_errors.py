@@ -77,6 +77,14 @@ def test_the_folder_of_a_mount_that_is_missing_can_be_made_as_typed() -> None:
     assert "    mkdir -p '/my data'" in errors.MountMissing("/my data").hint
 
 
+def test_a_folder_whose_name_is_no_text_is_not_told_to_be_made() -> None:
+    """Such a byte reaches Docker as U+FFFD, and Docker then says that there is no such folder."""
+    told = errors.MountMissing(b"/tmp/bad\xff".decode(errors="replace"))
+    assert (told.message, told.hint) == (
+        "/tmp/bad\ufffd: Docker can mount no folder whose name is not UTF-8.", "Rename it.",
+    )  # fmt: skip
+
+
 def test_only_this_host_s_own_cpu_is_offered_where_no_image_runs() -> None:
     here, there = errors.NoneRuns("nvidia/pytorch"), errors.NoneRuns("nvidia/pytorch", is_here=False)
     assert "this host" in here.message

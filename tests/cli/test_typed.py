@@ -103,6 +103,19 @@ def test_the_current_folder_may_be_named_at_its_place_out_of_habit_or_to_be_read
     assert folders(asked) == ([str(mount) for mount in asked.extra.mounts], "/work")
 
 
+def test_a_volume_that_has_the_name_of_a_folder_here_is_told_how_to_be_that(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In ngcdl.toml the same text means the folder."""
+    monkeypatch.chdir(home / "project")
+    typed(volumes=("data:/data:ro", "./data:/x"))
+    assert capfd.readouterr().err == ""
+    (home / "project/data").mkdir()
+    typed(volumes=("data:/data:ro", "./data:/x"))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("-v ./data:/data:ro")
+
+
 @pytest.mark.parametrize("where", ["/", "{home}", "{home}/..", "{home}/.config", "{home}/.local", "{home}/.ssh"])
 def test_a_folder_that_holds_keys_is_not_mounted_by_itself_and_that_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], where: str

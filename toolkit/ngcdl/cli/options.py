@@ -133,7 +133,12 @@ EngineName = Annotated[
 ]
 Volumes = Annotated[
     list[str] | None,
-    container("-v", "--volume", metavar="HOST:CONTAINER[:ro]", help="Mount a folder, file or volume. Repeatable."),
+    container(
+        "-v",
+        "--volume",
+        metavar="HOST:CONTAINER[:ro]",
+        help="Mount a folder, file or volume (a new one is root's). Repeatable.",
+    ),
 ]
 Variables = Annotated[
     list[str] | None,

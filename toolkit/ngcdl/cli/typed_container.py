@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ngcdl import console
 from ngcdl.errors import BadOption
 from ngcdl.planning import requirements
 from ngcdl.spec import (
@@ -39,6 +40,9 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
     if typed.packages and any(text.partition("=")[0] == "PYTHONUSERBASE" for text in typed.environment):
         raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
     more = mounts(typed)
+    for mount in more:
+        if mount.is_volume and (current_folder() / mount.host).exists():
+            console.say(f"-v {mount}: a volume of the engine's, as for docker; what is in this folder: -v ./{mount}")
     _check_places(more, own.mounts if own else ())
     return RunSpec(
         image=None,

@@ -75,6 +75,9 @@ class MountMissing(StartError):
                 "    ngcdl doctor",
             )
             return
+        if "\ufffd" in str(path):  # what a byte that is no text becomes on its way to Docker
+            super().__init__(f"{path}: Docker can mount no folder whose name is not UTF-8.", "Rename it.")
+            return
         super().__init__(
             f"-v {path}: there is no such file or folder.",
             f"Check the path, or create it:\n    mkdir -p {shlex.quote(str(path))}",
