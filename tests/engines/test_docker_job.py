@@ -92,7 +92,7 @@ def _job(*states: dict[str, Any] | None, tty: bool = False, attachment: Any = No
     (_ended(137, Status="dead"), 137, False, "the container was removed outside ngcdl"),
     (_ended(0, Status="removing"), 0, False, None),
     (_ended(255), 255, False, None),
-    (_ended(143), 143, False, "from outside"),
+    (_ended(143), 143, False, "ended by SIGTERM, not by ngcdl: docker stop,"),
     (_ended(0, Status="created"), None, None, "the container was created but never started"),
     ({}, None, None, "the container was removed outside ngcdl"),
 ])  # fmt: skip

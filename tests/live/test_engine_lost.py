@@ -121,7 +121,7 @@ def test_a_container_that_somebody_stopped_is_not_called_interrupted_by_the_user
     assert done.code == 143, done
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("failed", 143)
-    assert "stopped (SIGTERM) from outside" in record["reason"]
+    assert "ended by SIGTERM, not by ngcdl" in record["reason"]
 
 
 @pytest.mark.parametrize(("script", "code"), [("exec tail /dev/zero", 137), ("tail /dev/zero; exit 0", 0)])

@@ -26,7 +26,7 @@ from ngcdl.storing.store import Store
 OOM = "out of memory: the kernel killed a process inside, although the command itself exited with 0"
 GONE = "its Job is gone from the cluster"
 CANCELLED = "Slurm: CANCELLED"
-DOCKER_STOP = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
+DOCKER_STOP = "ended by SIGTERM, not by ngcdl: docker stop, a restart of the engine, or the command itself"
 
 
 def error(kind: str, message: str) -> dict[str, Any]:

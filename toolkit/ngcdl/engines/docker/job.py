@@ -255,7 +255,7 @@ class DockerJob:
         elif code == _UNSEEN and self._had_ended:
             reason = "the engine was away, and 255 is its code for an end that it did not see"
         elif code == 143 and not self._killed_by_us:
-            reason = "stopped (SIGTERM) from outside, as by docker stop or a restart of the engine"
+            reason = "ended by SIGTERM, not by ngcdl: docker stop, a restart of the engine, or the command itself"
         elif state.get("Error"):
             reason = str(state["Error"])
         return Exit(code, oom, reason, _seconds(state.get("FinishedAt", "")))
