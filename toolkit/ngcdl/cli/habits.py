@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ngcdl import console
 from ngcdl.cli.changed import replaced
@@ -35,8 +35,13 @@ _DOCKERS = {
     "--pid": "the container sees only its own processes",
     "--cpuset-cpus": "--cpus limits how many processors it gets",
     "--memory-swap": "--memory limits how much it gets",
+    "--add-host": "the container knows the names that the engine gives it",
+    "--tmpfs": "what the container writes outside of its mounts is deleted with it, and its /dev/shm is in memory",
+    "--read-only": "what the container writes outside of its mounts is deleted with it",
+    "--platform": "ngcdl takes the image for this machine's processors",
+    "--cidfile": "the container is called ngcdl-RUN, RUN the run's id",
 }
-_DOCKERS_FLAGS = ("--publish-all", "-P", "--init", "--privileged")  # those without a value
+_DOCKERS_FLAGS = ("--publish-all", "-P", "--init", "--privileged", "--read-only")  # those without a value
 # Options of other tools, with the words that mean the same here, where similar spelling would suggest something else.
 _SAME = {
     **dict.fromkeys(("--cpu", "--cpu-only", "--no-gpu", "--no-gpus", "--no-cuda"), "--gpus none"),
@@ -62,8 +67,9 @@ _OTHERS = {
     "test": "    ngcdl run --train smoke",
     **dict.fromkeys(("models", "trainings", "datasets"), "    ngcdl workloads"),
     **dict.fromkeys(("start", "shell"), "    ngcdl run {}"),
+    "restart": "    ngcdl runs replay {}",
     **dict.fromkeys(("inspect", "status"), "    ngcdl show {}"),
-    "attach": "    ngcdl logs -f {}",
+    **dict.fromkeys(("attach", "wait"), "    ngcdl logs -f {}"),
     "resume": "    ngcdl run --train cifar10 --resume {}",
     "kill": "    ngcdl stop {}",
     **{word: f"    ngcdl runs {word} {{}}" for word in ("rm", "diff", "replay", "import")},
@@ -95,7 +101,8 @@ _TYPICAL = {
     **dict.fromkeys(("train", "benchmark", "bench"), "cifar10"),
     "start": "--train cifar10",
     **dict.fromkeys(("shell", "download", "fetch"), "pytorch"),
-    **dict.fromkeys(("inspect", "status", "kill", "replay", "attach", "resume"), "last"),
+    **dict.fromkeys(("inspect", "status", "kill", "restart", "replay"), "last"),
+    **dict.fromkeys(("attach", "wait", "resume"), "last"),
     **dict.fromkeys(("rm", "remove", "delete"), "RUN"),
     **dict.fromkeys(("clean", "cleanup", "prune"), "--older-than 30d"),
     "diff": "last-1 last",
@@ -105,6 +112,7 @@ _TYPICAL = {
 _OF_A_KEY = ("-p", "--password", "--key", "--api-key", "--token")
 _OF_A_USER = ("-u", "--username", "--user")
 _OF_THE_NEWEST = re.compile(r"(?:-n|--tail|--lines)[ =]?(\d{1,9})(?!\S)")
+_A_RUN = re.compile(r"last(-\d+)?|\d{8}-\d{6}-.+")
 _LISTED = 20  # runs that `ngcdl runs` lists without --all
 _PYTHONS = ("python", "python3", "torchrun")
 
@@ -119,7 +127,7 @@ def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
         return _in_our_words(word, rest, typed)
     if word in console.COMMANDS:  # after `runs`
         return f"    ngcdl {word} {typed}".rstrip()
-    if re.fullmatch(r"last(-\d+)?|\d{8}-\d{6}-.+", word):
+    if _A_RUN.fullmatch(word):
         return f"    ngcdl show {word} {typed}".rstrip()
     if line := _of_run(word, rest):
         return line
@@ -134,6 +142,8 @@ def _parent(commands: Sequence[str]) -> list[str]:
 def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
     if word == "status" and not rest:
         return "    ngcdl runs"
+    if word == "start" and rest and _A_RUN.fullmatch(rest[0]):
+        word = "restart"
     if word == "resume" and (line := _resuming(rest[0] if rest else "last")):
         return f"    {line}"
     typical = _TYPICAL.get(word, "")
@@ -198,24 +208,44 @@ def newest(option: str, argv: Sequence[str]) -> str | None:
 
 
 def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
-    """Return what replaces an option of `docker run` that ngcdl lacks, with the line that was typed, corrected; None
-    for any other option."""
+    """Return what replaces an option of `docker run` that ngcdl lacks, with the line that was typed, all such options
+    in it corrected; None for any other option."""
     if option not in _DOCKERS:
         return None
-    words = replaced(argv, option, _BY.get(option, lambda _: []), has_value=option not in _DOCKERS_FLAGS)
+    words, programs = list(argv), list[str]()
+
+    def started(program: str) -> list[str]:
+        programs.append(program)
+        return []
+
+    by = {**_BY, "--entrypoint": started}
+    for name in _DOCKERS:
+        while less := replaced(words, name, by.get(name, lambda _: []), has_value=name not in _DOCKERS_FLAGS):
+            words = less
+    for program in filter(None, programs):
+        words += [] if "--" in words else ["--"]
+        words.insert(words.index("--") + 1, program)
     said = f"{option}: ngcdl does not have this option of docker's; {_DOCKERS[option]}."
-    return BadOption(said, again(words) if words else f"    ngcdl {argv[0]} --help")
+    is_whole = words != list(argv) and _UNKNOWN not in words
+    return BadOption(said, again(words) if is_whole else f"    ngcdl {argv[0]} --help")
+
+
+_UNKNOWN = "..."  # what only the user knows; a line with it is not shown, for it could be run as it stands
 
 
 def _as_volume(mount: str) -> list[str]:
     """type=bind,source=/a,target=/b,readonly -> -v /a:/b:ro."""
     fields = dict(field.partition("=")[::2] for field in mount.split(","))
-    source = next((fields[name] for name in ("source", "src") if name in fields), "HOST")
-    target = next((fields[name] for name in ("target", "destination", "dst") if name in fields), "CONTAINER")
+    source, target = (
+        next((fields[name] for name in names if fields.get(name)), _UNKNOWN)
+        for names in (("source", "src"), ("target", "destination", "dst"))
+    )
+    if _UNKNOWN in (source, target) or fields.get("type") not in (None, "bind", "volume"):
+        return [_UNKNOWN]
     return ["-v", f"{source}:{target}" + (":ro" if {"readonly", "ro"} & fields.keys() else "")]
 
 
-_BY = {"--mount": _as_volume, "--env-file": lambda _: ["-e", "NAME=VALUE"]}
+_BY: dict[str, Callable[[str], list[str]]] = {"--mount": _as_volume, "--env-file": lambda _: [_UNKNOWN]}
 
 
 def meant(option: str, known: Collection[str]) -> str | None:

@@ -24,6 +24,7 @@ _EXAMPLES = {
     "runs export": "last last-1 both.tar",
     "runs import": "both.tar",
 }
+_OF_THE_COMMAND = "If it belongs to your command, that goes after --, with its options:"
 _KINDS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
 
 
@@ -89,7 +90,7 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
     if path in ("logs", "runs") and (line := habits.newest(option, argv)):
         return BadOption(said, line)
     if path == "run" and (line := _command_apart(option, typed)):
-        return BadOption(said, f"If it belongs to your command, that goes after --, with its options:\n{line}")
+        return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
     if path in ("run", "compare") and (advice := habits.dockers(option, argv)):
         return advice
     return BadOption(said, _nearest(option, typed) or typed.help)
@@ -152,13 +153,25 @@ def _bad_usage(option: str, typed: _Line) -> BadOption:
     """Say that an option lacks its value, or that a switch has one."""
     found = next((one for one in typed.command.params if option in one.opts), None)
     if found is None or getattr(found, "is_flag", False):
-        return BadOption(f"{option}: it takes no value.", typed.help)
+        return BadOption(f"{option}: it takes no value.", _as_switch(option, typed) or typed.help)
     if option == "--train":
         from ngcdl.cli.workloads import in_order
 
         names = ", ".join(one.name for one in in_order())
         return BadOption(f"--train: which training? {names}.", "    ngcdl workloads")
-    return BadOption(f"{option}: its value is missing: {found.metavar or found.type.name.upper()}.", typed.help)
+    said = f"{option}: its value is missing: {found.metavar or found.type.name.upper()}."
+    if typed.path == "run" and (line := _command_apart(option, typed)):
+        return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
+    return BadOption(said, typed.help)
+
+
+def _as_switch(option: str, typed: _Line) -> str:
+    """Return the line that was typed with docker's --rm=true or --rm=false as a switch; "" if it has no such word."""
+    for word, ours in ((f"{option}=true", [option]), (f"{option}=false", [])):
+        if word in typed.argv:
+            at = typed.argv.index(word)
+            return again([*typed.argv[:at], *ours, *typed.argv[at + 1 :]])
+    return ""
 
 
 def _missing(argument: str, typed: _Line) -> BadOption:
