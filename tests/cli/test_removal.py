@@ -250,6 +250,18 @@ def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House)
     assert "claim" not in kept.run(*RM, NEW, "--dry-run").stdout
 
 
+@pytest.mark.parametrize("note", [
+    "log.txt may lack its end (File too large):  docker logs 6331a1a74017",
+    "The container 6331a1a74017 could not be removed (device or resource busy):  docker rm -f 6331a1a74017",
+])  # fmt: skip
+def test_a_container_that_was_kept_for_a_run_is_told_before_its_record_goes(kept: House, note: str) -> None:
+    kept.store.save(replace(kept.store.load(OLD), container="6331a1a74017" + "0" * 52, notes=(note,)))
+    told = f"the container of {OLD} stays, if it is still there:  docker rm -f 6331a1a74017\n"
+    assert told not in kept.run(*RM, OLD, "--keep-record", "--yes").stdout, "the record names it"
+    assert told in kept.run(*RM, OLD, NEW, "--yes").stdout
+    assert kept.store.ids() == []
+
+
 @pytest.mark.parametrize("keep_record", [(), ("--keep-record",)])
 def test_files_that_this_user_can_t_delete_are_told_before_anything_goes(
     kept: House, keep_record: tuple[str, ...]

@@ -215,6 +215,8 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     for one in going:
         if claim := _claim(one.run):
             yield f"what {one.run.id} saved on the claim {claim} stays there, in ngcdl-runs/{one.run.id}"
+        if not asked.keep_record and (container := _left_container(one.run)):
+            yield f"the container of {one.run.id} stays, if it is still there:  docker rm -f {container}"
     if asked.dry_run:
         yield f"{_total(going)}: nothing was removed"
 
@@ -223,6 +225,14 @@ def _claim(run: Run) -> str | None:
     """Return the claim that has the checkpoints of a pod; None if checkpoints are in the run's folder, or nowhere."""
     claim = None if kind_of(run.engine).shares_files else run.placement.get("data_pvc")
     return str(claim) if claim else None
+
+
+def _left_container(run: Run) -> str | None:
+    """Return the container that a note of the record names, because it has output that log.txt lacks, or could not be
+    removed; else None."""
+    container = (run.container or "")[:12]
+    ends = (f":  docker logs {container}", f":  docker rm -f {container}")
+    return container if any(note.endswith(ends) for note in run.notes) else None
 
 
 def _runs(count: int) -> str:
