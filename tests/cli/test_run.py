@@ -156,6 +156,12 @@ def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: P
     assert store.load("1-theirs").status == "running"
 
 
+@pytest.mark.parametrize("more", [(), ("-t",)])
+def test_a_terminal_that_was_asked_for_where_none_is_is_told_to_be_missing(house: House, more: tuple[str, ...]) -> None:
+    done = house.run("run", *more, "--", "true")
+    assert (done.returncode, "-t: the run gets no terminal" in done.stderr) == (0, bool(more))
+
+
 def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:
     done = trained.run("run", "--train", "cifar10", "--engine", "local", "--data", "synthetic", "--gpus", "all")
     assert (done.returncode, done.stdout) == (125, "")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ngcdl import console
 from ngcdl.cli import completed, options
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
@@ -124,9 +125,12 @@ class RunOptions:
 @takes(RunOptions)
 def run(typed: Typed, tty: bool, rm: bool) -> int:
     """Run a training, a command or a shell, measured and recorded."""
-    del tty, rm  # typed out of habit: a terminal is used if there is one, and no container is left behind
+    del rm  # typed out of habit: no container is left behind
     from ngcdl.cli import run as it
+    from ngcdl.cli import terminal
 
+    if tty and (typed.detach or not terminal.is_here()):  # else the run gets one, whether -t was typed or not
+        console.say("-t: the run gets no terminal: stdin and stdout must be one, and --detach leaves it")
     return it.run(typed)
 
 
