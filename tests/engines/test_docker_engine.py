@@ -20,7 +20,7 @@ from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
 from ngcdl.engines.values import Order
 from ngcdl.errors import DiskFull, EngineHangs, EngineRefused
 from ngcdl.running.interrupt import Interrupted
-from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
+from ngcdl.spec import GpuRequest, ImageRef, Port, RunSpec, Workload
 
 
 @dataclass
@@ -77,6 +77,24 @@ def test_a_limit_that_docker_does_not_keep_is_said() -> None:
     started = DockerEngine(Maker(warnings=[f"{swap}swap.", lost])).start(_order(None)).started
     assert started.notes == started.news == (f"Docker said: {lost}",)
     assert DockerEngine(Maker()).start(_order(None)).started.notes == ()
+
+
+@dataclass
+class Publisher(Maker):
+    """A daemon that has chosen a port of the host's."""
+
+    def inspect_container(self, identity: str) -> dict[str, Any]:
+        given = [{"HostIp": "127.0.0.1", "HostPort": "32769"}, {"HostIp": "::", "HostPort": "32770"}]
+        return {"State": {}, "NetworkSettings": {"Ports": {"80/tcp": given, "81/tcp": given[:1]}}}
+
+
+def test_a_port_that_docker_chose_is_said_and_noted() -> None:
+    order = _order(None)
+    ports = tuple(Port.parse(text) for text in ("127.0.0.1::80", "32769:81"))
+    started = DockerEngine(Publisher()).start(replace(order, spec=replace(order.spec, ports=ports))).started
+    chosen = [f"The container's port 80/tcp is published on {one}." for one in ("127.0.0.1:32769", "[::]:32770")]
+    assert started.notes == started.news == tuple(chosen)
+    assert DockerEngine(Publisher()).start(order).started.notes == ()
 
 
 OURS = f"{os.getuid()}:{os.getgid()}"

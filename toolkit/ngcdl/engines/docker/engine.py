@@ -272,17 +272,18 @@ class DockerEngine(OfKind):
                 attachment = self._client.attach_socket(identity, params={**streams, "detachKeys": keys.named()})
                 with self._waiting():
                     self._client.start(identity)
-                state = self._client.inspect_container(identity)["State"]
+                found = self._client.inspect_container(identity)
         except Exception as error:
             if not isinstance(error, EngineHangs):
                 with contextlib.suppress(NgcdlError), messages.docker_errors(self.address, "was cleaning up"):
                     self._client.remove_container(identity, force=True, v=True)
             raise
-        pid = int(state.get("Pid") or 0) if self.is_here else 0
+        pid = int(found["State"].get("Pid") or 0) if self.is_here else 0
         notes = (note(pid),) if note else ()
+        drawn = request.drawn_ports(order.spec, found.get("NetworkSettings") or {})
         # limits that Docker discards, such as --memory under a rootless daemon that may not limit anything
         lost = tuple(f"Docker said: {one}" for one in made.get("Warnings") or () if "discarded" in one)
-        started = Started((*notes, *lost), (*(notes if is_news else ()), *lost), pid or None)
+        started = Started((*notes, *drawn, *lost), (*(notes if is_news else ()), *drawn, *lost), pid or None)
         job = DockerJob(self._clients(), self.address, identity, order.spec.tty, started, attachment)
         # While it shuts down, dockerd answers no request, for up to its containers' StopTimeout.
         job.patience_seconds += body.get("StopTimeout") or 0

@@ -202,6 +202,22 @@ def _bindings(spec: RunSpec) -> dict[str, list[dict[str, str]]]:
     return bindings
 
 
+def drawn_ports(spec: RunSpec, network: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a line for each port for which the engine chose the host's port; `network` is what it reports."""
+    open_ports = {f"{port.container}/{port.protocol}" for port in spec.ports if port.host is None}
+    published = network.get("Ports") or {}
+    return tuple(
+        f"The container's port {name} is published on {_address(one)}."
+        for name in sorted(open_ports)
+        for one in published.get(name) or ()
+    )
+
+
+def _address(published: Mapping[str, str]) -> str:
+    host = published["HostIp"]
+    return f"{f'[{host}]' if ':' in host else host}:{published['HostPort']}"
+
+
 def _labels(spec: RunSpec, run_id: str) -> dict[str, str]:
     labels = {LABEL: run_id, "ngcdl.image": str(spec.image)}
     return labels | ({"ngcdl.workload": spec.workload.name} if spec.workload else {})
