@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,13 @@ def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: P
 def test_a_terminal_that_was_asked_for_where_none_is_is_told_to_be_missing(house: House, more: tuple[str, ...]) -> None:
     done = house.run("run", *more, "--", "true")
     assert (done.returncode, "-t: the run gets no terminal" in done.stderr) == (0, bool(more))
+
+
+def test_a_detached_run_does_not_get_what_is_piped_and_that_is_said(house: House) -> None:
+    told = "-i: with --detach nothing from stdin reaches the run"
+    words = "-m ngcdl run -d -i busybox:1 -- cat"
+    assert told in house.shell(f"echo piped | {sys.executable} {words}").stderr
+    assert told not in house.shell(f"{sys.executable} {words} < /dev/null").stderr
 
 
 def test_a_gpu_that_is_demanded_where_there_is_none_ends_before_anything_runs(trained: House) -> None:

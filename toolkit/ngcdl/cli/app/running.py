@@ -128,9 +128,12 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
     del rm  # typed out of habit: no container is left behind
     from ngcdl.cli import run as it
     from ngcdl.cli import terminal
+    from ngcdl.engines.local import program
 
     if tty and (typed.detach or not terminal.is_here()):  # else the run gets one, whether -t was typed or not
         console.say("-t: the run gets no terminal: stdin and stdout must be one, and --detach leaves it")
+    if typed.interactive and typed.detach and program.is_fed():
+        console.say("-i: with --detach nothing from stdin reaches the run, which waits for it if it reads its own")
     return it.run(typed)
 
 
