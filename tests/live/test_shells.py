@@ -11,6 +11,8 @@ from house import until
 from ngcdl_child import User
 from pseudo_terminal import Terminal, terminal
 
+from ngcdl.running.reconcile import DETACHED
+
 pytestmark = pytest.mark.lab
 
 
@@ -52,9 +54,10 @@ def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
         shell.type("\x10\x11")
         assert shell.end() == 0, shell.shown
         assert b"it keeps running as" in shell.shown
+        assert b"ngcdl stop " in shell.shown
     record = user.record()
     assert record["status"] == "running"
-    assert "Detached with the detach keys; nothing was measured from then on." in record["notes"]
+    assert [note for note in user.shown()["notes"] if "measured from then on" in note] == [DETACHED]
     (container,) = user.containers()
     assert user.docker("inspect", "-f", "{{.State.Running}}", container) == "true"
     assert user.run("stop", "last").code == 0

@@ -18,7 +18,7 @@ from unwatched import unwatched as unwatched
 from ngcdl.errors import NgcdlError, StateNotWritable
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile, unread_output
+from ngcdl.running.reconcile import DETACHED, LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile, unread_output
 from ngcdl.storing.store import Store
 
 
@@ -64,6 +64,17 @@ def test_a_disk_on_which_not_even_the_lock_can_be_made_is_told(
     away: dict[str, NgcdlError] = {}
     assert reconcile(store, unwatched[1], away) == unwatched[1]
     assert "No space left on device" in away[RECORDS].message
+
+
+@pytest.mark.parametrize("state", [ENDED, {"Running": True}])
+def test_a_run_that_was_left_by_the_detach_keys_is_noted_once_to_be_unmeasured(
+    store: Store, unwatched: tuple[Daemon, Run, Path], state: dict[str, Any]
+) -> None:
+    daemon, run, _ = unwatched
+    daemon.state = state
+    detached = run.noting(DETACHED)
+    store.save(detached)
+    assert reconcile(store, detached).notes == (DETACHED,)
 
 
 def test_a_container_that_docker_does_not_remove_is_noted(store: Store, unwatched: tuple[Daemon, Run, Path]) -> None:

@@ -58,7 +58,8 @@ def carry_out(
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, store, screen, terminal)
     if done.status == "running":
-        console.say(f"detached; it keeps running as {done.id}")
+        lines = f"    ngcdl logs -f {done.id}\n    ngcdl stop {done.id}"
+        console.say(f"detached; it keeps running as {done.id}. Watch it, or stop it:\n{lines}")
         return 0, done.id
     if as_json:
         console.result_json(done.as_json())

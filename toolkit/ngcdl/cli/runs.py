@@ -17,7 +17,7 @@ from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import silence, stopping
-from ngcdl.running.reconcile import RECORDS, UNWATCHED, reconcile, standing, unread_output
+from ngcdl.running.reconcile import RECORDS, is_left_alone, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
@@ -107,7 +107,7 @@ def logs(name: str, follow: bool) -> None:
                     write(data)
                 if run.status != "running":
                     return
-                is_unwatched, has_containers = UNWATCHED in run.notes, kind_of(run.engine).has_containers
+                is_unwatched, has_containers = is_left_alone(run), kind_of(run.engine).has_containers
                 is_unheard = is_unwatched and has_containers
                 if is_unheard and not follow:
                     console.say(

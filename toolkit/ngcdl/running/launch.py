@@ -25,7 +25,7 @@ from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
-from ngcdl.running.reconcile import SUBMISSION_SECONDS, bring_output
+from ngcdl.running.reconcile import DETACHED, SUBMISSION_SECONDS, bring_output
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ngcdl.telemetry.kernel_log import CardError, KernelLog
 
 MAY_BE_ACCEPTED = "Interrupted before the cluster answered: it may have accepted the job, or may yet accept it."
-DETACHED = "Detached with the detach keys; nothing was measured from then on."
 
 
 def follow(

@@ -44,6 +44,7 @@ from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
 UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
+DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
 # second, has written nothing for this long.
 QUIET_SECONDS = 30.0
@@ -195,27 +196,36 @@ def _by_engine(store: Store, run: Run) -> Run:
         return replace(run, owner=None)
     ended = job.ended() if job else NOTHING
     if ended is None:
-        return replace(run, status="running", finished=None, reason=None).noting(UNWATCHED)
+        return _noted(replace(run, status="running", finished=None, reason=None))
     if job is None or ended == NOTHING:
         closed = _by_events(store, run)
         is_anothers = run.engine_id is None and _is_elsewhere(run)  # that machine's engine may know more
-        return run if is_anothers and closed.status == "lost" else closed.noting(UNWATCHED)
-    notes = [UNWATCHED]
+        return run if is_anothers and closed.status == "lost" else _noted(closed)
+    lacking: list[str] = []
     try:
         bring_output(job, store.folder(run.id) / LOG)
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
-        notes.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
+        lacking.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
-    closed = _with_exit(store, run, ended).noting(*notes)
+    closed = _noted(_with_exit(store, run, ended)).noting(*lacking)
     _save(store, closed)
-    if notes == [UNWATCHED]:
+    if not lacking:
         try:
             job.remove()
         except ContainerLeft as error:
             return closed.noting(error.note)
     return closed
+
+
+def is_left_alone(run: Run) -> bool:
+    """Return whether the record says that its ngcdl left the run to itself."""
+    return UNWATCHED in run.notes or DETACHED in run.notes
+
+
+def _noted(run: Run) -> Run:
+    return run if is_left_alone(run) else run.noting(UNWATCHED)
 
 
 def _without_left(engine: Engine, run: Run) -> Run:
