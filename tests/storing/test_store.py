@@ -214,16 +214,19 @@ def test_runs_are_listed_newest_first_and_other_files_are_none(store: Store) -> 
 @pytest.mark.parametrize(
     ("name", "found"),
     [("last", "20180217-b-0002"), ("last-0", "20180217-b-0002"), ("last-1", "20180216-a-0001"),
-     ("20180216", "20180216-a-0001"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002")],
+     ("20180216", "20180216-a-0001"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002"),
+     ("ngcdl-20180216-a-0001", "20180216-a-0001")],
 )  # fmt: skip
-def test_a_run_is_found_by_last_or_by_the_beginning_or_end_of_its_id(store: Store, name: str, found: str) -> None:
+def test_a_run_is_found_by_last_by_the_beginning_or_end_of_its_id_or_by_its_container_s_name(
+    store: Store, name: str, found: str
+) -> None:
     for run_id in ("20180216-a-0001", "20180217-b-0002"):
         store.create(Run(run_id, "lost", 1.0))
     assert store.find(name) == found
 
 
 @pytest.mark.parametrize(
-    "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x"]
+    "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x", "ngcdl-"]
 )
 def test_a_name_that_means_no_run_or_several_is_refused(store: Store, name: str) -> None:
     for run_id in ("20180216-a-0001", "20180217-b-0002"):

@@ -150,9 +150,10 @@ class Store:
         return True
 
     def find(self, name: str) -> str:
-        """Return the id that `name` means, as `fitting` reads it. Raise NoSuchRun if it fits none, or several."""
+        """Return the id that `name` means, as `fitting` reads it, or that is in the name of a container, as `docker ps`
+        shows it. Raise NoSuchRun if it fits none, or several."""
         ids = self.ids()
-        found = fitting(name, ids)
+        found = fitting(name.removeprefix("ngcdl-"), ids)
         if len(found) != 1:
             raise NoSuchRun(name, self.root, fitting=found, is_empty=not ids)
         return found[0]
