@@ -38,7 +38,7 @@ class PipedJob(FakeJob):
 
 
 @pytest.mark.parametrize(("kind", "asked", "said"), [
-    (FakeJob, ["remove"], "stdout is closed; the run goes on, log.txt has all of it."),
+    (FakeJob, ["remove"], "stdout is closed; the run goes on, log.txt has all of it. To end it:  ngcdl stop {}"),
     (PipedJob, ["hang up stdout", "remove"], "stdout is closed; so the command's is closed now, too, as without ngcdl; "
                                              "log.txt has what came until then."),
 ])  # fmt: skip
@@ -49,7 +49,7 @@ def test_a_stream_that_nobody_reads_any_more_is_said_once_and_closed_where_that_
     prepared, folder = ready(store, job)
     show = FakeShow(unread=("stdout",))
     run = launch.follow(prepared, store, show)
-    assert (run.status, show.said, (folder / LOG).read_bytes()) == ("finished", [said], b"a\nb\n")
+    assert (run.status, show.said, (folder / LOG).read_bytes()) == ("finished", [said.format(run.id)], b"a\nb\n")
     assert job.asked == asked
 
 

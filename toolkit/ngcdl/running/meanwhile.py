@@ -34,7 +34,7 @@ SAMPLE_SECONDS = 1.0
 # space is read whenever the log has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
 HUNG_UP = "so the command's is closed now, too, as without ngcdl; log.txt has what came until then."
-GOES_ON = "the run goes on, log.txt has all of it."
+GOES_ON = "the run goes on, log.txt has all of it. To end it:  ngcdl stop {}"
 IDLE_SECONDS = 60.0  # a command loads its packages and data before it uses its GPU
 IDLE = (
     "in its first {seconds:.0f} s the command has left {which} idle (0 % busy, no memory taken): "
@@ -147,7 +147,7 @@ def stream(job: Job, folder: Path, show: Show, terminal: Terminal | None, look: 
                 if chunk.stream not in unread:
                     unread.add(chunk.stream)
                     is_closed = isinstance(job, Piped) and job.hang_up(chunk.stream)
-                    show.say(f"{chunk.stream} is closed; {HUNG_UP if is_closed else GOES_ON}")
+                    show.say(f"{chunk.stream} is closed; {HUNG_UP if is_closed else GOES_ON.format(folder.name)}")
             look()
         return why
 
