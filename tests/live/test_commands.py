@@ -187,9 +187,12 @@ def _owners(folder: Path) -> set[int]:
 
 def test_the_callers_files_stay_the_callers_and_he_has_a_name(user: User) -> None:
     _as_other(user)
-    code, out = sh(user, "id -u; id -g; whoami; touch ~/in-home made-here; echo $HOME")
+    (user.folder / "data").mkdir()
+    inside = ("-v", f"{user.folder / 'data'}:/work/deep/er")
+    code, out = sh(user, "id -u; id -g; whoami; touch ~/in-home made-here; echo $HOME", *inside)
     assert (code, out.split()) == (0, [str(OTHER), str(OTHER), "ngcdl", "/ngcdl/run/home"])
     assert (user.here / "made-here").exists()
+    assert (user.here / "deep/er").is_dir()
     assert (user.runs / user.ids()[-1] / "home/in-home").exists()
     assert _owners(user.home) == {OTHER}
     assert _owners(user.here) == {OTHER}
