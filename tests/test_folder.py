@@ -13,7 +13,7 @@ from ngcdl.folder import EXIT, RecordedExit, has_checkpoint, lines, recorded_exi
 def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b'{"a": 1}\n\xff\n[1]\n\n5\n' + b"[" * 100_000 + b'\n{"b": 2}\n{"c": ')
-    with pytest.warns(UserWarning, match="events.jsonl: 4 lines can't be read, and what they said is missing"):
+    with pytest.warns(UserWarning, match="events.jsonl: 4 lines can't be read; what stood there is missing"):
         assert list(lines(path)) == [{"a": 1}, {"b": 2}]
     path.write_bytes(b'{"a": 1}\n\n{"c": ')
     assert list(lines(path)) == [{"a": 1}], "the last one may be in writing"

@@ -54,7 +54,7 @@ def on_terminal(house: House, columns: int) -> list[str]:
 def test_the_figures_of_a_long_run_s_last_part_are_marked_also_on_a_narrow_terminal(house: House) -> None:
     folder = Made(steps=100).keep(house.store, LONG, status="running", finished=None, exit_code=None)
     text = (folder / EVENTS).read_text()
-    (folder / EVENTS).write_text("x" * RECENT_BYTES + "\n" + text)
+    (folder / EVENTS).write_text('{"long": "' + "x" * RECENT_BYTES + '"}\n' + text)
     run = replace(house.store.load(LONG), summary=Summary(), owner=this_process())
     house.store.save(run)
     done = house.run("runs")

@@ -96,7 +96,7 @@ def lines(
             warnings.warn(f"{path} can't be read: {error.strerror}", stacklevel=1)
     if skipped:
         many = f"{skipped} lines" if skipped > 1 else "one line"
-        warnings.warn(f"{path}: {many} can't be read, and what they said is missing", stacklevel=1)
+        warnings.warn(f"{path}: {many} can't be read; what stood there is missing", stacklevel=1)
 
 
 def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
