@@ -15,6 +15,8 @@ from made_runs import STARTED
 from ngcdl.folder import EVENTS, lines
 from ngcdl.record import Machine, Run
 from ngcdl.report.measured.filled import filled
+from ngcdl.report.shown.columns import read_story
+from ngcdl.report.shown.page import page
 
 GUIDE = (Path(__file__).parents[2] / "docs/training.md").read_text()
 (SCRIPT,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
@@ -57,6 +59,17 @@ def test_its_findings_are_over_its_steps_and_its_start_up_is_left_out() -> None:
     waited = {"seconds_per_batch": 0.1, "input_seconds_per_batch": 0.09}
     run = filled(RUN, [step(1, 20), step(2, 59, **waited)], samples)
     assert "90 % of the time the run waited for its next batch" in (run.findings or ())[0].text
+
+
+def test_its_page_draws_the_speed_and_the_loss_that_it_reported_and_misses_neither_where_it_did_not() -> None:
+    samples = [sample(second, 60.0) for second in range(60)]
+    told = [step(n, 20 + n, loss=9.0 - n, examples_per_second=90.0) for n in range(1, 9)]
+    document = page([read_story(RUN, told, samples)])
+    assert ("<strong>Throughput<" in document, "<strong>Loss<" in document) == (True, True)
+    assert "Mean over its steps:" in document
+    document = page([read_story(RUN, [step(n, 20 + n) for n in range(1, 9)], samples)])
+    assert "Throughput" not in document
+    assert not re.search("not drawn:[^.]*(throughput|loss|accuracy)", document)
 
 
 @pytest.mark.parametrize("wrong", [

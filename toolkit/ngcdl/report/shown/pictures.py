@@ -35,9 +35,9 @@ def pictures(stories: Sequence[Story]) -> Pictures:
 
 
 def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]]:
-    training = any(story.is_training for story in stories)
-    if training:
-        yield "throughput", _throughput(stories)
+    throughput = _throughput(stories)
+    if throughput or any(story.is_training for story in stories):  # a command need not report a speed, nor a loss
+        yield "throughput", throughput
     if len(stories) == 1:
         yield "CPU use", _use(stories[0])
         yield from _by_core(stories[0])
@@ -48,13 +48,15 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
     yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", lambda _, high: bytes_axis(high))
     yield "GPU power", _cards(stories, "GPU power", "watts", lambda _, high: axis(0.0, high, "W"))
     yield "GPU clocks", _clocks(stories)
-    if any(story.is_training and not _trains_nothing(story) for story in stories):
-        yield "loss", _loss(stories)
-        lines = _accuracies(stories)
-        # a single point, as after a short training, needs no chart: the table has it
-        if sum(len(line.curve.xs) for line in lines) != 1:
-            title, note = "Accuracy (precision @ 1)", _synthetic(stories)
-            yield "accuracy", _chart(title, _steps(lines), lines, lambda *_: axis(0.0, 1.0, "share"), note=note)
+    trained = any(story.is_training and not _trains_nothing(story) for story in stories)
+    loss, lines = _loss(stories), _accuracies(stories)
+    if loss or trained:
+        yield "loss", loss
+    tested = sum(len(line.curve.xs) for line in lines)
+    # a single point, as after a short training, needs no chart: the table has it
+    if tested > 1 or (trained and not tested):
+        title, note = "Accuracy (precision @ 1)", _synthetic(stories)
+        yield "accuracy", _chart(title, _steps(lines), lines, lambda *_: axis(0.0, 1.0, "share"), note=note)
 
 
 def _trains_nothing(story: Story) -> bool:
@@ -134,7 +136,8 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
     if not known:
         return
     said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
-    over = "while it trained" if story.is_training else "over the whole run"
+    steps = "while it trained" if story.is_training else "over its steps"
+    over = steps if story.training.span else "over the whole run"
     note = f"Mean {over}: from {min(known):.0f} % to {max(known):.0f} %."
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
 
