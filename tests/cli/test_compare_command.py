@@ -81,12 +81,16 @@ def test_one_round_gives_no_ratio_and_says_why(trained: House) -> None:
 
 
 def test_without_a_gpu_the_cpu_alone_is_measured_and_it_is_said(trained: House) -> None:
-    done = trained.run(*COMPARE[:-2], "--repeat", "2")
-    assert done.returncode == 0, done.stderr
-    assert "the GPU can't be measured here" in done.stdout
-    assert "the GPU can't be measured here: this host has no NVIDIA driver; the rest is" in done.stderr
-    assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
-    assert len(trained.store.ids()) == 2
+    for words, often, runs in (((), "once", 1), (("--repeat", "2"), "2 times", 3)):
+        done = trained.run(*COMPARE[:-2], *words)
+        assert done.returncode == 0, done.stderr
+        assert "the GPU can't be measured here" in done.stdout
+        assert (
+            f"the GPU can't be measured here: this host has no NVIDIA driver. So only the CPU is measured, {often}. To "
+            "compare something here:\n    ngcdl compare --train cifar10 --gpus none --vary threads=1,2\n"
+        ) in done.stderr
+        assert done.stdout.splitlines()[-1] == "Only the CPU was measured: 512.0 examples/s."
+        assert len(trained.store.ids()) == runs
 
 
 @pytest.fixture

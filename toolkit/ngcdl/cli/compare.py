@@ -41,6 +41,7 @@ STEPS_LEAST, STEPS_MOST = 31, 200
 MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
+ROUNDS = 3
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
@@ -67,13 +68,13 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is varied, and how often. `vary` None: what the workload's file says, else CPU against GPU. At `until` (s
-    since the epoch) the current run is stopped, and no other begins. `tells_gpu`: say at once if there is no GPU.
-    `scaling` is as typed.
+    """What is varied, and how often. `vary` None: what the workload's file says, else CPU against GPU. `repeat` None:
+    ROUNDS, or once if only one side can be measured. At `until` (s since the epoch) the current run is stopped, and no
+    other begins. `tells_gpu`: say at once if there is no GPU. `scaling` is as typed.
     """
 
     vary: str | None
-    repeat: int
+    repeat: int | None
     until: float | None = None
     tells_gpu: bool = True
     scaling: str | None = None
@@ -89,7 +90,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
     typed = project.filled(typed)
     _check(typed, rounds, known)
-    repeat, vary = rounds.repeat, _vary(known, others, rounds)
+    repeat, vary = ROUNDS if rounds.repeat is None else rounds.repeat, _vary(known, others, rounds)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:
         typed = replace(typed, steps=steps_of(known, vary, typed.batch))
     scaling = scaling_of((vary or "").partition("=")[0], rounds.scaling, is_command=known is None)
@@ -109,8 +110,10 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
     with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
         ready, remarks = choosing.enter_context(comparing.settled(variants, config, store, screen))
+        if len(ready) == 1 and rounds.repeat is None:
+            repeat = 1  # nothing to compare it with, so no spread is needed
         for remark in remarks if rounds.tells_gpu else ():
-            screen.say(f"{remark}; the rest is")
+            screen.say(f"{remark}. {_alone(typed, repeat)}")
         if name == "image":
             got = [settled.picked.image for _, settled in ready if settled.picked.image]
             check_images(asked, got)  # a name without a tag may mean the release that another names
@@ -142,6 +145,14 @@ def _known(typed: Typed) -> trainings.Bundled | None:
 
 def _vary(known: trainings.Bundled | None, others: Sequence[str], rounds: Rounds) -> str | None:
     return rounds.vary or (None if others or not known else known.vary)
+
+
+def _alone(typed: Typed, repeat: int) -> str:
+    """Say that only the CPU is measured, and what can be compared without a GPU."""
+    image = f"{typed.image} " if typed.image else ""
+    other = f"    ngcdl compare {image}--train {typed.train} --gpus none --vary threads=1,2"
+    often = "once" if repeat == 1 else f"{repeat} times"
+    return f"So only the CPU is measured, {often}. To compare something here:\n{other}"
 
 
 def _replicas(asked: Asked) -> int:
@@ -182,7 +193,7 @@ def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:
     """Raise BadOption if a typed option or value is not possible in a comparison."""
-    if rounds.repeat < 1:
+    if rounds.repeat is not None and rounds.repeat < 1:
         raise BadOption("--repeat must be a whole number, 1 or more.")
     if typed.batch == "largest":
         raise BadOption(

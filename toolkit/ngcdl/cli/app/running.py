@@ -160,7 +160,10 @@ class CompareOptions:
             metavar="strong|weak", help="For --vary gpus or nodes: --batch is for all replicas together, or for each."
         ),
     ] = None
-    repeat: Annotated[int, options.comparison(metavar="N", help="Number of rounds; one alone gives no ratio.")] = 3
+    repeat: Annotated[
+        int | None,
+        options.comparison(metavar="N", help="Number of rounds; default: 3. One alone gives no ratio."),
+    ] = None
     show: Annotated[
         str | None,
         options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
@@ -200,7 +203,12 @@ class CompareOptions:
 )
 @takes(CompareOptions)
 def compare(
-    typed: Typed, images: list[str] | None, vary: str | None, scaling: str | None, repeat: int, show: str | None
+    typed: Typed,
+    images: list[str] | None,
+    vary: str | None,
+    scaling: str | None,
+    repeat: int | None,
+    show: str | None,
 ) -> int:
     """Run the same in turn on the CPU and the GPU, or vary one thing.
 
