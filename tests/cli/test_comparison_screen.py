@@ -56,6 +56,19 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
     assert terminal.said() == ""
 
 
+def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    screen = ComparisonScreen(is_cluster=False)
+    screen._clock = iter(range(100)).__next__
+    screen.begins("round 1 of 3, cpu")
+    terminal.said()
+    screen.chunk(Chunk("stderr", b"I0000 00:00:1795749864.404123 11648 port.cc:153] oneDNN custom operations are on\n"))
+    assert terminal.said() == ""
+    screen.chunk(Chunk("stdout", b"step 1\n"))
+    screen.chunk(Chunk("stderr", b"I0000 00:00:1795749864.404123 11648 port.cc:153] more of it\n"))
+    assert set(terminal.said().split("\r")[1:]) == {f"{'round 1 of 3, cpu: step 1':<43}"}
+
+
 def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     screen = ComparisonScreen(is_cluster=False)

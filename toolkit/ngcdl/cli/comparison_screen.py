@@ -6,7 +6,7 @@ import re
 import sys
 
 from ngcdl import console
-from ngcdl.cli.screen import STEP_SECONDS, Screen
+from ngcdl.cli.screen import CHATTER, STEP_SECONDS, Screen
 from ngcdl.engines.values import Chunk
 
 _LONGEST = 4096  # bytes to keep of a line that has not ended
@@ -37,7 +37,7 @@ class ComparisonScreen(Screen):
         self._written = (self._written + chunk.data)[-_LONGEST:]
         if not self._moving or self._clock() - self._drawn < STEP_SECONDS:
             return
-        lines = [line for line in _ENDS.split(self._written) if line.strip()]
+        lines = [line for line in _ENDS.split(self._written) if line.strip() and not CHATTER.match(line)]
         if lines:
             self._drawn = self._clock()
             self._draw(lines[-1].decode(errors="replace"))

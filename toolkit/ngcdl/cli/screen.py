@@ -30,7 +30,7 @@ _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))"
 _UNFINISHED = re.compile(rb"(?=[\x1b\xc2])(?:\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?)?\xc2?\Z")
 _LONGEST = 4096  # bytes of an unfinished control string to hold back; a longer one counts as text
 # What TensorFlow prints before a training at any log level. It stays in log.txt.
-_CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
+CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
 _STEP = re.compile(rb"\d{4}-\d\d-\d\d [\d:.]+: step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
 _DONE = ("Pull complete", "Already exists")
@@ -206,7 +206,7 @@ class Screen:
 
     def _without_chatter(self, data: bytes) -> bytes:
         *lines, self._started_line = (self._started_line + data).split(b"\n")
-        return b"".join(line + b"\n" for line in lines if not _CHATTER.match(line))
+        return b"".join(line + b"\n" for line in lines if not CHATTER.match(line))
 
     def _tamed(self, data: bytes, is_stderr: bool, is_last: bool) -> bytes:
         """Remove control strings. Hold back what may be the beginning of a control string until the rest arrives."""
