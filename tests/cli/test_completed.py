@@ -7,6 +7,8 @@ from house import House
 
 from ngcdl.catalog import releases
 from ngcdl.record import Run
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import StoredComparison
 
 IDS = [f"20261121-1432{second}-cifar10-a665ad" for second in range(10, 70)]
 
@@ -29,6 +31,20 @@ def test_a_run_is_the_last_or_one_of_the_newest_fifty(house: House, line: str) -
         (house.store.folder(run_id) / "run.json").write_text("no record is read")
     assert offered(house, f"ngcdl {line}") == ["last", *IDS[::-1][:50]]
     assert offered(house, f"ngcdl {line}l") == ["last"]
+    house.store.create(Run("20261121-150000-cifar10-bb3803", "finished", 1.0))
+    assert offered(house, f"ngcdl {line}bb") == ["bb3803"], "as ngcdl runs shows it"
+
+
+@pytest.mark.parametrize("line", ["report ", "runs export ", "compare --show "])
+def test_a_comparison_is_offered_where_one_can_be_named(house: House, line: str) -> None:
+    house.store.create(Run(IDS[0], "finished", 1.0))
+    arms = (("cpu", "cpu"), ("gpu", "gpu"))
+    for kept in ("20261121-140000-compare-aa0001", "20261121-150000-compare-bb0002"):
+        comparisons.save(StoredComparison(kept, "device", 1, arms, 1.0), house.store)
+    runs = [] if "compare" in line else [IDS[0]]
+    newest_first = ["20261121-150000-compare-bb0002", "20261121-140000-compare-aa0001"]
+    assert offered(house, f"ngcdl {line}") == ["last", *runs, *newest_first]
+    assert offered(house, f"ngcdl {line}aa") == ["aa0001"]
 
 
 @pytest.mark.parametrize(

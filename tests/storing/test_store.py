@@ -213,14 +213,15 @@ def test_runs_are_listed_newest_first_and_other_files_are_none(store: Store) -> 
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("last", "20180217-b-0002"), ("last-0", "20180217-b-0002"), ("last-1", "20180216-a-0001"),
-     ("20180216", "20180216-a-0001"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002"),
-     ("ngcdl-20180216-a-0001", "20180216-a-0001")],
+    [("last", "20180217-b-0002"), ("last-0", "20180217-b-0002"), ("last-1", "20180216-a-bb01"),
+     ("20180216", "20180216-a-bb01"), ("0002", "20180217-b-0002"), ("20180217-b-0002", "20180217-b-0002"),
+     ("bb", "20180216-a-bb01"), ("01", "20180216-a-bb01"),
+     ("ngcdl-20180216-a-bb01", "20180216-a-bb01")],
 )  # fmt: skip
-def test_a_run_is_found_by_last_by_the_beginning_or_end_of_its_id_or_by_its_container_s_name(
+def test_a_run_is_found_by_last_by_the_beginning_or_end_of_its_id_or_of_its_last_word_or_by_its_container(
     store: Store, name: str, found: str
 ) -> None:
-    for run_id in ("20180216-a-0001", "20180217-b-0002"):
+    for run_id in ("20180216-a-bb01", "20180217-b-0002"):
         store.create(Run(run_id, "lost", 1.0))
     assert store.find(name) == found
 

@@ -13,8 +13,18 @@ _NEWEST = 50
 
 
 def runs(incomplete: str) -> list[str]:
-    """Return `last` and the ids of the newest runs."""
+    """Return `last` and the ids of the newest runs; also their last words, as `ngcdl runs` shows them, once one is
+    begun."""
     return _quietly(_runs, incomplete)
+
+
+def comparisons(incomplete: str) -> list[str]:
+    """Return `last` and the ids of the newest comparisons, as `runs` does those of runs."""
+    return _quietly(_comparisons, incomplete)
+
+
+def runs_and_comparisons(incomplete: str) -> list[str]:
+    return list(dict.fromkeys([*runs(incomplete), *comparisons(incomplete)]))
 
 
 def images(incomplete: str) -> list[str]:
@@ -46,12 +56,25 @@ def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:
 
 
 def _runs(incomplete: str) -> list[str]:
-    del incomplete
     from ngcdl import settings
     from ngcdl.storing.store import Store
 
-    ids = Store(settings.load().runs).ids()[:_NEWEST]
-    return ["last", *ids] if ids else []
+    return _newest(Store(settings.load().runs).ids(), incomplete)
+
+
+def _comparisons(incomplete: str) -> list[str]:
+    from ngcdl import settings
+    from ngcdl.storing import comparisons
+    from ngcdl.storing.store import Store
+
+    return _newest(comparisons.ids(Store(settings.load().runs))[::-1], incomplete)
+
+
+def _newest(ids: list[str], incomplete: str) -> list[str]:
+    from ngcdl.storing.store import short
+
+    ids = ids[:_NEWEST]
+    return ["last", *ids, *(map(short, ids) if incomplete else ())] if ids else []
 
 
 def _images(incomplete: str) -> list[str]:

@@ -202,6 +202,7 @@ PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
 run = partial(typer.Argument, autocompletion=completed.runs)
+run_or_comparison = partial(typer.Argument, autocompletion=completed.runs_and_comparisons)
 image = partial(typer.Argument, autocompletion=completed.images)
 RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
 ImageName = Annotated[

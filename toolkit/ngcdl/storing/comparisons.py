@@ -159,21 +159,21 @@ def is_named(name: str, store: Store) -> bool:
 
 def find(name: str, store: Store) -> str:
     """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
-    ids = _ids(store)
-    found = named(name, ids[::-1])
+    known = ids(store)
+    found = named(name, known[::-1])
     if found is None:
-        raise NoSuchComparison(name, store.root.with_name(FOLDER), ids)
+        raise NoSuchComparison(name, store.root.with_name(FOLDER), known)
     return found
 
 
-def _ids(store: Store) -> list[str]:
+def ids(store: Store) -> list[str]:
     """Return the ids of all comparisons, the oldest first."""
     return sorted((file.stem for file in store.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
 
 
 def stored(store: Store) -> Iterator[StoredComparison]:
     """Yield all comparisons that can be read, the oldest first."""
-    for one in _ids(store):
+    for one in ids(store):
         with contextlib.suppress(RecordBroken):
             yield _read(path(one, store))
 

@@ -216,7 +216,7 @@ def delete(path: Path) -> None:
 
 def age(run_id: str) -> tuple[str, str]:
     """Return the key that sorts ids chronologically."""
-    return run_id[:15], run_id.rpartition("-")[2]
+    return run_id[:15], short(run_id)
 
 
 def named(name: str, ids: Sequence[str]) -> str | None:
@@ -227,12 +227,19 @@ def named(name: str, ids: Sequence[str]) -> str | None:
 
 def fitting(name: str, ids: Sequence[str]) -> list[str]:
     """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the beginning or
-    end of several ids."""
+    end of several ids. In a narrow terminal only an id's last word is shown, which may be shortened, too."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
         return [one for number, one in enumerate(ids) if str(number) == back]
     found = [one for one in ids if one == name]
-    return found or [one for one in ids if name and (one.startswith(name) or one.endswith(name))]
+    if found or not name:
+        return found
+    return [one for one in ids if one.startswith(name) or one.endswith(name) or short(one).startswith(name)]
+
+
+def short(run_id: str) -> str:
+    """Return the last word of an id, which differs from run to run."""
+    return run_id.rpartition("-")[2]
 
 
 def write_whole(path: Path, text: str) -> None:

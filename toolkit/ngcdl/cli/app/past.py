@@ -70,7 +70,9 @@ def runs_replay(
 def runs_export(
     words: Annotated[
         list[str],
-        options.run(metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."),
+        options.run_or_comparison(
+            metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."
+        ),
     ],
 ) -> None:
     """Write runs into one file, with checksums.
@@ -123,7 +125,8 @@ def runs_rm(
 )
 def report(
     run: Annotated[
-        list[str] | None, options.run(metavar="RUN...", help="last (the default), run ids, or a comparison's id.")
+        list[str] | None,
+        options.run_or_comparison(metavar="RUN...", help="last (the default), run ids, or a comparison's id."),
     ] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A self-contained page.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as an image; needs Chromium.")] = None,

@@ -166,7 +166,11 @@ class CompareOptions:
     ] = None
     show: Annotated[
         str | None,
-        options.comparison(metavar="ID|last", help="Print an earlier comparison again, from its records."),
+        options.comparison(
+            metavar="ID|last",
+            help="Print an earlier comparison again, from its records.",
+            autocompletion=completed.comparisons,
+        ),
     ] = None
     steps: options.Fewer = None
     epochs: options.Epochs = None
