@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from docker_socket import Daemon, serving
 from house import House
+from ngc_server import NgcServer
+from ngc_server import serving as serving_ngc
 
 ID = "sha256:" + "1" * 64
 MINE = "docker.io/library/mine:latest"
@@ -39,6 +41,20 @@ def test_a_name_that_the_engine_lacks_is_still_the_registry_s(house: House, env:
     done = house.run("run", "mine:v2", "--dry-run", "--", "python", "train.py", env=env)
     assert '"Image": "127.0.0.1:1/nvidia/mine:v2"' in done.stdout
     assert "own image" not in done.stderr
+
+
+def test_a_name_that_neither_the_engine_nor_the_registry_has_may_be_an_image_to_build(
+    house: House, daemon: Daemon
+) -> None:
+    ngc = NgcServer(gated={"nvidia/mine"})
+    with serving_ngc(ngc):
+        env = {"DOCKER_HOST": daemon.host, "NGCDL_REGISTRY": ngc.host}
+        done = house.run("run", "mine:v2", "--", "python", "train.py", env=env)
+        theirs = house.run("run", "nvidia/mine:v2", "--", "python", "train.py", env=env)
+    assert done.returncode == 125
+    assert f"ngcdl: Docker has no image mine:v2 here, and {ngc.host} serves nvidia/mine only to users" in done.stderr
+    assert "  If it is your own, build it:\n      docker build -t mine:v2 .\n" in done.stderr
+    assert "docker build" not in theirs.stderr
 
 
 def test_check_judges_it_by_its_own_configuration(house: House, env: dict[str, str]) -> None:

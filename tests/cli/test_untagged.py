@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from docker_socket import Daemon, serving
 from house import House
+from ngc_server import NgcServer
+from ngc_server import serving as serving_ngc
 
 from ngcdl.catalog import releases
 
@@ -53,6 +55,25 @@ def test_a_training_that_only_pytorch_has_needs_no_image_named(house: House, tmp
         done = house.run(*argv, env={"DOCKER_HOST": daemon.host})
     assert done.returncode == 0, done.stderr
     assert f"nvcr.io/nvidia/pytorch:{NEWEST}" in done.stdout
+
+
+@pytest.mark.parametrize(("words", "line"), [
+    (("run", "pytorch", "--", "python", "train.py"), "run pytorch:26.01-py3 -- python train.py"),
+    (("run", "--train", "cifar10-94", "--engine", "docker"),
+     "run HOST/nvidia/pytorch:26.01-py3 --train cifar10-94 --engine docker"),
+])  # fmt: skip
+def test_where_a_mirror_lacks_that_tag_the_whole_line_has_the_nearest_one(
+    house: House, tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    ngc = NgcServer()
+    ngc.add_image("nvidia/pytorch", "26.01-py3")
+    with serving(Daemon(tmp_path / "d.sock")) as daemon, serving_ngc(ngc):
+        done = house.run(*words, env={"DOCKER_HOST": daemon.host, "NGCDL_REGISTRY": ngc.host})
+    assert f"{ngc.host}/nvidia/pytorch:{NEWEST} does not exist." in done.stderr
+    assert (
+        f"this registry lacks it. The nearest that it has:\n      ngcdl {line.replace('HOST', ngc.host)}\n"
+        in done.stderr
+    )
 
 
 def test_pull_fetches_the_tag_that_it_took(house: House, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import contextlib
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ngcdl.cli.typed import Typed, again, in_an_image, words_of
-from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent
+from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent, UnknownTag
 from ngcdl.planning.asked import (
     Asked,
     card_variables,
@@ -18,6 +19,7 @@ from ngcdl.planning.asked import (
     why_no_card_variables,
     why_no_container_options,
 )
+from ngcdl.preflight.meant import is_open
 from ngcdl.spec import KINDS, kind_of
 
 # Shell builtins whose work no program can do, each with the simplest shell that has it.
@@ -44,6 +46,10 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
         is_command = typed.command and typed.image and not kind_of(typed.engine).is_cluster
         if is_command and not container_options(asked) and not card_variables(asked):
             error.leads_on(_on_this_host(typed))
+        raise
+    except UnknownTag as error:
+        if error.nearest and (asked.image is None or is_open(asked.image)):
+            error.leads_on(_with_tag(typed, error.nearest[0], error.name))
         raise
 
 
@@ -92,6 +98,17 @@ def _on_this_host(typed: Typed) -> str:
         words.remove(typed.image)
     else:  # a project's settings name the image
         words[1:1] = ["--engine", next(name for name, kind in KINDS.items() if not kind.has_containers)]
+    return again(words)
+
+
+def _with_tag(typed: Typed, tag: str, name: str) -> str:
+    """Return the line that was typed, with the image `name` and its `tag` where the tag was left to ngcdl."""
+    words = sys.argv[1:]
+    own = words.index("--") if "--" in words else len(words)
+    if typed.image in words[:own]:
+        words[words.index(typed.image)] = f"{typed.image}:{tag}"
+    else:  # the image is a project's, or the default one
+        words[1:1] = [f"{name}:{tag}"]
     return again(words)
 
 

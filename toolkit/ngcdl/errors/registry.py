@@ -30,6 +30,11 @@ subjectAltName. Compare it with the address, and with this clock:
 class RegistryError(NgcdlError):
     """The registry refused, or did not answer."""
 
+    def not_here_either(self, name: str) -> None:
+        """Put first that the engine has no image `name`, which the user may have to build: no key helps."""
+        self.message = f"Docker has no image {name} here, and {self.message}"
+        self.hint = f"If it is your own, build it:\n    docker build -t {name} .\nIf it is NVIDIA's:\n{self.hint}"
+
 
 class RegistryUnreachable(RegistryError):
     def __init__(
@@ -132,7 +137,14 @@ class UnknownTag(RegistryError):
             which = "no image with that digest" if "@" in reference else "no tag like it"
             hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"
         super().__init__(f"{reference} does not exist.", hint)
-        self.nearest = tuple(nearest)
+        self.nearest, self.name = tuple(nearest), name
+
+    def leads_on(self, line: str) -> None:
+        """Say what to type, `line` with the nearest tag, to a user who left the tag to ngcdl."""
+        self.hint = (
+            "ngcdl's catalogue has that release, but this registry lacks it. The nearest that it has:\n"
+            f"{line}\nAll of them, and which of them run here:\n    ngcdl images {self.name}"
+        )
 
 
 class UnknownRepository(RegistryError):

@@ -25,7 +25,7 @@ from ngcdl.judging import imagefacts
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
-from ngcdl.preflight.meant import on_docker_hub
+from ngcdl.preflight.meant import may_be_own, on_docker_hub
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge, judge_each
 from ngcdl.pulling.fetch import FINAL
@@ -108,8 +108,10 @@ def newest_known(ref: ImageRef, host: HostFacts, settings: Settings) -> ImageRef
 
 
 @contextlib.contextmanager
-def spelt(ref: ImageRef) -> Iterator[None]:
-    """Add what was probably meant to an error of the registry, which does not say which repositories exist."""
+def spelt(ref: ImageRef, is_lacking: bool = False) -> Iterator[None]:
+    """Add what was probably meant to an error of the registry, which does not say which repositories exist.
+
+    `is_lacking`: it may be a name of the engine's own, which was asked, and has no such image."""
     try:
         yield
     except UnknownTag as error:
@@ -118,6 +120,8 @@ def spelt(ref: ImageRef) -> Iterator[None]:
         raise
     except RegistryError as error:
         if isinstance(error, UnknownRepository | LoginNeeded | KeyWithoutRights):
+            if is_lacking:
+                error.not_here_either(str(ref.short))
             _add_docker_hub(error, ref)
         *_, owner, name = ("", *ref.repository.split("/"))
         near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
@@ -216,11 +220,15 @@ def facts_of(
         local = _local(ref, engine) if engine and (ref.id or not anew) else None
         if ref.id and not local:
             raise ImageGone(ref.typable)
-        with spelt(ref):
+        with spelt(ref, engine is not None and _may_be_built(ref, settings)):
             found = local or imagefacts.look_up(ref, settings.cache, host.architecture, offline=offline)
         return replace(found, facts=to_fetch(ref, found.facts, engine))
     except NgcdlError as error:
         return error
+
+
+def _may_be_built(ref: ImageRef, settings: Settings) -> bool:
+    return may_be_own(ref, settings.registry) and not ref.digest and not str(ref.short).startswith("nvidia/")
 
 
 def cautions(
