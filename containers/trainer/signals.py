@@ -46,4 +46,4 @@ class Signals(object):
         """Raise Stop if `number` is that of a signal. Replicas pass the number that they agreed on, so that all stop
         after the same step."""
         if number in self.EXIT:
-            raise Stop("interrupted", "ended by signal %d" % number, step, self.EXIT[number])
+            raise Stop("interrupted", "told to stop", step, self.EXIT[number])

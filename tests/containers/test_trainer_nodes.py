@@ -97,7 +97,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
             _, err = first.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             pytest.fail(f"it did not end; killed, it had said {killed(first)}")
-    assert (first.returncode, "ended by signal 15" in err) == (143, True), err
+    assert (first.returncode, "told to stop" in err) == (143, True), err
     (error,) = events(tmp_path, "error")
     assert error["kind"] == "interrupted"
 

@@ -34,7 +34,7 @@ def error(kind: str, message: str) -> dict[str, Any]:
 
 
 NAN, NO_GPU = error("nan", "loss is NaN"), error("no_gpu", "it sees none")
-SAVED = error("interrupted", "ended by signal 15")
+SAVED = error("interrupted", "told to stop")
 ENDS: dict[str, tuple[Exit, tuple[dict[str, Any], ...], tuple[str, int | None, str | None]]] = {
     "well": (Exit(0, False), (STEP, FINISH), ("finished", 0, None)),
     "its own code": (Exit(7, False), (STEP,), ("failed", 7, None)),
@@ -54,7 +54,7 @@ ENDS: dict[str, tuple[Exit, tuple[dict[str, Any], ...], tuple[str, int | None, s
     "killed by others": (Exit(137, False, "not by ngcdl"), (STEP,), ("failed", 137, "not by ngcdl")),
     "begun again since it was stopped": (Exit(1, False), (STEP, SAVED, START, STEP), ("failed", 1, None)),
     "a wrapper that hides the code": (
-        Exit(0, False), (STEP, SAVED), ("interrupted", 0, "interrupted: ended by signal 15"),
+        Exit(0, False), (STEP, SAVED), ("interrupted", 0, "interrupted: told to stop"),
     ),
 }  # fmt: skip
 
