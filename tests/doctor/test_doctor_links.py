@@ -112,7 +112,7 @@ def test_an_engine_that_docker_s_context_names_is_the_one_that_ngcdl_uses() -> N
     ("library missing", "sudo apt-get install --reinstall libnvidia-compute-535", "535.104.05"),
     ("a lost card", "sudo reboot", "GPU 1: GPU is lost"),
     ("an old card", "ngcdl images", "24.12"),
-    ("engine absent", "sudo systemctl start docker", "installed, but not running"),
+    ("engine absent", "sudo systemctl start docker", "not running. Without it, ngcdl run --train cifar10 and"),
     ("engine forbidden", "sudo usermod -aG docker $USER", "as good as root"),
     ("engine hangs", "sudo systemctl restart docker", "within 10 s"),
     ("context", "docker context use default", "context gone points there"),
@@ -188,6 +188,8 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     kernel = replace(KERNEL, distribution=distribution)
     finding = found(replace(SICK["engine absent"], programs=programs, kernel=kernel))["engine"]
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
+    without = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
+    assert finding.cause == f"It is not installed. {without}"
     of_snap = replace(engine(is_snap=True), way=GpuWay("none", ""))
     snap = found(replace(HEALTHY, engine=of_snap, programs=programs, kernel=kernel))["gpu-way"]
     instead = ["sudo snap remove docker", *typed] if typed else []

@@ -130,7 +130,7 @@ def test_a_link_that_is_ok_takes_one_line() -> None:
 def test_a_link_that_is_broken_has_cause_and_commands_below_it() -> None:
     assert shown(replace(SICK, source="https://docs.docker.com/"))[:5] == [
         "BROKEN engine         it does not run",
-        "       It was stopped",
+        "       It was stopped.",
         "           start it",
         "           look at it",
         "       https://docs.docker.com/",
@@ -153,9 +153,9 @@ def test_what_a_foreign_program_sent_can_not_move_the_cursor() -> None:
     ([WELL], "All is well: 1 ok."),
     ([WELL, unchecked("disk", "needs engine")], "All is well: 1 ok, 1 not checked."),
     ([WELL, PASSES], f"All is well: 2 ok.\n{PROOF}"),
-    ([WARNED, PASSES], f"0 broken, 1 warning; first: credentials\n{PROOF}"),
+    ([WARNED, PASSES], f"0 broken, 1 warning; first: credentials\n    chmod it\n{PROOF}"),
     ([SICK, PASSES], "1 broken, 0 warnings; first: engine\n    start it"),
-    ([WARNED], "0 broken, 1 warning; first: credentials"),
+    ([WARNED], "0 broken, 1 warning; first: credentials\n    chmod it"),
     ([WARNED, SICK, unchecked("disk", "x")], "1 broken, 1 warning, 1 not checked; first: engine\n    start it"),
 ])  # fmt: skip
 def test_the_last_line_is_the_sum_with_the_worst_link_and_its_command(findings: list[Finding], line: str) -> None:

@@ -72,7 +72,7 @@ def summary(findings: Sequence[Finding]) -> str:
     said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
     steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # a step that repairs, before one that only inspects
     step = next((step.command for step in steps), None)
-    return f"{said}\n    {step}" if step and broken else said + proof
+    return said + (f"\n    {console.plain(step)}" if step else "") + proof
 
 
 def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
@@ -83,7 +83,9 @@ def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
         first = f"\x1b[{_COLOURS[finding.state]}m{mark}\x1b[0m{first[len(mark) :]}"
     lines = [first, *rest]
     if finding.cause:
-        lines += _filled(" " * 7 + ("hint: " if finding.state == "ok" else "") + console.plain(finding.cause), width, 7)
+        cause = console.plain(finding.cause)
+        ended = cause if cause.endswith((".", ":")) else f"{cause}."
+        lines += _filled(" " * 7 + ("hint: " if finding.state == "ok" else "") + ended, width, 7)
     lines += [f"{' ' * 11}{console.plain(step.command)}" for step in finding.remedy]
     if finding.source and finding.state != "ok":
         lines.append(f"{' ' * 7}{finding.source}")

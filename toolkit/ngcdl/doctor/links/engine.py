@@ -15,6 +15,7 @@ _DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
 _CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
 _LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
 _INSTALL = "https://docs.docker.com/engine/install/"
+_WITHOUT = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
 _GROUP = "https://docs.docker.com/engine/install/linux-postinstall/"
 
 
@@ -66,9 +67,10 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
     if not isinstance(error, EngineAbsent) or error.named_by:
         return from_error(NAME, error)
     if "dockerd" in sight.programs.names:
-        return broken(NAME, error.message, "It is installed, but not running", service(sight.programs, "start"))
+        cause = f"It is installed, but not running. {_WITHOUT}"
+        return broken(NAME, error.message, cause, service(sight.programs, "start"))
     steps = packages.engine(sight.programs, sight.kernel.distribution)
-    return broken(NAME, error.message, "It is not installed", *steps, source=_INSTALL)
+    return broken(NAME, error.message, f"It is not installed. {_WITHOUT}", *steps, source=_INSTALL)
 
 
 def _hanging(found: str, address: str, sight: Sight) -> Finding:
