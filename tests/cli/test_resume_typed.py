@@ -28,6 +28,15 @@ def made(house: House, *events: dict[str, object], has_checkpoint: bool = False)
     return run.id
 
 
+def test_a_resume_without_train_names_the_training_of_that_run_whatever_it_has_saved(house: House) -> None:
+    run = Run(house.store.new_id("alexnet-r"), "running", 1.0, spec={"workload": {"name": "alexnet-r"}})
+    house.store.create(run)
+    done = house.run("run", "--resume", "last")
+    assert done.returncode == 2
+    assert "--resume: only --train reads that.\n      ngcdl run --train alexnet-r --resume last\n" in done.stderr
+    assert "There is no run 'none'" in house.run("run", "--resume", "none").stderr
+
+
 BEGAN = {"event": "start", "t": 1.0, "workload": "cifar10", "batch": 128, "seed": 0}
 
 

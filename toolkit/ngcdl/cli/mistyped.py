@@ -25,6 +25,7 @@ _EXAMPLES = {
     "runs import": "both.tar",
 }
 _OF_THE_COMMAND = "If it belongs to your command, that goes after --, with its options:"
+_OF_ONE_RUN = ("show", "logs", "stop")
 _KINDS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
 
 
@@ -159,6 +160,8 @@ def _bad_usage(option: str, typed: _Line) -> BadOption:
 
         names = ", ".join(one.name for one in in_order())
         return BadOption(f"--train: which training? {names}.", "    ngcdl workloads")
+    if option == "--resume" and typed.argv[-1] == option:
+        return BadOption("--resume: which run?", f"{again([*typed.argv, 'last'])}\n    ngcdl runs")
     said = f"{option}: its value is missing: {found.metavar or found.type.name.upper()}."
     if typed.path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
@@ -202,4 +205,16 @@ def _bad_words(said: str, typed: _Line) -> BadOption:
     if extra is None:
         return BadOption(f"{typed.path}: {said}", typed.help)
     words = () if typed.path == "login" else redacted_words(tuple(extra[1].split()))  # perhaps a key
+    if typed.path in _OF_ONE_RUN:
+        return _one_run(words, typed)
     return BadOption(f"{' '.join((typed.path, *words))}: more words than it takes.", typed.help)
+
+
+def _one_run(extra: Sequence[str], typed: _Line) -> BadOption:
+    """Say that the command takes one run, and what takes all that were typed."""
+    runs = [typed.argv[at] for at in _positions(typed.command, typed.argv) if at]
+    hint = "\n".join(again([typed.path, run]) for run in runs)
+    if typed.path == "show":
+        hint = f"What differs, or all on one page:\n{again(['runs', 'diff', *runs[:2]])}\n{again(['report', *runs])}"
+    many = f"{' '.join(extra)} {'is one' if len(extra) == 1 else 'are'} too many"
+    return BadOption(f"{typed.path} takes one run; {many}.", hint)

@@ -274,11 +274,22 @@ def _nothing_of_a_training(typed: Typed, image: ImageRef | None, store: Store) -
     said = f"{', '.join(stray)}: only --train reads that."
     if typed.command:
         raise BadOption(said, "Leave it out, or, if the command reads it, type it after --.")
-    words, name = sys.argv[1:], _taking(typed, image, store)
+    words, name = sys.argv[1:], _resumed(typed, store) or _taking(typed, image, store)
     at = words.index(typed.image) + 1 if typed.image in words else 1
     if name is None or not words or (typed.image and at == 1):  # no training, or argv of a program that embeds ngcdl
         raise BadOption(said, "    ngcdl workloads")
     raise BadOption(said, again([*words[:at], "--train", name, *words[at:]]))
+
+
+def _resumed(typed: Typed, store: Store) -> str | None:
+    """Return the name of the bundled training that --resume means; None if it means none. Raise NoSuchRun."""
+    if not typed.resume:
+        return None
+    before = store.find(typed.resume)
+    with contextlib.suppress(NgcdlError):
+        name = store.load(before).workload.get("name")
+        return name if name in trainings.names() else None
+    return None
 
 
 def _taking(typed: Typed, image: ImageRef | None, store: Store) -> str | None:
