@@ -16,7 +16,7 @@ from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, image_of, parsed
-from ngcdl.cli.varied import AXES, EXAMPLE, FORM, OTHERS, arms, check_images, scaling_of, with_chosen_tag
+from ngcdl.cli.varied import AXES, FORM, OTHERS, arms, check_images, example, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
@@ -56,7 +56,9 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
             form += f"; --vary {vary}: {FORM.rstrip('.')}"
         raise BadOption(
             f"compare runs a bundled training: {form}; or a command of your own, after -- (and an image).",
-            EXAMPLE if vary else "    ngcdl compare --train cifar10\n    ngcdl compare -- python train.py",
+            example(vary.partition("=")[0])
+            if vary
+            else "    ngcdl compare --train cifar10\n    ngcdl compare -- python train.py",
         )
     _check_gpus(typed, others, rounds)
     kept, number = carried_out(typed, others, rounds)

@@ -52,11 +52,17 @@ AXES: Mapping[str, _Axis] = {
 _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch": "pytorch"}
 OTHERS = ("gpus", "nodes", "image", "framework", "device")
 FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
-EXAMPLE = "    ngcdl compare --train cifar10 --vary threads=1,2"
+# Values to show to those who typed none for a name.
+_VALUES = {
+    "batch": "8,64", "threads": "1,2", "seed": "0,1", "feed": "ahead,plain", "precision": "float32,amp",
+    "teacher": "together,ahead", "compile": "off,on", "channels": "first,last", "gpus": "1,2", "device": "cpu,gpu",
+    "image": "pytorch:24.05-py3,pytorch:25.03-py3",
+}  # fmt: skip
 # What can be varied for a command of the user's own, whose computation is unknown.
 _OF_COMMAND = ("device", "image", *UNITS)
 _OWN = "    ngcdl compare -- python train.py"
 _IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
+_OF_FRAMEWORKS = "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"
 
 
@@ -67,7 +73,7 @@ def arms(
 
     `scaling` matters if the number of nodes or GPUs is varied. STRONG, and None: --batch is for all replicas together;
     WEAK: --batch is for each replica."""
-    example = _example(base)
+    example = _example(base, (vary or "").partition("=")[0])
     if vary is None and len(images) > 1:
         check_images(base, images)
         return "image", [Variant(_short(image, images), replace(base, image=image)) for image in images]
@@ -101,9 +107,17 @@ def arms(
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
 
 
-def _example(base: Asked) -> str:
+def example(name: str, training: str = "cifar10") -> str:
+    """Return a line that varies `name`; something else if no example of `name` fits on a line."""
+    if name in ("nodes", "framework"):
+        return _ON_NODES if name == "nodes" else _OF_FRAMEWORKS
+    name = name if name in _VALUES else "threads"
+    return f"    ngcdl compare --train {training} --vary {name}={_VALUES[name]}"
+
+
+def _example(base: Asked, name: str = "") -> str:
     if base.workload:
-        return EXAMPLE
+        return example(name, base.workload.name)
     return _IN_AN_IMAGE if base.image else _OWN
 
 
@@ -177,7 +191,7 @@ def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], regist
         return replace(base, image=meant.typed(value, registry))
     if name == "framework":
         return replace(base, image=_of_framework(value, images))
-    raise BadOption(f"--vary {name}: {FORM}", EXAMPLE)
+    raise BadOption(f"--vary {name}: {FORM}", _example(base))
 
 
 def _on_nodes(base: Asked, value: str) -> Placement:
@@ -233,7 +247,7 @@ def _of_framework(value: str, images: Sequence[ImageRef]) -> ImageRef:
     if len(found) != 1:
         raise BadOption(
             f"--vary framework: {value} is in {len(found)} of the images named; it must be in exactly one.",
-            "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10",
+            _OF_FRAMEWORKS,
         )
     return found[0]
 
