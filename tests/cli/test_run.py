@@ -212,7 +212,8 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     run_id = done.stdout.strip()
     assert trained.store.ids() == [run_id]
     assert done.stderr.endswith(
-        f"ngcdl: detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl stop {run_id}\n"
+        f"ngcdl: detached. Watch it, or stop it:\n    ngcdl logs -f {run_id}\n    ngcdl show {run_id} --watch 1\n"
+        f"    ngcdl stop {run_id}\n"
     )
     until(lambda: len(events(trained)) >= 2, "the first step")
     assert trained.record()["status"] == "running"
