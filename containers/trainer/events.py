@@ -80,7 +80,7 @@ ENVIRONMENT
 STDOUT one line each for the device and the data, then what the TensorFlow tutorial prints, each line flushed. The line
        about the queue is only for workloads with the tutorial's pipeline, and says SYNTHETIC for CIFAR if the images
        are synthetic; a workload whose data is noise is not tested.
-       Filling queue with 20000 CIFAR images before starting to train. This will take a few minutes.
+       Filling queue with 20000 CIFAR images before starting to train.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860

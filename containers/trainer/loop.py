@@ -58,7 +58,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
         agreed(network, group, 0)  # while replica 0 writes, no other may end: the parent would soon kill replica 0
 
     if queued is not None:
-        voice.say("Filling queue with %d %s images before starting to train. This will take a few minutes." % (
+        voice.say("Filling queue with %d %s images before starting to train." % (
             queued, "SYNTHETIC" if dataset.name == "synthetic" else "CIFAR"))
     has_result = asked.feed not in feed.WITHOUT_RESULT
     if not has_result:

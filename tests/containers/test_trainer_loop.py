@@ -41,7 +41,7 @@ def run(tmp_path):
 
 def test_lines_are_the_tutorials(run):
     said = run(FakeNetwork({10: 3.14159}))
-    assert said[0] == "Filling queue with 50 SYNTHETIC images before starting to train. This will take a few minutes.\n"
+    assert said[0] == "Filling queue with 50 SYNTHETIC images before starting to train.\n"
     found = [LINE.match(line).groups() for line in said[1:]]
     assert [(int(step), loss) for _, step, loss, _, _ in found] == [(0, "2.00"), (10, "3.14"), (20, "2.00")]
 
