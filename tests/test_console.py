@@ -36,6 +36,16 @@ def test_json_is_ascii_and_knows_no_nan(capsys: pytest.CaptureFixture[str]) -> N
         console.result_json({"x": float("nan")})
 
 
+def test_a_word_too_long_for_an_indented_line_stands_alone_and_not_indented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    address = f"https://x.example/{'a' * 40}"
+    assert console.wrapped(f"reason       it says [{address[:-4]}] so, and more", sys.stdout, 13) == (
+        f"reason       it says\n[{address[:-4]}]\n             so, and more"
+    )
+    assert console.wrapped(f"reason       {'a' * 47} b", sys.stdout, 13) == f"reason       {'a' * 47}\n             b"
+
+
 @pytest.mark.parametrize(
     ("sent", "shown"),
     [

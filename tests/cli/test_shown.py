@@ -37,6 +37,17 @@ def test_the_last_attempt_is_shown_and_no_training_that_it_took_back(
     assert "from nothing tested after 3.00 s: precision @ 1 0.9400\n" in text
 
 
+def test_the_record_s_path_begins_at_home_on_a_terminal_and_is_whole_for_a_program(
+    house: House, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(house.home))
+    text = rows(house, Run("x", "finished", STARTED, STARTED + 3), capsys)
+    assert f"record {house.store.folder('x')}" in text
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "record ~/state/ngcdl/runs/y" in rows(house, Run("y", "finished", STARTED, STARTED + 3), capsys)
+
+
 def test_what_went_on_from_a_checkpoint_was_not_taken_back(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     made = Made(steps=200)
     start, *_ = made.events()

@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 from ngcdl.errors import NgcdlError, is_to_type
 
 if TYPE_CHECKING:
+    import textwrap
+
     from rich.console import Console
 
 # The last two ranges change the direction of the text that follows: gpj.exe would look like exe.jpg.
@@ -79,7 +81,8 @@ def say(text: str) -> None:
 
 
 def wrapped(text: str, stream: Any, indent: int = 2) -> str:
-    """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole."""
+    """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole. A word
+    that is longer than an indented line, such as an address, has a line of its own, not indented."""
     width = columns(stream)
     if width is None:
         return text
@@ -88,7 +91,13 @@ def wrapped(text: str, stream: Any, indent: int = 2) -> str:
     folded = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
-    return "\n".join(line if is_to_type(line) else folded.fill(line) for line in text.splitlines())
+    return "\n".join(line if is_to_type(line) else _folded_by(folded, line) for line in text.splitlines())
+
+
+def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:
+    first, *more = folded.wrap(line) or [""]
+    words = [one.strip() for one in more]
+    return "\n".join([first, *(w if len(one) > folded.width else one for one, w in zip(more, words, strict=True))])
 
 
 def filling(line: str, width: int) -> str:

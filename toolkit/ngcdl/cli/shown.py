@@ -6,6 +6,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ngcdl import console
@@ -56,12 +58,21 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
     rows += [*_figures(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
-    rows.append(("record", str(store.folder(run.id))))
+    rows.append(("record", _path(store.folder(run.id), stream)))
     if (trace := store.folder(run.id) / TRACE).exists():
-        rows.append(("timeline", f"{trace}, for chrome://tracing or https://ui.perfetto.dev"))
+        rows.append(("timeline", f"{_path(trace, stream)}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
     shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
     return "\n".join(console.wrapped(line, stream, width + 2) for line in shown)
+
+
+def _path(path: Path, stream: Any) -> str:
+    """Return the path as people write it, from ~; whole if a program reads it."""
+    with suppress(RuntimeError):  # nobody's home
+        home = Path.home()
+        if console.columns(stream) and path.is_relative_to(home):
+            return f"~/{path.relative_to(home)}"
+    return str(path)
 
 
 def _told(events: Iterable[Line]) -> tuple[Line, list[Line]]:
