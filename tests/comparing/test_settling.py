@@ -104,6 +104,18 @@ def test_a_release_that_was_left_open_is_the_same_for_all_arms(
 
 
 @docker_s_socket
+def test_the_engine_that_was_chosen_is_said_once_for_all_arms(config: settings.Settings, store: Store) -> None:
+    asked = {"image": IMAGE, "workload": None, "own": RunSpec(None, ("ls",))}
+    made = variants("none", cpu=asked)
+    made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
+    show = FakeShow()
+    compare.settle(made, config, store, show)
+    first, second = (line for line in show.said if "GPUs: " in line)
+    assert first.startswith("engine docker: it was named; GPUs: none")
+    assert second.startswith("cpu: GPUs: none")
+
+
+@docker_s_socket
 def test_the_data_is_found_once_for_two_images(config: settings.Settings, store: Store) -> None:
     made = variants("none", one={"image": IMAGE}, two={"image": OTHER})
     ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())

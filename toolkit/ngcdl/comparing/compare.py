@@ -117,7 +117,8 @@ def _settled(variant: Variant, first: Settled, settings: Settings, store: Store,
         asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
-    return replace(prepare.settle(asked, settings, store, show, first.data), asked=asked)
+    after = (variant.name, first.picked)
+    return replace(prepare.settle(asked, settings, store, show, first.data, after), asked=asked)
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------

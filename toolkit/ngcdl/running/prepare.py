@@ -78,11 +78,13 @@ def decide(
     dry: bool = False,
     data: dataset.Dataset | None = None,
     verdicts: Verdicts | None = None,
+    after: tuple[str, choice.Choice] | None = None,
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
     """Choose engine and cards, and plan the run. With `dry` nothing is downloaded: if CIFAR-10 is not cached, the plan
     has the synthetic data set, and a line says so.
 
-    `data` is the data set that an earlier call found; `verdicts` remembers what is known about the image."""
+    `data` is the data set that an earlier call found; `verdicts` remembers what is known about the image. `after`: the
+    name of these runs among others that are compared, and what was chosen, and said, for those before."""
     if asked.workload:
         validation.check_workload(asked.workload, asked.nodes, asked.gpus)
     elif asked.own is None:
@@ -112,7 +114,8 @@ def decide(
         check_without_container(asked)
     elif not picked.engine.shares_files or picked.engine.is_cluster:
         check_without_packages(asked, picked.engine.name)
-    show.say(f"{picked.why}; GPUs: {_gpu_words(picked)}")
+    chosen = f"{after[0]}:" if after and after[1].why == picked.why else f"{picked.why};"
+    show.say(f"{chosen} GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
         show.say(line)
     if picked.shares and asked.takes_wait:
@@ -243,8 +246,16 @@ def taken_free(settled: Settled) -> tuple[str, ...]:
     return (picked.uuids or ()) if is_free else ()
 
 
-def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
-    """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found."""
+def settle(
+    asked: Asked,
+    settings: Settings,
+    store: Store,
+    show: Show,
+    data: dataset.Dataset | None = None,
+    after: tuple[str, choice.Choice] | None = None,
+) -> Settled:
+    """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found;
+    `after` is as in `decide`."""
     store.ensure_writable()
     if choices := choices_of(asked.workload, store):
         try:
@@ -253,7 +264,7 @@ def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dat
             why = error.strerror or str(error)
             raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
-    picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts)
+    picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts, after=after)
     digest, image_id, target = sources.target(picked, asked, show, verdicts)
     cache = cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
