@@ -49,7 +49,9 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
     found = read(trained, *THREADS, "--repeat", "2")
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
     assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.store.ids()))
-    assert trained.run("compare", "--show", found["id"]).stdout.splitlines()[-1] == found["verdict"]
+    again = trained.run("compare", "--show", found["id"])
+    assert again.stdout.splitlines()[-1] == found["verdict"]
+    assert again.stderr == f"ngcdl: as a page: ngcdl report {found['id']}\n"
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
     assert f"{found['id']}: it has ended" in trained.run("stop", found["id"]).stderr

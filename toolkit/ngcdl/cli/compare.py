@@ -64,7 +64,7 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
     kept, number = carried_out(typed, others, rounds)
     if typed.detach and not number:
         return _left(kept, typed.json)
-    code = show(kept.id, typed.json)
+    code = show(kept.id, typed.json, is_new=True)
     return signal_exit_code(number) if number else code
 
 
@@ -259,10 +259,15 @@ def stop(name: str) -> None:
         console.say(f"{kept.id}: nothing was running, and no further run starts; ngcdl compare --show {kept.id}")
 
 
-def show(name: str, as_json: bool) -> int:
-    """Print a comparison again from its records. Raise NoSuchComparison or RecordBroken."""
+def show(name: str, as_json: bool, *, is_new: bool = False) -> int:
+    """Print a comparison from its records, again unless it `is_new`. Raise NoSuchComparison or RecordBroken."""
     store = reconciled.open_store()
-    return _print(reconciled.comparison(store, name), store, as_json)
+    kept = reconciled.comparison(store, name)
+    code = _print(kept, store, as_json)
+    if not as_json:
+        again = f"again: ngcdl compare --show {kept.id}; " if is_new else ""
+        console.say(f"{again}as a page: ngcdl report {kept.id}")
+    return code
 
 
 def _print(kept: StoredComparison, store: Store, as_json: bool) -> int:
@@ -274,7 +279,6 @@ def _print(kept: StoredComparison, store: Store, as_json: bool) -> int:
         return exit_code(found)
     for line in in_words.lines(found, console.columns(sys.stdout)):
         console.result(console.wrapped(console.plain(line), sys.stdout))
-    console.say(f"again: ngcdl compare --show {kept.id}; as a page: ngcdl report {kept.id}")
     return exit_code(found)
 
 
