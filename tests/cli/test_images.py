@@ -21,6 +21,11 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
     assert shown[1].split() == [
         "tensorflow:25.02-tf2-py3", "2.17.0", "3.12*", "12.8.0", "12.0", "GiB", "caution:", "no", "GPU",
     ]  # fmt: skip
+    mixed = {**row, "rule": "mixed", "mode": "forward"}
+    assert [line.split()[-2:] for line in _table([mixed], "here", 80).splitlines()[1:]] == [["some", "cards"]]
+    (head, unsized) = _table([{**row, "compressed_bytes": None}], "here", 80).splitlines()
+    assert head.split() == ["IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "HERE"], "no size is known"
+    assert "n/a" not in unsized
     (_, other) = _table([{**row, "image": "mirror.example/ngc/nvidia/cuda:13.0.2"}], "here", None).splitlines()
     assert other.startswith("ngc/nvidia/cuda:13.0.2 "), "of a mirror it is the whole path"
 

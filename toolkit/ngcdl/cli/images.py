@@ -39,7 +39,7 @@ EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
 _TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run"}
 # What the table shows instead of a rule's name, where that name alone would be unclear.
-_RULES = {"unknown": "can't tell", "mixed": "not on all cards", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
+_RULES = {"unknown": "can't tell", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
 
 
 def pull(name: str, force: bool = False) -> None:
@@ -296,6 +296,8 @@ def _row(ref: ImageRef, found: Found, verdict: Verdict, facts: Mapping[str, Any]
 
 def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> str:
     lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", where.upper()), *(_cells(row) for row in rows)]
+    if rows and all(row.get("compressed_bytes") is None for row in rows):  # only the registry knows sizes
+        lines = [(*line[:4], *line[5:]) for line in lines]
     return "\n".join(console.table(lines, width))
 
 
@@ -321,6 +323,8 @@ def _here(row: Mapping[str, Any]) -> str:
         return f"{NOT_AVAILABLE}: {row['trouble']}"
     if row["verdict"] == "runs":
         return f"runs{_mode(row['mode'])}{_RECALLED if row['recalled'] else ''}"
+    if row["rule"] == "mixed":  # that of several cards only some can run it; more words would need a second line
+        return f"some cards{_RECALLED if row['recalled'] else ''}"
     numbers = f" ({row['found']}, needs {row['needed']})" if row["found"] and row["needed"] else ""
     rule = _RULES.get(row["rule"], row["rule"])
     return f"{row['verdict']}{_mode(row['mode'])}: {rule}{numbers}{_RECALLED if row['recalled'] else ''}"
