@@ -293,6 +293,14 @@ def test_a_command_that_kept_all_its_cards_busy_is_taken_to_have_computed_on_all
     assert summary(STEPS, busy).energy_joules == 200
 
 
+def test_unlike_cards_have_no_mean_clock() -> None:
+    def clock(*names: str) -> float | None:
+        gpus = [card(f"GPU-{at}", 97.0) | {"name": name, "sm_mhz": 200 + 1400 * at} for at, name in enumerate(names)]
+        return summary(STEPS, [sample(t, gpus=gpus) for t in (1, 2)]).sm_mhz_mean
+
+    assert (clock("T4", "T4"), clock("T4", "A100")) == (900, None)
+
+
 def test_a_run_on_the_cpu_has_no_examples_of_the_joules_of_an_idle_gpu() -> None:
     samples = cards({"watts": 32.0}, {"watts": 32.0})
     assert summary([{"event": "start", "device": "cpu"}, *STEPS], samples).examples_per_joule is None

@@ -52,7 +52,7 @@ def test_silent_commands_are_compared_by_how_long_they_took() -> None:
     assert it.ratio is not None
     assert it.as_json()["by"] == "run_seconds"
     head, cpu, gpu = text(it).splitlines()[:3]
-    assert head.split() == ["ARM", "RUNS", "SECONDS", "CPU", "GPU", "GIVEN"]
+    assert head.split() == ["ARM", "RUNS", "SECONDS", "CPU", "GPU", "DEVICES"]
     assert cpu.split()[:5] == ["cpu", "2", "241.0", "(240.0..242.0)", "40%"]
     assert gpu.endswith("GPU: GeForce GTX 1050 Ti")
     drawn = str(bars(it))
@@ -104,7 +104,9 @@ def test_of_several_cards_the_busiest_tells_whether_they_are_used(
 ) -> None:
     cards = tuple(GpuSummary(f"GPU-{at}", "a card", percent) for at, percent in enumerate(percents))
     gpu = [own(f"gpu{n}", 40.0, summary=replace(READ, gpus=cards, gpu_percent_mean=1.0)) for n in (1, 2)]
-    assert in_words.verdict(of(CPU, gpu)).startswith(f"{told}; with it the whole run")
+    it = of(CPU, gpu)
+    assert in_words.verdict(it).startswith(f"{told}; with it the whole run")
+    assert (f"1% (mean of {len(cards)})" in text(it)) == told.endswith("busy)"), "a mean does not contradict it"
 
 
 def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None:
@@ -165,7 +167,7 @@ def test_commands_that_all_report_their_speed_are_compared_by_it() -> None:
     assert in_words.verdict(it) == (
         "The GPU is used (96 % busy); with it the command does 8.96 times (8.92..9.00) the CPU's work."
     )
-    assert text(it).splitlines()[0].split() == ["ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "GIVEN"]
+    assert text(it).splitlines()[0].split() == ["ARM", "RUNS", "EXAMPLES/S", "S/BATCH", "CPU", "GPU", "DEVICES"]
     silent = of(cpu, [gpu[0], own("gpu2", 90.0, 96.0)])
     assert silent.by_duration, "one did not report it"
     assert silent.ratio is not None

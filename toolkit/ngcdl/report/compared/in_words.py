@@ -190,16 +190,23 @@ def _rows(it: Comparison) -> list[tuple[str, ...]]:
         columns.append(("EXAMPLES/S", [figure(arm.examples_per_second) for arm in arms]))
         columns.append(("S/BATCH", [figure(arm.seconds_per_batch, 4) for arm in arms]))
     columns.append(("CPU", [number(arm.cpu_percent, 0, "%") for arm in arms]))
-    columns.append(("GPU", [number(arm.gpu_percent, 0, "%") for arm in arms]))
+    columns.append(("GPU", [_busy(arm) for arm in arms]))
     if any(arm.examples_per_joule for arm in arms) and not it.by_duration:
         columns.append(("EXAMPLES/J", [measured(arm.examples_per_joule, 2) for arm in arms]))
     # what a command computed on is rarely known, but what it was given is
-    columns.append(("GIVEN" if it.is_command else "ON", [_on(arm) for arm in arms]))
+    columns.append(("DEVICES" if it.is_command else "ON", [_on(arm) for arm in arms]))
     return list(zip(*((head, *cells) for head, cells in columns), strict=True))
 
 
 def _counted(arm: Reached) -> str:
     return str(arm.counted) if arm.counted == len(arm.runs) else f"{arm.counted} of {len(arm.runs)}"
+
+
+def _busy(arm: Reached) -> str:
+    """Return how busy the arm's cards were, on average; the sentence on a command names the busiest."""
+    cards = (arm.use.cards or 0) if arm.use else 0
+    mean = f" (mean of {cards})" if cards > 1 and arm.gpu_percent is not None else ""
+    return f"{number(arm.gpu_percent, 0, '%')}{mean}"
 
 
 def _on(arm: Reached) -> str:

@@ -34,6 +34,7 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
     if not start and any(map(any, own)):
         gpus = tuple(replace(gpu, is_used=any(counts)) for gpu, counts in zip(gpus, own, strict=True))
     its = _its(gpus, start, is_told=any(own))
+    are_alike = len({gpus[at].name for at in its}) < 2
     used = [gpu for gpu in gpus if gpu.is_used is not False]
     summed = replace(
         so_far,
@@ -44,7 +45,8 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
         sm_occupancy_percent_mean=mean(known_values(gpu.sm_occupancy_percent_mean for gpu in used)),
         tensor_active_percent_mean=mean(known_values(gpu.tensor_active_percent_mean for gpu in used)),
         dram_bandwidth_percent_mean=mean(known_values(gpu.dram_bandwidth_percent_mean for gpu in used)),
-        sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)),
+        # of unlike cards a mean would be a clock that none of them had
+        sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)) if are_alike else None,
         throttled_share=_throttled_share([reasons[at] for at in its]),
         shared_gpu=_is_shared([cards[at] for at in its] if not start else cards),
     )

@@ -26,8 +26,8 @@ def figures(stories: Sequence[Story]) -> list[Row]:
     has_several = any(len(story.run.summary.gpus) > 1 for story in stories)
     kept = []
     for name, cell, asked in _FIGURES:
-        if cell is _watts and has_several:
-            name = "GPU power (mean, all cards together)"
+        if has_several:
+            name = _OF_SEVERAL.get(name, name)
         cells = tuple(cell(story) for story in stories)
         wanted = asked == "always" or (asked == "of a training" and has_training)
         if wanted or any(one != NOT_AVAILABLE for one in cells):
@@ -81,6 +81,8 @@ def _figure(name: str, wanted: Wanted = "where known", **digits: int) -> Figure:
     return called(name), lambda it: formatted(it.run.summary, name, **digits), wanted
 
 
+# Of a run with several cards these figures need a word more.
+_OF_SEVERAL = {"GPU power (mean)": "GPU power (mean, all cards together)", "GPU use": "GPU use (mean of all cards)"}
 SPEED = called("examples_per_second")
 _FIGURES: tuple[Figure, ...] = (
     ("outcome", lambda it: outcome(it.run), "always"),
