@@ -72,6 +72,15 @@ def test_its_page_draws_the_speed_and_the_loss_that_it_reported_and_misses_neith
     assert not re.search("not drawn:[^.]*(throughput|loss|accuracy)", document)
 
 
+def test_a_curve_that_would_be_a_speck_is_not_drawn_but_named() -> None:
+    told = [step(n, 20 + n, loss=9.0 - n, examples_per_second=90.0) for n in (1, 2)]
+    samples = [{**sample(second, 60.0), "cpu_percents": [100, 100]} for second in (21, 22)]
+    document = page([read_story(RUN, told, samples)])
+    assert "Too few values to draw: throughput, CPU use, loss." in document
+    assert "<strong>Loss<" not in document
+    assert "Mean over its steps: 100 %." in document
+
+
 @pytest.mark.parametrize("wrong", [
     step("2", 30), step(2.5, 30), step(True, 30), step(None, 30), {"event": "mine", "loss": 9.0}, {},
 ])  # fmt: skip

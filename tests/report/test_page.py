@@ -209,7 +209,7 @@ def test_conditions_that_all_runs_share_are_said_once_and_of_each_run_only_what_
         return replace(CPU, seed=seed).story(run_id, letter, notes=("no network", f"seed {seed} it was"))
 
     words = Parsed(page([story("one", "A", 0), story("two", "B", 7)])).words
-    shared, one, two = (words.index(head) for head in ("The same in all 2 runs", "A: one", "B: two"))
+    shared, one, two = (words.index(head) for head in ("The same in both runs", "A: one", "B: two"))
     assert shared < one < two
     for name in ("image digest", "machine", "kernel", "threads", "no network"):
         assert words[shared:].count(name) == 1, name
@@ -228,7 +228,7 @@ def test_others_figures_stand_beside_ours_with_their_hardware_and_as_theirs() ->
     assert "theirs: Xeon E5-2658, 16 logical processors" in document
     assert "here: NVIDIA GeForce GTX 1050 Ti" in document
     ours, cpu, gpu = cells(document)["examples/s"]
-    assert (cpu, gpu) == ("590.1 to 599.9", "4621.0 to 4688.2")
+    assert (cpu, gpu) == ("590.1 to 599.9", "4,621.0 to 4,688.2")
     assert ours.startswith("4,")
     assert "GPU accelerated deep learning" in document
 

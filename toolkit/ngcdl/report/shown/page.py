@@ -38,7 +38,8 @@ def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
 
 def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
     drawn = pictures(stories)
-    missing = f"Not measured, so not drawn: {', '.join(drawn.missing)}." if drawn.missing else ""
+    left_out = {"Not measured, so not drawn": drawn.missing, "Too few values to draw": drawn.short}
+    missing = " ".join(f"{why}: {', '.join(titles)}." for why, titles in left_out.items() if titles)
     found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
@@ -190,7 +191,8 @@ def _conditions(stories: Sequence[Story]) -> list[Markup]:
         return [_listed(rows[0], stories[0].run.notes)]
     shared = {name: value for name, value in rows[0].items() if all(one.get(name) == value for one in rows)}
     noted = [note for note in stories[0].run.notes if all(note in story.run.notes for story in stories)]
-    parts = [tag("h3", f"The same in all {len(stories)} runs"), _listed(shared, noted)] if shared or noted else []
+    alike = "The same in both runs" if len(stories) == 2 else f"The same in all {len(stories)} runs"
+    parts = [tag("h3", alike), _listed(shared, noted)] if shared or noted else []
     for story, own in zip(stories, rows, strict=True):
         differing = {name: value for name, value in own.items() if name not in shared and name != tables.RUN}
         notes = [note for note in story.run.notes if note not in noted]

@@ -18,20 +18,28 @@ Upright = Callable[[float, float], Axis]  # makes the y axis for curves with thi
 
 @dataclass(frozen=True)
 class Pictures:
-    """`shown` are the drawn charts; `missing` are the titles of those that were not drawn, for lack of measurements."""
+    """`shown` are the drawn charts; `missing` are the titles of those that were not drawn, for lack of measurements,
+    and `short` of those whose lines would be specks."""
 
     shown: tuple[Markup, ...]
     missing: tuple[str, ...]
+    short: tuple[str, ...]
 
 
 def pictures(stories: Sequence[Story]) -> Pictures:
-    shown, missing = [], []
+    shown, missing, short = [], [], []
     for number, (title, made) in enumerate(_all(stories)):
         if made is None:
             missing.append(title)
+        elif isinstance(made, Chart) and not any(map(_is_visible, made.lines)):
+            short.append(title)
         else:
             shown.append(made if isinstance(made, Markup) else charts.drawn(made, f"chart{number}"))
-    return Pictures(tuple(shown), tuple(missing))
+    return Pictures(tuple(shown), tuple(missing), tuple(short))
+
+
+def _is_visible(line: Line) -> bool:
+    return len(line.curve.drawable[0]) >= (2 if line.dots else 3)
 
 
 def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]]:
@@ -138,7 +146,8 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
     said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
     steps = "while it trained" if story.is_training else "over its steps"
     over = steps if story.training.span else "over the whole run"
-    note = f"Mean {over}: from {min(known):.0f} % to {max(known):.0f} %."
+    ends = dict.fromkeys(f"{value:.0f} %" for value in (min(known), max(known)))
+    note = f"Mean {over}: {'from ' if len(ends) > 1 else ''}{' to '.join(ends)}."
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
 
 
