@@ -100,6 +100,11 @@ def test_what_is_unknown_is_n_a_and_never_0() -> None:
     assert "None" not in Parsed(document).text
 
 
+def test_the_headline_of_a_command_does_not_repeat_its_title() -> None:
+    words = Parsed(page([read_story(replace(EMPTY, spec={"command": ["python", "bad.py"]}), [], [])])).words
+    assert "It failed with exit code 7 (its log: ngcdl logs x-1)." in words
+
+
 def test_a_command_has_no_rows_that_only_a_training_can_have() -> None:
     rows = cells(page([read_story(EMPTY, [], [])]))
     assert set(rows) == {"outcome", "CPU use, all cores", "GPU use", "peak GPU memory"}

@@ -36,6 +36,7 @@ GPU = Made(steps=300)
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        ({"status": "failed", "exit_code": 1}, "failed with exit code 1 (its log: ngcdl logs made); "),
         ({"status": "failed", "exit_code": 1, "reason": "out of memory"}, "failed with exit code 1: out of memory; "),
         ({"status": "interrupted", "exit_code": 130}, "was interrupted with exit code 130; "),
         ({"status": "lost", "exit_code": None}, "was lost: nobody saw how it ended; "),

@@ -13,14 +13,15 @@ from typing import Any
 from ngcdl import console
 from ngcdl.cli import lookup
 from ngcdl.console import NOT_AVAILABLE, activity, measured, size
-from ngcdl.folder import EVENTS, TRACE, lines
+from ngcdl.folder import EVENTS, LOG, TRACE, lines, opened
+from ngcdl.folder import size as size_of
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import naming, raced, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
-from ngcdl.spec import kind_of
+from ngcdl.spec import kind_of, redacted_words
 from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
 
@@ -30,6 +31,7 @@ _GAP = re.compile(rb'"gap": ?"')
 _MISSED = " ticks before this one were missed"  # telemetry/sampler.py
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 _MOST_PACKAGES = 8
+_LAST_BYTES, _MOST_CHARACTERS = 4096, 300  # of a log's end
 
 
 def show_summary(store: Store, run: Run) -> None:
@@ -55,7 +57,8 @@ def say_after_command(store: Store, run: Run) -> None:
 def _summary(store: Store, run: Run, stream: Any) -> str:
     run = lookup.with_figures(store, run)
     start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
-    rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run), *_what(run, start)]
+    rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run)]
+    rows += [*_last_line(store, run), *_what(run, start)]
     rows += [*_figures(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", _path(store.folder(run.id), stream)))
@@ -106,6 +109,23 @@ def _error(run: Run) -> list[tuple[str, str]]:
     said = [line for line in run.reason.splitlines() if line.strip()]
     told = [*said[:_MOST_REASONS], *(["..."] if len(said) > _MOST_REASONS else [])]
     return [("" if number else "error", line) for number, line in enumerate(told)]
+
+
+def _last_line(store: Store, run: Run) -> list[tuple[str, str]]:
+    """Return how the log of a run ends that failed for a reason that only its log may tell."""
+    if run.status != "failed" or run.reason or run.diagnosis:
+        return []
+    path = store.folder(run.id) / LOG
+    try:
+        with opened(path) as file:
+            file.seek(max(size_of(path) - _LAST_BYTES, 0))
+            said = [line for line in file.read(_LAST_BYTES).decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return []
+    if not said:
+        return []
+    (last,) = redacted_words((said[-1].strip(),))
+    return [("log ends", last[:_MOST_CHARACTERS]), ("", f"all of it: ngcdl logs {run.id}")]
 
 
 def _diagnosis(run: Run) -> list[tuple[str, str]]:

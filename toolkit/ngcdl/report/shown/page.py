@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
     left_out = {"Not measured, so not drawn": drawn.missing, "Too few values to draw": drawn.short}
     missing = " ".join(f"{why}: {', '.join(titles)}." for why, titles in left_out.items() if titles)
     found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
+    found = re.sub(rf"\A{re.escape(title)} (?=failed |is |was )", "It ", found)
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),

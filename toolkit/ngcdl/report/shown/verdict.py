@@ -33,6 +33,7 @@ def _of_one(story: Story) -> str:
         why = (run.diagnosis.cause if run.diagnosis and run.status == "failed" else None) or run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
         text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
+        text += f" (its log: ngcdl logs {run.id})" if run.status == "failed" and not why else ""
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
     return f"{head}: {_reached(story)}."
 
