@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +26,9 @@ def test_on_a_cpu_it_passes_and_says_that_it_is_one(framework, tmp_path):
     assert found["first_seconds"] > 0
     assert found["second_seconds"] > 0
     assert found["refused"] is found["memory_fraction"] is None, "a CPU has no share to keep to"
-    assert "[[22. 28.] [49. 64.]] on the CPU (" in out
+    took = re.search(r"\[\[22. 28.\] \[49. 64.\]\] on the CPU \(.+\): right. The first call took ([\d.]+) ms, ", out)
+    assert took, out
+    assert float(took[1]) == pytest.approx(1e3 * found["first_seconds"], abs=1e-3)
     assert "No GPU was used." in out
     assert json.loads((tmp_path / "run.json").read_text())["status"] == "finished"
 

@@ -57,9 +57,9 @@ def run(asked, framework, network, events, voice, signals):
                  first_seconds=seconds[0], second_seconds=seconds[1], refused=refused,
                  memory_fraction=None if refused is None else asked.gpu_memory_fraction)
     check(found, place, network.device, refused)
-    voice.say("%s on the %s (%s), at %s: right. The first call took %.6f s, the second %.6f s. %s" % (
-        " ".join(str(found).split()), network.device.upper(), ", ".join(network.devices), place, seconds[0],
-        seconds[1], memory(network.device, refused, asked.gpu_memory_fraction)))
+    voice.say("%s on the %s (%s): right. The first call took %.3f ms, the second %.3f ms. %s" % (
+        " ".join(str(found).split()), network.device.upper(), ", ".join(network.devices), 1e3 * seconds[0],
+        1e3 * seconds[1], memory(network.device, refused, asked.gpu_memory_fraction)))
     events.write("finish", step=STEPS, seconds=clock() - began)
 
 
