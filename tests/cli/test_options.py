@@ -10,6 +10,7 @@ import pytest
 import typer
 from house import House
 
+from ngcdl import console
 from ngcdl.cli.app import running
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
@@ -44,6 +45,12 @@ def test_the_help_of_export_names_every_cluster_and_both_its_names_are_understoo
         assert "There is no run" in house.run("export", form, "x").stderr
     refused = house.run("export", "nomad", "x")
     assert (refused.returncode, f"export nomad: must be {' or '.join(clusters)}." in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", console.COMMANDS)
+def test_the_help_of_a_command_fits_80_columns(house: House, command: str) -> None:
+    shown = house.run(command, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    assert [line for line in shown if len(line) > 80] == []
 
 
 def test_what_a_command_of_runs_does_is_told_whole_on_80_columns(house: House) -> None:

@@ -36,7 +36,7 @@ class _Judging(Sectioned):
 @app.command(
     rich_help_panel=IMAGES,
     epilog="\b\nExamples:\n  ngcdl pull pytorch:25.03-py3\n"
-    "  ngcdl pull pytorch:25.03-py3 --to pytorch.tar     # for a machine without internet; there: docker load -i",
+    "  ngcdl pull pytorch:25.03-py3 --to p.tar     # there: docker load -i p.tar",
 )
 def pull(
     image: ImageName,
@@ -103,7 +103,7 @@ def images(
 
 @app.command(
     rich_help_panel=IMAGES,
-    epilog='\b\nExample:\n  image=$(ngcdl resolve pytorch) && docker run --rm --gpus all "$image" nvidia-smi',
+    epilog='\b\nExample:\n  image=$(ngcdl resolve pytorch) &&\n      docker run --rm --gpus all "$image" nvidia-smi',
 )
 def resolve(
     name: Annotated[

@@ -83,7 +83,9 @@ class RunOptions:
     wait: Annotated[
         bool,
         options.place(
-            "--wait", help="Wait in line until its GPUs are free (a command must name them: --gpus 1); also --detach."
+            "--wait",
+            help="Wait in line until its GPUs are free (a command must name them: --gpus 1); with --detach, in the "
+            "background.",
         ),
     ] = False
     ports: Annotated[
@@ -120,7 +122,7 @@ class RunOptions:
     "  ngcdl run pytorch --train cifar10 --gpus all\n"
     "  ngcdl run pytorch -v /data:/data:ro -- python train.py --epochs 3\n"
     "  ngcdl run -- python train.py --epochs 3\n"
-    "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2 --gpus 8",
+    "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2",
 )
 @takes(RunOptions)
 def run(typed: Typed, tty: bool, rm: bool) -> int:
@@ -203,7 +205,7 @@ class CompareOptions:
     "  ngcdl compare --train cifar10 --vary threads=1,2,4 --gpus none\n"
     "  ngcdl compare tensorflow pytorch --train cifar10\n"
     "  ngcdl compare pytorch -- python train.py --epochs 1\n"
-    "  ngcdl compare pytorch:25.03-py3 --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2,4",
+    "  ngcdl compare IMAGE --train cifar10 --engine slurm --gpus 8 --vary nodes=1,2",
 )
 @takes(CompareOptions)
 def compare(
