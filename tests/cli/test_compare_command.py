@@ -194,7 +194,7 @@ def test_a_framework_that_falls_back_to_the_cpu_is_refused_as_the_device(trained
 def test_a_training_that_fails_is_refused_and_ends_it(trained: House) -> None:
     done = trained.run(*THREADS, env={"STAND_IN": "fail"})
     assert done.returncode == 1
-    assert "refused, status: " in done.stdout
+    assert "not counted: " in done.stdout
     assert "No ratio is given (threads=1 and threads=2 failed): nothing was measured." in done.stdout
     assert len(trained.store.ids()) == 2, "each arm was tried once"
 
@@ -209,6 +209,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     assert "Traceback" not in err
     assert "stopped by SIGINT; what is complete:" in err
     assert "it did not finish: 1 of 6 runs were started" in out
+    assert "not counted: stopped by SIGINT (threads=1, round 1: interrupted)" in out
     assert "No ratio is given (threads=1 was interrupted: stopped by SIGINT): nothing was measured." in out
     assert [trained.store.load(run_id).status for run_id in trained.store.ids()] == ["interrupted"]
     assert trained.run("compare", "--show", "last").stdout == out

@@ -128,7 +128,7 @@ def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User
     assert [record["status"] for record in _records(user)] == ["finished", "interrupted"]
     assert "stopped by SIGINT; what is complete:" in done.err
     assert "it did not finish: 2 of 4 runs were started" in done.out
-    assert "refused, status: stopped by SIGINT (batch=256, round 1: interrupted)" in done.out
+    assert "not counted: stopped by SIGINT (batch=256, round 1: interrupted)" in done.out
     assert re.search(r"(?m)^batch=8 +1 +[\d,.]+ ", done.out), done
     assert user.run("compare", "--show", "last").out == done.out
 

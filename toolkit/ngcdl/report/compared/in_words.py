@@ -216,7 +216,9 @@ def _on(arm: Reached) -> str:
 
 def _refused(refusal: Refusal) -> str:
     found = (f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items())
-    return f"refused, {refusal.field}: {refusal.text} ({', '.join(found)})"
+    # nothing was refused of a run that did not end well
+    what = "not counted" if refusal.field == "status" else f"refused, {refusal.field}"
+    return f"{what}: {refusal.text} ({', '.join(found)})"
 
 
 def _also(it: theirs.Table | None) -> Iterator[str]:
