@@ -29,7 +29,7 @@ def test_a_run_of_this_machine_becomes_a_manifest_with_its_image_its_cards_by_nu
 
 def test_data_that_was_asked_to_be_synthetic_lacks_no_option_that_export_does_not_have(kept: House) -> None:
     done = kept.run("export", "k8s", GPU)
-    assert "data: made up, as requested\n" in done.stderr
+    assert "data: SYNTHETIC, made up, as requested\n" in done.stderr
     assert "--data-pvc" not in done.stderr
 
 

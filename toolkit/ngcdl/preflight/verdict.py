@@ -64,9 +64,7 @@ def _without_gpus(image: ImageFacts, host: HostFacts) -> Reason | None:
     if host.elsewhere:
         return Reason("elsewhere", "caution", f"{host.elsewhere}; ngcdl check --host judges a host you describe")
     if not host.gpus:
-        found = (
-            f"can be used on this host ({_inside(host.gpu_trouble)})" if host.gpu_trouble else "was found on this host"
-        )
+        found = f"can be used here ({_inside(host.gpu_trouble)})" if host.gpu_trouble else "was found on this host"
         return Reason("no-gpu", "caution", f"no GPU {found}: it would run on the CPU only")
     return None
 
