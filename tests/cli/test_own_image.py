@@ -50,11 +50,13 @@ def test_a_name_that_neither_the_engine_nor_the_registry_has_may_be_an_image_to_
     with serving_ngc(ngc):
         env = {"DOCKER_HOST": daemon.host, "NGCDL_REGISTRY": ngc.host}
         done = house.run("run", "mine:v2", "--", "python", "train.py", env=env)
+        pulled = house.run("pull", "mine:v2", env=env)
         theirs = house.run("run", "nvidia/mine:v2", "--", "python", "train.py", env=env)
     assert done.returncode == 125
     assert f"ngcdl: Docker has no image mine:v2 here, and {ngc.host} serves nvidia/mine only to users" in done.stderr
     assert "  If it is your own, build it:\n      docker build -t mine:v2 .\n" in done.stderr
     assert "docker build" not in theirs.stderr
+    assert "docker build" not in pulled.stderr
 
 
 def test_check_judges_it_by_its_own_configuration(house: House, env: dict[str, str]) -> None:

@@ -220,7 +220,8 @@ def facts_of(
         local = _local(ref, engine) if engine and (ref.id or not anew) else None
         if ref.id and not local:
             raise ImageGone(ref.typable)
-        with spelt(ref, engine is not None and _may_be_built(ref, settings)):
+        # a pull takes a short name for NGC's, without asking the engine for its own images
+        with spelt(ref, engine is not None and not anew and _may_be_built(ref, settings)):
             found = local or imagefacts.look_up(ref, settings.cache, host.architecture, offline=offline)
         return replace(found, facts=to_fetch(ref, found.facts, engine))
     except NgcdlError as error:
