@@ -42,13 +42,13 @@ def test_a_run_that_failed_of_something_famous_is_shown_with_cause_and_remedy(ho
 def test_a_run_that_failed_for_a_reason_that_only_its_log_tells_is_shown_with_the_log_s_end(house: House) -> None:
     run = Run("x", "failed", 1.0, exit_code=1, finished=5.0)
     folder = house.store.create(run)
-    assert "log ends" not in house.run("show", "x").stdout
+    assert "log end" not in house.run("show", "x").stdout
     (folder / "log.txt").write_text("Traceback\n" * 900 + "ValueError: key nvapi-CANARY-0123456789 is odd\n\n")
     rows = [row.split("  ", 1) for row in house.run("show", "x").stdout.splitlines()]
-    assert ["log ends", "ValueError: key *** is odd"] in rows
+    assert ["log end", "ValueError: key *** is odd"] in rows
     assert any(row[-1].endswith("all of it: ngcdl logs x") for row in rows)
     house.store.save(replace(run, reason="out of memory"))
-    assert "log ends" not in house.run("show", "x").stdout
+    assert "log end" not in house.run("show", "x").stdout
 
 
 def test_a_long_reason_has_its_own_row_and_of_many_lines_the_first(house: House) -> None:

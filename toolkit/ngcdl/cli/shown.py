@@ -125,7 +125,7 @@ def _last_line(store: Store, run: Run) -> list[tuple[str, str]]:
     if not said:
         return []
     (last,) = redacted_words((said[-1].strip(),))
-    return [("log ends", last[:_MOST_CHARACTERS]), ("", f"all of it: ngcdl logs {run.id}")]
+    return [("log end", last[:_MOST_CHARACTERS]), ("", f"all of it: ngcdl logs {run.id}")]
 
 
 def _diagnosis(run: Run) -> list[tuple[str, str]]:
