@@ -110,11 +110,11 @@ def test_the_power_of_several_cards_is_said_to_be_that_of_all_and_is_unknown_if_
         return {name: cells for name, cells in figures([told_of]) if name.startswith("GPU power")}
 
     assert row(60.0) == {"GPU power (mean)": ("60 W",)}
-    assert row(60.0, 70.0) == {"GPU power (mean, all cards together)": ("130 W",)}
+    assert row(60.0, 70.0) == {"GPU power (mean, its cards together)": ("130 W",)}
     assert row(60.0, None) == {}
     gpus = tuple(GpuSummary(str(at), gpu_percent_mean=percent) for at, percent in enumerate((87.0, 0.0)))
     two = read_story(replace(GPU.run("r"), summary=Summary(gpus=gpus, gpu_percent_mean=43.5)), [], [])
-    assert dict(figures([two]))["GPU use (mean of all cards)"] == ("44 %",)
+    assert dict(figures([two]))["GPU use (mean of its cards)"] == ("44 %",)
 
 
 def test_runs_of_commands_are_said_to_have_no_speed() -> None:

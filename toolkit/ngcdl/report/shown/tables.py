@@ -82,7 +82,7 @@ def _figure(name: str, wanted: Wanted = "where known", **digits: int) -> Figure:
 
 
 # Of a run with several cards these figures need a word more.
-_OF_SEVERAL = {"GPU power (mean)": "GPU power (mean, all cards together)", "GPU use": "GPU use (mean of all cards)"}
+_OF_SEVERAL = {"GPU power (mean)": "GPU power (mean, its cards together)", "GPU use": "GPU use (mean of its cards)"}
 SPEED = called("examples_per_second")
 _FIGURES: tuple[Figure, ...] = (
     ("outcome", lambda it: outcome(it.run), "always"),
