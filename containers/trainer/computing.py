@@ -96,9 +96,14 @@ class Scale(object):
     def __init__(self):
         self.value, self.good = 65536.0, 0
 
-    def move(self, finite):
+    def move(self, finite, step):
+        """Follow a step whose gradients were finite or not. Raise Stop if they are not even at a scale of 1: the loss
+        would not tell, because skipped steps leave the weights, and so the loss, as they are."""
+        if not finite and self.value == 1.0:
+            raise Stop("nan", "The gradients of step %d are not finite in float16, even without loss scaling: leave "
+                       "--precision amp out" % step, step)
         self.good = self.good + 1 if finite else 0
         if not finite:
-            self.value = max(self.value / 2, 1.0)
+            self.value /= 2
         elif self.good % 2000 == 0:
             self.value *= 2

@@ -11,6 +11,7 @@ from small_networks import BATCH, NUMBERS, PICTURES, TEXT, losses, made, model
 from trainer import computing, layers
 from trainer.computing import Scale
 from trainer.events import Stop
+from trainer.layers import constant, normal
 
 
 @pytest.mark.parametrize(
@@ -58,13 +59,13 @@ def test_nvidias_libraries_are_told_before_they_are_loaded(monkeypatch):
 
 def test_the_scale_halves_when_gradients_overflow_and_doubles_after_two_thousand_good_steps():
     scale = Scale()
-    for _ in range(20):
-        scale.move(False)
+    for step in range(16):
+        scale.move(False, step)
     assert scale.value == 1.0
-    for _ in range(1999):
-        scale.move(True)
+    for step in range(16, 2015):
+        scale.move(True, step)
     assert scale.value == 1.0
-    scale.move(True)
+    scale.move(True, 2015)
     assert scale.value == 2.0
 
 
@@ -112,6 +113,25 @@ def test_a_step_whose_gradients_overflow_in_float16_moves_no_weight_and_halves_t
     assert built.scale.value == 32768.0
     after = built.values()
     assert all((after[name] == before[name]).all() for name in before)
+
+
+def test_a_training_whose_gradients_overflow_float16_at_any_scale_stops_with_its_step(framework):
+    """Its loss stays finite: steps that are skipped leave the weights as they are."""
+    words = [layers.dense("small", 6, 4, constant(1e-4), constant(0.0))]
+    words += [layers.dense("large", 4, 4, normal(30), constant(0.0))]
+    network = (words, *NUMBERS[1:])
+    built = made(framework, network, ("float16", False, None))
+
+    def large(network):
+        return lambda _: (np.full((BATCH, 6), 3e4, np.float32), np.arange(BATCH, dtype=np.int32) % 4)
+
+    before = built.values()
+    assert np.isfinite(losses(network, built, 0, 16, large)).all()
+    assert built.scale.value == 1.0
+    with pytest.raises(Stop, match="of step 16 are not finite in float16, even without loss scaling: leave") as stop:
+        losses(network, built, 16, 17, large)
+    assert (stop.value.kind, stop.value.step) == ("nan", 16)
+    assert all((array == before[name]).all() for name, array in built.values().items())
 
 
 def test_a_channels_layout_without_pictures_is_refused(framework):

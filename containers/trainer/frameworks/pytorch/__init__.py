@@ -112,7 +112,7 @@ class Network:
             guessed = right(model, logits, labels) if model.counted else None
             if self.together:
                 loss, guessed = self.added(loss, guessed, gradients, turn.share)
-            finite = self.scale is None or unscaled(self.scale, gradients)
+            finite = self.scale is None or unscaled(self.scale, gradients, turn.step)
             loss = loss + self.decay(gradients)
             if finite:
                 self.move(weights, gradients, turn)

@@ -44,11 +44,11 @@ def squares(tensors):
     return torch.stack([tensor.pow(2).sum() for tensor in tensors]).sum()
 
 
-def unscaled(scale, gradients):
+def unscaled(scale, gradients, step):
     """Unscale the gradients, update the scale (computing.Scale), and return whether all of them are finite."""
     each("mul", gradients, 1 / scale.value)
     finite = bool(torch.isfinite(squares(gradients)))
-    scale.move(finite)
+    scale.move(finite, step)
     return finite
 
 

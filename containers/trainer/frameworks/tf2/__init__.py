@@ -98,7 +98,7 @@ class Network:
         with tf.device(self.on), numbers.explained(self.compiled), reached:
             loss, right, finite = step(batch, *said, tf.constant(key))
         if self.scale:
-            self.scale.move(bool(finite))
+            self.scale.move(bool(finite), turn.step)
         return self.checked(loss), right
 
     def checked(self, found):
