@@ -91,10 +91,11 @@ def layout(asked, model, can_first, usual=True):
 
 class Scale(object):
     """The loss scale of float16: halved whenever gradients overflow, which skips the step, and doubled after 2,000 good
-    steps. Checkpoints don't have it: a resumed training finds its own within a few steps."""
+    steps. Checkpoints don't have it: a resumed training finds its own within a few steps. skipped: how many steps this
+    process skipped."""
 
     def __init__(self):
-        self.value, self.good = 65536.0, 0
+        self.value, self.good, self.skipped = 65536.0, 0, 0
 
     def move(self, finite, step):
         """Follow a step whose gradients were finite or not. Raise Stop if they are not even at a scale of 1: the loss
@@ -104,6 +105,6 @@ class Scale(object):
                        "--precision amp out" % step, step)
         self.good = self.good + 1 if finite else 0
         if not finite:
-            self.value /= 2
+            self.value, self.skipped = self.value / 2, self.skipped + 1
         elif self.good % 2000 == 0:
             self.value *= 2

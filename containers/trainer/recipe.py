@@ -5,7 +5,8 @@ decay included, and rate the learning rate:
 
     sgd       weight -= rate * g
     momentum  velocity = share * velocity + g; weight -= rate * velocity
-    adam      first = b1 * first + (1 - b1) * g; second = b2 * second + (1 - b2) * g * g; t steps from 1;
+    adam      first = b1 * first + (1 - b1) * g; second = b2 * second + (1 - b2) * g * g; t steps from 1,
+              without those that float16 skipped since the training began or was resumed (computing.Scale);
               weight -= rate * sqrt(1 - b2**t) / (1 - b1**t) * first / (sqrt(second) + epsilon)
               (Keras' form; PyTorch's own adds epsilon after another division, which makes it a different epsilon)
 
@@ -114,10 +115,11 @@ class Model(object):
         rate = self.recipe["rate"]
         return rate(step, self.batch) if callable(rate) else rate
 
-    def turn(self, step, seed, share=1.0):
-        rate, optimiser = self.rate(step), self.optimiser
+    def turn(self, step, seed, share=1.0, skipped=0):
+        """skipped: how many of the steps before moved no weight (computing.Scale)."""
+        rate, optimiser, t = self.rate(step), self.optimiser, step + 1 - skipped
         if optimiser["op"] == "adam":
-            rate *= math.sqrt(1 - optimiser["b2"] ** (step + 1)) / (1 - optimiser["b1"] ** (step + 1))
+            rate *= math.sqrt(1 - optimiser["b2"] ** t) / (1 - optimiser["b1"] ** t)
         return Turn(step, seed, rate, self.recipe["averages"](step) if self.averaged else None, share)
 
     def guesses(self, logits):

@@ -115,6 +115,21 @@ def test_a_step_whose_gradients_overflow_in_float16_moves_no_weight_and_halves_t
     assert all((after[name] == before[name]).all() for name in before)
 
 
+def test_adams_first_step_is_as_large_after_some_that_float16_skipped(framework):
+    """If the three counted, Adam's correction of its moments would make it 0.58 of that."""
+    built = made(framework, NUMBERS, ("float16", False, None))
+    before = built.values()["dense1/biases"]
+    built.scale.value = 65536.0 * 4
+    sizes = iter([3e4, 3e4, 3e4, 1e-2])
+
+    def large_then_small(network):
+        return lambda _: (np.full((BATCH, 6), next(sizes), np.float32), np.zeros(BATCH, np.int32))
+
+    losses(NUMBERS, built, 0, 4, large_then_small)
+    assert built.scale.skipped == 3
+    assert np.abs(built.values()["dense1/biases"] - before) == pytest.approx([0.01] * 4, rel=1e-3)
+
+
 def test_a_training_whose_gradients_overflow_float16_at_any_scale_stops_with_its_step(framework):
     """Its loss stays finite: steps that are skipped leave the weights as they are."""
     words = [layers.dense("small", 6, 4, constant(1e-4), constant(0.0))]

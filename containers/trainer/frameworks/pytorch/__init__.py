@@ -96,6 +96,8 @@ class Network:
 
     def train(self, batch, turn):
         model, (examples, labels) = self.model, batch[:2]
+        if self.scale:
+            turn = model.turn(turn.step, turn.seed, turn.share, self.scale.skipped)
         answers = [torch.as_tensor(one).to(self.on) for one in batch[2:]]
         if "dropout" in model.ops:  # its draws are a function of seed and step: a resumed training draws the same
             torch.manual_seed(chance(turn.seed, turn.step, self.group.rank))

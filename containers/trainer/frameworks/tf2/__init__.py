@@ -89,6 +89,8 @@ class Network:
         return len(range(self.model.batch)[self.group.part(self.model.batch)])
 
     def train(self, batch, turn):
+        if self.scale:
+            turn = self.model.turn(turn.step, turn.seed, turn.share, self.scale.skipped)
         key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
         keep, scale = 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
         said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
