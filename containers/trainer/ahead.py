@@ -4,6 +4,7 @@ from __future__ import absolute_import, division, print_function
 
 import itertools
 import multiprocessing
+import sys
 import threading
 
 from .events import clock
@@ -75,7 +76,9 @@ class Line(object):
     def take(self, step):
         with self.changed:
             while step not in self.made:
-                self.changed.wait(1)  # with a timeout: without one, Python 2.7 delays signals
+                # Without a timeout Python 2.7 delays signals, and with a long one it looks ever less often, up to 50 ms
+                # late: https://github.com/python/cpython/blob/v2.7.18/Lib/threading.py#L344
+                self.changed.wait(1 if sys.version_info[0] > 2 else 0.002)
             item, error = self.made.pop(step)
             self.taken = step + 1
             self.changed.notify_all()

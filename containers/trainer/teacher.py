@@ -142,7 +142,7 @@ class Ahead(object):
         """Compute a batch's logits as soon as it is made; runs in the thread."""
         with self.changed:
             while step not in self.seen and not self.closed:
-                self.changed.wait(1)
+                self.changed.wait()  # without a timeout, by which Python 2.7 would notice late: see ahead.py
             examples = self.seen.pop(step, None)
         try:
             return None if examples is None else timed(self.network.logits, examples)

@@ -1,12 +1,14 @@
 import argparse
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from trainer import __main__ as entry
+from trainer import ahead as module
 from trainer import data
-from trainer.ahead import ahead, meanwhile
+from trainer.ahead import Line, ahead, meanwhile
 from trainer.workloads import catdog, cifar10
 
 
@@ -33,6 +35,20 @@ def test_threads_ahead_hand_on_errors_and_end():
     assert next(early) == 0
     early.close()
     assert not set(threading.enumerate()) - before
+
+
+@pytest.mark.parametrize(("python", "seconds"), [((2, 7, 18), 0.002), ((3, 6, 0), 1)])
+def test_python_2_looks_often_for_a_batch_because_a_long_wait_would_notice_it_late(monkeypatch, python, seconds):
+    monkeypatch.setattr(module, "sys", SimpleNamespace(version_info=python))
+    line, waited = Line(str, 0, 1), []
+
+    def wait(seconds):
+        waited.append(seconds)
+        line.made[0] = "made", None
+
+    monkeypatch.setattr(line.changed, "wait", wait)
+    assert line.take(0) == "made"
+    assert waited == [seconds]
 
 
 def test_what_is_done_meanwhile_is_under_way_at_once_and_its_error_is_raised_where_it_is_waited_for():

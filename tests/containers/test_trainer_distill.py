@@ -170,6 +170,20 @@ def test_the_thread_ahead_ends_while_it_waits_for_batches_that_never_come():
     assert threading.active_count() == before
 
 
+def test_the_thread_ahead_waits_without_a_timeout_which_python_2_would_poll_ever_less_often(monkeypatch):
+    network, waited = Idle(), []
+    network.logits = lambda examples: examples
+    ahead = teacher.Ahead(network)
+
+    def wait(*words):
+        waited.append(words)
+        ahead.seen[0] = "examples"
+
+    monkeypatch.setattr(ahead.changed, "wait", wait)
+    assert ahead.answer(0)[0] == "examples"
+    assert waited == [()]
+
+
 def test_before_waits_for_the_students_step():
     waited = []
     network = Idle()
