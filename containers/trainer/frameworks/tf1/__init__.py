@@ -124,7 +124,10 @@ class Network(object):
             share = tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32)
             # if an epoch's last batch is too small for all towers, some compute others' examples, with weight 0
             first = tf.minimum(first, tf.maximum(count - self.group.least, 0))
-            return examples[first:last], labels[first:last], share
+            labels = labels[first:last]
+        # examples that are on a card (--feed resident and constant) are cut there, not copied to the host as labels are
+        with tf.device(examples.device or "/cpu:0"):
+            return examples[first:last], labels, share
 
     def descend(self, gradients, running):
         """Return the operation that updates the weights, then the averages; running: updates beside the weights."""
