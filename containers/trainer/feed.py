@@ -37,13 +37,14 @@ def check(asked):
         raise Stop("bad_argument", "--feed %s leaves no result: leave --resume out" % asked.feed)
 
 
-def check_resident(name, source, free):
-    """Raise Stop for data that can't stay on the device; free: bytes of its memory, None if unknown."""
+def check_resident(name, source, free, scaled_bytes=1):
+    """Raise Stop for data that can't stay on the device; free: bytes of its memory, None if unknown; scaled_bytes: the
+    network's."""
     if not isinstance(source, Shuffled) or not isinstance(source.dataset.images, np.ndarray):
         raise Stop("bad_argument", "--feed resident: each batch of %s is made on the CPU when its turn comes, and "
                                    "can't be on the device beforehand. --feed ahead makes it in time, --feed constant "
                                    "shows what the device would do without waiting" % name)
-    size = held_bytes(source)
+    size = held_bytes(source, scaled_bytes)
     if free is not None and size > free / 2:
         raise Stop("bad_argument", "--feed resident: the data set takes %d MB, more than half of the %d MB that are "
                                    "free on the GPU; type --feed ahead" % (size // 10**6, free // 10**6))
@@ -53,9 +54,9 @@ def is_scaled(source):
     return source.prepared is data.scaled
 
 
-def held_bytes(source):
+def held_bytes(source, scaled_bytes):
     images, labels = source.dataset.images, source.dataset.labels
-    of_a_number = images.itemsize if is_scaled(source) else 4
+    of_a_number = scaled_bytes if is_scaled(source) else 4
     return images.size * of_a_number + labels.size * 8
 
 

@@ -31,7 +31,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     first = prepare(asked, workload, model, network, about, voice)
     source = sliced(workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first), group)
     if asked.feed == "resident":
-        feed.check_resident(asked.workload, source, free if network.device == "gpu" else None)
+        feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
     start(asked, workload, network, framework, events, steps=asked.steps,
           dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
           dataset_note=dataset.note, resumed_from_step=first if asked.resume else None,

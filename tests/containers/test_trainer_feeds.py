@@ -158,6 +158,24 @@ def test_a_data_set_of_more_than_half_the_free_memory_is_not_resident():
     floats = Shuffled(images(40), 4, 0, lambda images: images / np.float32(2))
     with pytest.raises(Stop, match="more than half"):
         feed.check_resident("x", floats, 2 * size)
+    with pytest.raises(Stop, match="more than half"):
+        feed.check_resident("x", source, 2 * size, scaled_bytes=4)
+    feed.check_resident("x", source, 8 * size, scaled_bytes=4)
+
+
+@pytest.mark.tensorflow
+def test_an_early_tensorflow_2_that_gathers_no_bytes_on_a_gpu_holds_floats_beside_them(monkeypatch):
+    from trainer.frameworks.tf2 import feeding
+
+    model = Model(cifar10_keras.NETWORK, cifar10_keras.RECIPE, cifar10_keras.INPUT, 16)
+    network = on_cpu("tf2", model)
+    assert network.scaled_bytes == 1
+    images = feeding.put(network, np.zeros((2, 32, 32, 3), np.uint8))
+    assert feeding.gatherable(network, images).dtype == np.uint8
+    monkeypatch.setattr(feeding, "gathers_bytes", lambda _: False)
+    assert feeding.gatherable(network, images).dtype == np.float32
+    network.device = "gpu"  # what it gathers is on the CPU then
+    assert network.scaled_bytes == 5
 
 
 def test_the_free_memory_is_that_of_the_cards_computed_on_and_unknown_where_one_does_not_tell():

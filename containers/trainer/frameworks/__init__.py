@@ -12,6 +12,7 @@ there are processors), a computing.Way, and a group.Group:
     batches(source, first, last, feed="ahead")    takes source(step) -> (examples, labels) for first..last-1 by one of
                                  feed.py's feeds; yields what train() takes, whose last part is as long as the batch
     label_bytes                  of a label, as it is copied to a device
+    scaled_bytes                 of a number in images that are only scaled, as the feed "resident" keeps them there
     train(batch, turn)           one step of the recipe, then average = turn.keep * average + (1 - turn.keep) * weight
                                  if there are averages; returns the loss before the step, weight decay included, and
                                  how many guesses were right (None unless model.counted); float() waits for the device

@@ -20,7 +20,7 @@ if not hasattr(torch, "device"):
 class Network:
     """The contract is in frameworks/__init__.py."""
 
-    label_bytes = 8
+    label_bytes, scaled_bytes = 8, 1
 
     def __init__(self, model, device, memory_fraction=None, threads=None, way=PLAIN, group=ALONE):
         if threads:

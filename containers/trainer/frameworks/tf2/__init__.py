@@ -10,7 +10,7 @@ from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES
 from . import numbers
-from .feeding import FEEDS
+from .feeding import FEEDS, gathers_bytes
 from .learning import OPTIMISERS, right, unscaled
 from .ops import LAYERS
 from .together import Together, translated
@@ -82,6 +82,10 @@ class Network:
 
     def batches(self, source, first, last, feed="ahead"):
         return FEEDS[feed](self, source, first, last)
+
+    @property
+    def scaled_bytes(self):
+        return 1 if gathers_bytes(self) else 5  # else as bytes and as floats
 
     @property
     def usual(self):

@@ -78,11 +78,17 @@ def resident(network, source, first, last):
 
 
 def gatherable(network, examples):
-    """Return the examples in a dtype that this release can gather on the device; early releases can't gather bytes, and
-    would silently do it on the CPU."""
+    """Return the examples in a dtype that this release can gather on the device."""
+    if examples.dtype != tf.uint8 or gathers_bytes(network):
+        return examples
     with tf.device(network.on):
-        there = network.device.upper() in tf.gather(examples[:1], [0]).device
-        return examples if there else tf.cast(examples, tf.float32)
+        return tf.cast(examples, tf.float32)
+
+
+def gathers_bytes(network):
+    """Return whether this release gathers bytes on the device; early releases silently do it on the CPU."""
+    with tf.device(network.on):
+        return network.device.upper() in tf.gather(tf.zeros((1, 1), tf.uint8), [0]).device
 
 
 def constant(network, source, first, last):
