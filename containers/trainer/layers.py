@@ -118,8 +118,8 @@ def batch_norm(name, channels, momentum, epsilon, scaled=True):
     """Normalise each channel to mean 0 and variance 1 over the batch, then multiply by scale if scaled, and add offset.
 
     Training divides by sqrt(variance + epsilon), the variance of n values being their sum of squares / n, and keeps
-    running = momentum * running + (1 - momentum) * batch, where the batch's variance is divided by (n - 1), as in both
-    frameworks' own layers for images. Testing uses the running statistics.
+    running = momentum * running + (1 - momentum) * batch, where the batch's variance is divided by (n - 1) for images,
+    as in both frameworks' own layers, and by n for vectors, as in Keras'. Testing uses the running statistics.
     """
     shape = channels,
     return {"op": "batch_norm", "name": name, "channels": channels, "momentum": momentum, "epsilon": epsilon,

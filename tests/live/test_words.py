@@ -20,7 +20,7 @@ import importlib, json, sys
 import numpy as np
 from trainer import cost
 from trainer.layers import batch_norm, concat, conv, dense, max_pool, normal, residual, sigmoid, smooth
-from trainer.recipe import Model, untrained
+from trainer.recipe import Model, recipe, sgd, untrained
 from trainer.workloads import batch_sweep, inference
 
 maker = importlib.import_module("trainer.frameworks." + sys.argv[1])
@@ -49,6 +49,15 @@ computed("norm", [batch_norm("b", 3, 0.9, 0.01, scaled=False)], (6, 6, 3))
 computed("residual", [residual("r", [sigmoid("s")], [])], (6, 6, 3))
 inner = concat("inner", [sigmoid("s")], [conv("c", (1, 3), 2, 3, one)])
 computed("concat", [concat("outer", [max_pool("p", 3, 1, (1, 1)), inner], [], [smooth("m", 3)])], (5, 4, 2))
+
+words = [batch_norm("b", 5, 0.9, 0.01), dense("end", 5, 3, one, one)]
+network = maker.Network(Model(words, recipe(sgd(), 0.1), (5,), 4), "cpu")
+network.load(network.model.first(0))
+vectors = np.random.RandomState(5).normal(1, 3, (4, 5)).astype(np.float32), np.array([0, 1, 2, 1], np.int32)
+(batch,) = network.batches(lambda step: vectors, 0, 1, "plain")
+network.train(batch, network.model.turn(0, 0))
+found["running"] = network.values()["b/variance"].tolist()
+network.close()
 
 network = maker.Network(Model(inference.NETWORK, inference.RECIPE, inference.INPUT, 1), "cpu")
 network.load(network.model.first(0))

@@ -84,10 +84,16 @@ def smooth(word, x, at):
 
 
 def batch_norm(word, x, at):
-    scale = at.get(word, "scale") if word["scaled"] else None
-    return functional.batch_norm(
-        x, at.get(word, "mean"), at.get(word, "variance"), scale, at.get(word, "offset"),
-        training=at.is_training, momentum=1 - word["momentum"], eps=word["epsilon"])
+    scale, offset = at.get(word, "scale") if word["scaled"] else None, at.get(word, "offset")
+    running, share = [at.get(word, "mean"), at.get(word, "variance")], 1 - word["momentum"]
+    if not at.is_training or x.dim() == 4:
+        return functional.batch_norm(
+            x, *running, scale, offset, training=at.is_training, momentum=share, eps=word["epsilon"])
+    found = [torch.zeros_like(one) for one in running]  # with a momentum of 1 they become the batch's own
+    y = functional.batch_norm(x, *found, scale, offset, training=True, momentum=1.0, eps=word["epsilon"])
+    for one, batch, factor in zip(running, found, (1, (len(x) - 1) / len(x))):
+        one.add_(batch * factor - one, alpha=share)
+    return y
 
 
 def residual(word, x, at):

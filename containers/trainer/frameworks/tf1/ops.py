@@ -47,6 +47,9 @@ def batch_norm(word, x, at):
         return tf.nn.batch_normalization(x, mean, variance, offset, scale, word["epsilon"])
     flat = tf.reshape(x, [-1, 1, 1, word["channels"]]) if x.shape.ndims == 2 else x
     y, batch_mean, batch_variance = tf.nn.fused_batch_norm(flat, scale, offset, epsilon=word["epsilon"])
+    if x.shape.ndims == 2:
+        count = tf.cast(tf.shape(x)[0], tf.float32)
+        batch_variance *= (count - 1) / count
     at.moved += [(running, running - (1 - word["momentum"]) * (running - batch))
                  for running, batch in ((mean, batch_mean), (variance, batch_variance))]
     return tf.reshape(y, tf.shape(x))

@@ -76,6 +76,9 @@ def batch_norm(word, x, at):
         y = tf.raw_ops.FusedBatchNormV3(x=flat, mean=mean, variance=variance, is_training=False, **said)[0]
     else:
         y, *found = tf.raw_ops.FusedBatchNormV3(x=flat, mean=[], variance=[], is_training=True, **said)[:3]
+        if len(x.shape) == 2:
+            count = tf.cast(tf.shape(x)[0], tf.float32)
+            found[1] *= (count - 1) / count
         for running, batch in zip((mean, variance), found):
             running.assign_sub((1 - word["momentum"]) * (running - batch))
     return tf.reshape(y, tf.shape(x))
