@@ -14,7 +14,7 @@ from conftest import events, losses, names, python, trained, trainer
 from trainer import __main__ as entry
 from trainer import checkpoint, data, group, layers, meeting
 from trainer.group import Group
-from trainer.recipe import Model
+from trainer.recipe import Model, Turn, untrained
 from trainer.workloads import resnet_56
 
 LIMIT = 120
@@ -130,6 +130,24 @@ def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(
         wanted = (first[name] + second[name]) / 2 if name in network.model.weights else first[name]
         if "/" in name and not name.startswith("velocity/"):
             assert np.abs(array - wanted).max() < 1e-5, name
+
+
+@pytest.mark.tensorflow
+def test_the_replicas_of_tensorflow_2_take_the_usual_step_all_or_none():
+    """Of a batch of 7 they have 3 and 4 examples, of the last one of 6 each has 3."""
+    import tensorflow
+    from trainer.frameworks.tf2 import Network
+
+    network, taken, loss = Network(Model([], untrained(), (1,), 7), "cpu"), [], tensorflow.zeros(())
+    network.fast, network.step = (
+        lambda *_, name=name: taken.append(name) or (loss, None, None) for name in ("fast", "step")
+    )
+    for rank in range(2):
+        network.group = own = Group(rank, 2)
+        for count in 7, 6:
+            turn = Turn(0, 0, 0.1, None, own.share(count))
+            network.train((np.zeros(count)[own.part(count)],), turn)
+    assert taken == ["fast", "step"] * 2
 
 
 @pytest.mark.parametrize(

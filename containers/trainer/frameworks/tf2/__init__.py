@@ -98,8 +98,12 @@ class Network:
         key = [(turn.seed ^ self.group.rank << 20) & 0x7FFFFFFF, turn.step & 0x7FFFFFFF]
         keep, scale = 1.0 if turn.keep is None else turn.keep, self.scale.value if self.scale else 1.0
         said = [tf.constant(number, tf.float32) for number in (turn.rate, keep, scale, turn.share)]
-        # an epoch's last batch may be smaller: it is not compiled, because that would need another compilation
-        step = self.fast if len(batch[-1]) == self.usual else self.step
+        # An epoch's last batch may be smaller: it is not compiled, because that would need another compilation. All
+        # replicas choose alike, by the whole batch: early releases number an all-reduce when a step is traced, and one
+        # replica that traces while the others don't would wait for ever. cross_device_utils.py of 2.21 tells:
+        # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/distribute/cross_device_utils.py#L315
+        is_usual = len(batch[-1]) == self.usual and turn.share == self.group.share(self.model.batch)
+        step = self.fast if is_usual else self.step
         reached = translated() if self.together else contextlib.ExitStack()
         with tf.device(self.on), numbers.explained(self.compiled), reached:
             loss, right, finite = step(batch, *said, tf.constant(key))
