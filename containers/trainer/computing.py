@@ -5,8 +5,9 @@
               capability 8.0: https://developer.nvidia.com/blog/accelerating-ai-training-with-tf32-tensor-cores/
     amp       mixed precision: 16 bits for convolutions, matrix products and what is between them. Weights, optimiser,
               loss, batch norm's statistics and local response normalisation stay float32, as do LSTMs on a GPU where
-              cuDNN has none in bfloat16. bfloat16 on the CPU and, with PyTorch 2, on cards from 8.0 on; else float16
-              with loss scaling (Scale), because small gradients would underflow to 0
+              cuDNN has none in bfloat16; with PyTorch the products of these two are in TF32 on cards from 8.0 on.
+              bfloat16 on the CPU and, with PyTorch 2, on cards from 8.0 on; else float16 with loss scaling (Scale),
+              because small gradients would underflow to 0
     auto      tf32 where the card has it, as in NVIDIA's containers, else float32
 """
 from __future__ import absolute_import, division, print_function
