@@ -17,9 +17,9 @@ def upto(first, last):
     return itertools.islice(itertools.count(first), last - first)
 
 
-def ahead(source, first, last, threads=None):
+def ahead(source, first, last, threads=None, depth=DEPTH):
     """Yield source(step) for the steps first..last-1. A thread's error is raised here; closing ends the threads."""
-    line = Line(source, first, last)
+    line = Line(source, first, last, depth)
     workers = [threading.Thread(target=line.work) for _ in range(threads or min(4, multiprocessing.cpu_count()))]
     for worker in workers:
         worker.daemon = True
@@ -45,10 +45,10 @@ def meanwhile(function, *arguments):
 
 class Line(object):
     """The queue between the threads, which claim steps and make their items, and the caller, who takes the items in
-    order."""
+    order. depth: how many items may wait."""
 
-    def __init__(self, source, first, last):
-        self.source, self.claimed, self.taken, self.last = source, first, first, last
+    def __init__(self, source, first, last, depth=DEPTH):
+        self.source, self.claimed, self.taken, self.last, self.depth = source, first, first, last, depth
         self.made, self.stopped, self.changed = {}, False, threading.Condition()
 
     def work(self):
@@ -66,7 +66,7 @@ class Line(object):
     def claim(self):
         """Wait for room and return the next step to make, or None if none is left."""
         with self.changed:
-            while not self.stopped and self.claimed < self.last and self.claimed >= self.taken + DEPTH:
+            while not self.stopped and self.claimed < self.last and self.claimed >= self.taken + self.depth:
                 self.changed.wait()
             if self.stopped or self.claimed >= self.last:
                 return None

@@ -23,6 +23,7 @@ from .recipe import Model
 
 WAYS = "together", "before", "ahead", "kept", "none"
 FEEDS = "ahead", "plain", "input"  # the others make no batches that a teacher could see; with input nothing is trained
+DEPTH = 2  # batches that the teacher may be ahead
 AT_ONCE = 500  # examples per forward pass when computed beforehand
 
 
@@ -128,7 +129,7 @@ class Ahead(object):
         self.changed, self.closed = threading.Condition(), False
 
     def watching(self, source, first, last):
-        self.line = ahead(self.answer, first, last, threads=1)
+        self.line = ahead(self.answer, first, last, threads=1, depth=DEPTH)
 
         def take(step):
             batch = source(step)

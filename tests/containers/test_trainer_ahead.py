@@ -51,6 +51,15 @@ def test_python_2_looks_often_for_a_batch_because_a_long_wait_would_notice_it_la
     assert waited == [seconds]
 
 
+def test_as_many_batches_wait_as_they_may():
+    line = Line(str, 5, 10, depth=2)
+    assert [line.claim(), line.claim()] == [5, 6]
+    line.made[5] = "made", None
+    line.take(5)
+    assert line.claim() == 7
+    assert line.claimed == line.taken + 2
+
+
 def test_what_is_done_meanwhile_is_under_way_at_once_and_its_error_is_raised_where_it_is_waited_for():
     begun, go_on = threading.Event(), threading.Event()
 

@@ -159,6 +159,13 @@ def test_an_error_of_the_thread_ahead_is_raised_where_its_answer_is_waited_for()
     ahead.close()
 
 
+def test_the_teacher_ahead_is_ahead_by_two_batches(monkeypatch):
+    made = []
+    monkeypatch.setattr(teacher, "ahead", lambda *_, **more: made.append(more))
+    teacher.Ahead(Idle()).watching(None, 0, 5)
+    assert made == [{"threads": 1, "depth": 2}]
+
+
 def test_the_thread_ahead_ends_while_it_waits_for_batches_that_never_come():
     before = threading.active_count()
     network = Idle()
