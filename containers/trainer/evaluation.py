@@ -1,4 +1,5 @@
-"""How a trained network is tested: on which examples, how many at once, and what share of its guesses is right."""
+"""How a trained network is tested: on which examples, how many at once, what share of its guesses is right, and, if the
+workload counts accuracy, its loss: what Keras' evaluate() returns."""
 from __future__ import absolute_import, division, print_function
 
 import datetime
@@ -27,7 +28,7 @@ def evaluate(workload, model, dataset, network, step, events, voice, signals, mo
     """Test the network, with its moving averages if it has any, and report the precision. Each image counts once, while
     the tutorial's 79 batches of 128 count 112 images twice. most: the training batch, beyond which it is unknown
     whether memory suffices."""
-    started, right, values = clock(), 0, int(np.prod(model.shape))
+    started, right, loss, values = clock(), 0, 0.0, int(np.prod(model.shape))
     at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
     voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
     for start in range(0, len(dataset.labels), at_once):
@@ -36,7 +37,10 @@ def evaluate(workload, model, dataset, network, step, events, voice, signals, mo
         if not np.isfinite(logits).all():
             raise Stop("nan", "The network's output on the test's %s is not finite" % workload.UNIT, step - 1)
         right += int((model.guesses(logits) == dataset.labels[part]).sum())
+        loss += float(model.entropies(logits, dataset.labels[part]).sum()) if model.counted else 0.0
         signals.check(step)
-    precision = right / len(dataset.labels)
-    events.write("eval", step=step, precision_at_1=precision, examples=len(dataset.labels), seconds=clock() - started)
-    voice.say("%s: precision @ 1 = %.3f" % (datetime.datetime.now(), precision))
+    precision, loss = right / len(dataset.labels), loss / len(dataset.labels)
+    events.write("eval", step=step, precision_at_1=precision, loss=loss if model.counted else None,
+                 examples=len(dataset.labels), seconds=clock() - started)
+    voice.say("%s: precision @ 1 = %.3f%s" % (
+        datetime.datetime.now(), precision, ", loss = %.4f" % loss if model.counted else ""))

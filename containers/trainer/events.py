@@ -84,8 +84,9 @@ STDOUT one line each for the device and the data, then what the TensorFlow tutor
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
-       If the workload counts accuracy, the means of each epoch, as Keras prints them:
+       If the workload counts accuracy, the means of each epoch, as Keras prints them, and the loss of the test:
        2018-02-16 18:25:30.123456: epoch 1, loss = 1.4528, accuracy = 0.4710 (226 s)
+       2018-02-16 18:26:30.123456: precision @ 1 = 0.581, loss = 1.1812
        For a workload that trains nothing (forward passes only; no checkpoint, no --resume):
        2018-02-16 18:21:30.123456: step 230 (592.6 examples/sec; 0.216 sec/batch)
        Times are local; the rate covers the steps since the previous line, in the first line including start-up.
@@ -154,7 +155,8 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
               [name], first_seconds, second_seconds, memory_fraction (the limit on the card's memory), refused
               (whether more was refused); both null if that could not be tried. It comes between start, whose
               dataset is null, and finish: smoke trains nothing and has no steps
-  eval        step, precision_at_1 (0..1), examples, seconds (null: the test is timed with the training)
+  eval        step, precision_at_1 (0..1), examples, seconds (null: the test is timed with the training),
+              loss (the mean of the tested examples'; null or missing: the workload does not count accuracy)
   raced       seed, seconds (from just the images on the device to the predictions for all test images),
               precision_at_1 (0..1), graphs (whether steps were CUDA graphs): for each training of cifar10-94, after its
               step and eval events; on a GPU all its steps have the mean rate, as it waits for none

@@ -125,3 +125,11 @@ class Model(object):
     def guesses(self, logits):
         """Return the class that each row of logits predicts."""
         return logits.argmax(axis=1) if self.loss != "sigmoid" else (logits[:, 0] > 0).astype(np.int32)
+
+    def entropies(self, logits, labels):
+        """Return each example's cross-entropy."""
+        rows = logits.astype(np.float64)
+        if self.loss == "sigmoid":
+            return np.logaddexp(0, rows[:, 0]) - labels * rows[:, 0]
+        rows -= rows.max(axis=1, keepdims=True)
+        return np.log(np.exp(rows).sum(axis=1)) - rows[np.arange(len(labels)), labels]

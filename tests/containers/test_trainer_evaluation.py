@@ -14,16 +14,16 @@ from trainer.events import Events, Stop, Voice
 from trainer.group import ALONE
 from trainer.recipe import Model
 from trainer.signals import Signals
-from trainer.workloads import cifar10
+from trainer.workloads import catdog, cifar10, cifar10_keras
 
 MODEL = Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, 128)
 MANY = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10, "synthetic", 1)
 
 
-def evaluated(folder, network, most=500):
+def evaluated(folder, network, most=500, model=MODEL):
     """Test the network on MANY; return the output."""
     said = Said()
-    evaluation.evaluate(cifar10, MODEL, MANY, network, 9, Events(str(folder)), Voice(said), Signals(), most)
+    evaluation.evaluate(cifar10, model, MANY, network, 9, Events(str(folder)), Voice(said), Signals(), most)
     return said
 
 
@@ -31,8 +31,24 @@ def test_every_test_image_counts_once(tmp_path):
     said = evaluated(tmp_path, FakeNetwork())
     (event,) = events(tmp_path, "eval")
     assert (event["examples"], event["precision_at_1"], event["step"]) == (1203, 121 / 1203, 9)
+    assert event["loss"] is None
     assert said[0] == "Testing the network on 1203 other images\n"
     assert re.match(r"^\S+ \S+: precision @ 1 = 0\.101\n$", said[1])
+
+
+def test_what_counts_accuracy_is_told_its_loss_too_as_keras_tells_it(tmp_path):
+    model = Model(cifar10_keras.NETWORK, cifar10_keras.RECIPE, cifar10_keras.INPUT, 32)
+    said = evaluated(tmp_path, FakeNetwork(), model=model)
+    (event,) = events(tmp_path, "eval")
+    assert event["loss"] == pytest.approx(np.log(np.e + 9) - 121 / 1203)  # the logits are 1 and nine times 0
+    assert said[1].endswith(f": precision @ 1 = 0.101, loss = {event['loss']:.4f}\n")
+
+
+def test_the_cross_entropy_of_one_number_is_of_its_sigmoid():
+    model = Model(catdog.NETWORK, catdog.RECIPE, catdog.INPUT, 2)
+    logits = np.array([[2.0], [2.0], [-800.0], [-800.0]], np.float32)
+    right, wrong = np.log1p(np.exp(-2)), np.log1p(np.exp(2))
+    assert model.entropies(logits, np.array([1, 0, 0, 1])) == pytest.approx([right, wrong, 0, 800])
 
 
 def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
