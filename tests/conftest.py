@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
     from ngcdl.storing.store import Store
 
-# Background jobs start with SIGINT ignored, under nohup with SIGHUP ignored: what the tests start would inherit that.
+# Background jobs start with SIGINT and SIGQUIT ignored, under nohup with SIGHUP ignored: what the tests start would
+# inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Shared machines stutter: a slow example is not a failure. No database: an example that failed once becomes a test. The

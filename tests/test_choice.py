@@ -183,7 +183,7 @@ def test_a_training_without_a_free_card_shares_one_and_says_so_loudly(
     assert (it["gpus"], it["device"], it["shares"]) == (f"auto:{uuid}", "auto", True)
     assert it["loud"] == [
         "WARNING: no card is free (GPU 0: another program; GPU 1: another program): this run shares GPU 1, "
-        "of whose memory it takes only what it needs, and its speed is not the card's."
+        "and its speed is not the card's."
     ]
     assert choose(cards, image="tensorflow:1", gpus="1", docker=daemon.host)["error"] == "NoGpu"
     cards.set(gpu0__processes="7:5")

@@ -37,7 +37,7 @@ def check(asked):
         raise Stop("bad_argument", "--feed %s leaves no result: leave --resume out" % asked.feed)
 
 
-def check_resident(name, source, free, scaled_bytes=1):
+def check_resident(name, source, free, scaled_bytes):
     """Raise Stop for data that can't stay on the device; free: bytes of its memory, None if unknown; scaled_bytes: the
     network's."""
     if not isinstance(source, Shuffled) or not isinstance(source.dataset.images, np.ndarray):

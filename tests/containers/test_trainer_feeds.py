@@ -145,19 +145,19 @@ def test_batches_that_are_made_in_their_turn_cannot_be_resident(name):
     workload = entry.imported(name)
     dataset = images(40) if name == "cifar10" else workload.load(None)
     with pytest.raises(Stop, match=rf"each batch of {name} is made on the CPU.*--feed ahead") as stop:
-        feed.check_resident(name, workload.source(dataset, 4, 0, 0.001), None)
+        feed.check_resident(name, workload.source(dataset, 4, 0, 0.001), None, 1)
     assert stop.value.kind == "bad_argument"
 
 
 def test_a_data_set_of_more_than_half_the_free_memory_is_not_resident():
     source, size = Shuffled(images(40), 4, 0, data.scaled), 40 * (32 * 32 * 3 + 8)
-    feed.check_resident("x", source, 2 * size)
-    feed.check_resident("x", source, None)
+    feed.check_resident("x", source, 2 * size, 1)
+    feed.check_resident("x", source, None, 1)
     with pytest.raises(Stop, match=r"more than half .* --feed ahead"):
-        feed.check_resident("x", source, 2 * size - 1)
+        feed.check_resident("x", source, 2 * size - 1, 1)
     floats = Shuffled(images(40), 4, 0, lambda images: images / np.float32(2))
     with pytest.raises(Stop, match="more than half"):
-        feed.check_resident("x", floats, 2 * size)
+        feed.check_resident("x", floats, 2 * size, 1)
     with pytest.raises(Stop, match="more than half"):
         feed.check_resident("x", source, 2 * size, scaled_bytes=4)
     feed.check_resident("x", source, 8 * size, scaled_bytes=4)

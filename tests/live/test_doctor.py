@@ -233,7 +233,8 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
                 break
             text += (data or b"").decode(errors="replace")
             if "Run it? [y/N]" in text[seen:]:  # the question may arrive in two pieces
-                screen.write(f"{answer if 'chmod 600' in text[seen:] else 'n'}\n".encode())
+                asked = "".join(text.splitlines()[-2:])
+                screen.write(f"{answer if 'chmod 600' in asked else 'n'}\n".encode())
                 seen = len(text)
     return child.wait(60), text
 

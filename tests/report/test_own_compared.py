@@ -109,6 +109,12 @@ def test_of_several_cards_the_busiest_tells_whether_they_are_used(
     assert ("1% (mean)" in text(it)) == told.endswith("busy)"), "a mean does not contradict it"
 
 
+def test_a_card_that_others_kept_busy_is_not_used() -> None:
+    cards = (GpuSummary("GPU-0", "a card", 40.0, is_used=True), GpuSummary("GPU-1", "a card", 97.0, is_used=False))
+    gpu = [own(f"gpu{n}", 40.0, summary=replace(READ, gpus=cards, gpu_percent_mean=40.0)) for n in (1, 2)]
+    assert in_words.verdict(of(CPU, gpu)).startswith("1 of 2 GPUs is used (at most 40 % busy);")
+
+
 def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None:
     failed = own("gpu3", 1.0, 1.0, status="failed", summary=Summary())
     good = [own("gpu1", 40.0, 43.0), own("gpu2", 40.0, 43.0)]

@@ -194,10 +194,10 @@ def _write(stream: Any, text: str) -> None:
     try:
         stream.write(text.replace("\n", "\r\n") if _is_raw(stream) else text)
         stream.flush()
-    except (OSError, ValueError, AttributeError):
-        pass
     except UnicodeEncodeError:
         stream.write(text.encode("ascii", "replace").decode())
+    except (OSError, ValueError, AttributeError):
+        pass
 
 
 def _is_raw(stream: Any) -> bool:

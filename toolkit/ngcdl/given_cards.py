@@ -23,7 +23,8 @@ _JETSONS = ("NVIDIA Thor", "(nvgpu)")  # in their cards' names
 class Seen:
     """The cards of this host, and what is known about them. `named`: the UUIDs that the caller's CUDA_VISIBLE_DEVICES
     leaves visible, None if the variable is not set or has no effect, as in a container. `unfit`: the cards that the
-    image can't use. `held` returns the cards that other runs hold, with the ids of these runs."""
+    image, or the framework installed here, can't use. `held` returns the cards that other runs hold, with the ids of
+    these runs."""
 
     probe: Probe
     named: tuple[str, ...] | None = None
@@ -136,10 +137,7 @@ def _shared(seen: Seen, held: Mapping[str, str]) -> Given:
     if one.uuid is None:
         loud = f"WARNING: {NONE_TO_SHARE} ({one.users}): this run computes on the CPU."
         return Given(GpuRequest("none"), (), (loud,))
-    loud = (
-        f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, of whose memory it takes only what "
-        "it needs, and its speed is not the card's."
-    )
+    loud = f"WARNING: no card is free ({one.users}): this run shares GPU {one.name}, and its speed is not the card's."
     return Given(GpuRequest("auto", devices=(one.uuid,)), (one.uuid,), (loud,) if one.users else ())
 
 

@@ -68,5 +68,7 @@ def _said_here(result: tuple[T, list[str]] | None) -> T | None:
 
 def _last(events: Path, end: int) -> float | None:
     """Return the time of the last step, None if there is none near the end."""
-    steps = [line for line in lines(events, (max(end - _END_BYTES, 0), end)) if line.get("event") == "step"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # these lines are read once more
+        steps = [line for line in lines(events, (max(end - _END_BYTES, 0), end)) if line.get("event") == "step"]
     return next((t for line in reversed(steps) if (t := number(line.get("t"))) is not None), None)

@@ -88,7 +88,7 @@ def telling(
         while not over.wait(seconds):
             if what := waits_for():
                 say(f"waiting for {what} ({time.monotonic() - began:.0f} s so far); Ctrl-C {at_ctrl_c}")
-            seconds = min(2 * seconds, MOST_SECONDS)
+                seconds = min(2 * seconds, MOST_SECONDS)
 
     with alongside(tell, "ngcdl-telling"):
         yield

@@ -37,8 +37,8 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-        if not (is_new and linked(draft, path)):
-            draft.replace(path)
+            if not (is_new and linked(draft, path)):  # while it is locked, so that nobody takes it for a dead one
+                draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -70,7 +70,7 @@ def linked(draft: Path, path: Path) -> bool:
     try:
         os.link(draft, path)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP):
+        if isinstance(error, FileExistsError) or error.errno in (errno.ENOENT, errno.ENOSPC, errno.EROFS):
             raise
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error

@@ -48,7 +48,8 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
             error.leads_on(_on_this_host(typed))
         raise
     except UnknownTag as error:
-        if error.nearest and (asked.image is None or is_open(asked.image)):
+        is_one = sys.argv[1:2] != ["compare"]  # whose images may be several
+        if error.nearest and is_one and (asked.image is None or is_open(asked.image)):
             error.leads_on(_with_tag(typed, error.nearest[0], error.name))
         raise
 

@@ -24,7 +24,10 @@ def comparisons(incomplete: str) -> list[str]:
 
 
 def runs_and_comparisons(incomplete: str) -> list[str]:
-    return list(dict.fromkeys([*runs(incomplete), *comparisons(incomplete)]))
+    """Return what runs() does, and the newest comparisons' ids, by which commands tell them from runs."""
+    from ngcdl.storing.comparisons import KIND
+
+    return list(dict.fromkeys([*runs(incomplete), *(one for one in comparisons(incomplete) if KIND in one)]))
 
 
 def images(incomplete: str) -> list[str]:

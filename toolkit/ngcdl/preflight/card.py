@@ -49,9 +49,9 @@ def judge_card(image: ImageFacts, gpu: Gpu, host: HostFacts) -> CardVerdict:
 
 
 def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
-    """Judge NVIDIA_REQUIRE_*, which the legacy hook enforces, but NVIDIA's runtime from 1.18 on and CDI don't.
+    """Judge NVIDIA_REQUIRE_*, which the legacy hook and enroot's enforce, NVIDIA's runtime from 1.18 on and CDI not.
 
-    So does enroot's hook: https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh
+    https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh
     """
     if not image.require:
         return []

@@ -1,5 +1,5 @@
-"""Handles the signals that would end ngcdl: the first one stops the run, a second Ctrl-C kills it. A command gets the
-first Ctrl-C itself, and SIGUSR1 and SIGUSR2, which stop nothing by themselves."""
+"""Handles the signals that would end ngcdl: the first one stops the run, a second Ctrl-C kills it. A command that has
+started gets the first Ctrl-C itself, and SIGUSR1 and SIGUSR2, which then stop nothing by themselves."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
 @contextlib.contextmanager
 def card_errors(ready: Ready, run: Run, kernel: KernelLog | None) -> Iterator[Callable[[], tuple[CardError, ...]]]:
     """Yield a function that returns the errors of the run's cards that the kernel has logged since the block began; ()
-    if the cards are unknown or not this host's."""
+    if the cards are unknown, or their errors not in this kernel's log."""
     uuids = run.gpus if ready.engine.is_here else None
     if not uuids:
         yield tuple

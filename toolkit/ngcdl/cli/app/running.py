@@ -133,9 +133,9 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
     from ngcdl.engines.local import program
 
     if tty and (typed.detach or not terminal.is_here()):  # else the run gets one, whether -t was typed or not
-        console.say("-t: the run gets no terminal: stdin and stdout must be one, and --detach leaves it")
+        console.say("-t: the run gets no terminal: for that stdin and stdout must be one, and --detach not typed")
     if typed.interactive and typed.detach and program.is_fed():
-        console.say("-i: with --detach nothing from stdin reaches the run, which waits for it if it reads its own")
+        console.say("-i: with --detach nothing from stdin reaches the run; if it reads stdin, it waits for ever")
     return it.run(typed)
 
 

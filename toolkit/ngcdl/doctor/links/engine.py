@@ -14,7 +14,6 @@ NAME = "engine"
 _DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
 _CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
 _LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
-_INSTALL = "https://docs.docker.com/engine/install/"
 _WITHOUT = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
 _GROUP = "https://docs.docker.com/engine/install/linux-postinstall/"
 
@@ -36,8 +35,8 @@ def judge(sight: Sight) -> Finding:
     if engine.facts.is_snap:
         cause = (
             f"{snap.SEES}: runs may fail, or lose what they write elsewhere. They have neither an init process nor "
-            "no-new-privileges, with which no container starts there. Docker's own packages have none of these limits; "
-            "but with the snap its images, containers and volumes are removed"
+            "no-new-privileges, with which, by reports, none starts there. Docker's own packages have none of these "
+            "limits; but with the snap its images, containers and volumes are removed"
         )
         return warning(NAME, f"{found}, from snap", cause, Step(snap.VISIBLE, by_hand=True), source=snap.INSTALL)
     if not engine.is_here:
@@ -70,7 +69,7 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
         cause = f"It is installed, but not running. {_WITHOUT}"
         return broken(NAME, error.message, cause, service(sight.programs, "start"))
     steps = packages.engine(sight.programs, sight.kernel.distribution)
-    return broken(NAME, error.message, f"It is not installed. {_WITHOUT}", *steps, source=_INSTALL)
+    return broken(NAME, error.message, f"It is not installed. {_WITHOUT}", *steps, source=snap.INSTALL)
 
 
 def _hanging(found: str, address: str, sight: Sight) -> Finding:

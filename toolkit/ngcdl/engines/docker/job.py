@@ -253,7 +253,7 @@ class DockerJob:
         elif code == 137 and not self._killed_by_us:
             reason = _REMOVED if state.get("Status") in _GOING else _KILLED
         elif code == _UNSEEN and self._had_ended:
-            reason = "the engine was away, and 255 is its code for an end that it did not see"
+            reason = "the engine was away; 255 is its code for an end that it did not see, or the command's own"
         elif code == 143 and not self._killed_by_us:
             reason = "ended by SIGTERM, not by ngcdl: docker stop, a restart of the engine, or the command itself"
         elif state.get("Error"):

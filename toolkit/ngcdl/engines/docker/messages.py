@@ -6,10 +6,10 @@ parsed, and kept in the message. For well-known texts, meaning and advice come f
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from ngcdl.catalog import failures
 from ngcdl.engines.docker.context import named_by, without_tls_files
@@ -62,7 +62,7 @@ _HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECA
 
 # (pattern, what it means); the first match wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
-    (r"bind source path does not exist: (?P<what>.+)", lambda what: MountMissing(what, seen_here=Path(what).exists())),
+    (r"bind source path does not exist: (?P<what>.+)", lambda what: MountMissing(what, seen_here=os.path.exists(what))),  # noqa: PTH110  # it raises nothing
     (r"executable file not found|exec: .*no such file or directory", CommandNotFound),
     (r"exec: .*(permission denied|is a directory)", CannotInvoke),
     (r"(?P<what>.*range of CPUs is from .*)", lambda what: _cpus_refused(what)),

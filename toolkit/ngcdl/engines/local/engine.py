@@ -161,7 +161,7 @@ class LocalEngine(OfKind, NoImages):
                 return
             except LocalUnavailable as error:
                 # uv does not read pip's settings, such as a site's own index
-                show(PullEvent(None, f"{error.message.splitlines()[0]} Trying pip instead."))
+                show(PullEvent(None, f"{error.message}\nTrying pip instead."))
         shutil.rmtree(folder, ignore_errors=True)
         _tool([sys.executable, "-m", "venv", str(folder)], show)
         # --no-compile: a module is compiled when it is first loaded, and few are; compiling all of them now would

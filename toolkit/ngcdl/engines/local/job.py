@@ -130,7 +130,8 @@ class LocalJob:
             self._family.stop(grace_seconds)
 
     def pass_on(self, number: int) -> None:
-        self._process.send_signal(number)
+        with contextlib.suppress(PermissionError):  # sudo's program is root's
+            self._process.send_signal(number)
 
     def pids(self) -> frozenset[int]:
         return frozenset(one.pid for one in self._family.living())

@@ -46,7 +46,7 @@ def alike(word: str) -> tuple[str, ...]:
 
 def asks_for_gpus(word: str) -> bool:
     """Whether an option may ask for GPUs: each of these can ask for other things, too."""
-    return "gres" in alike(word) or word.startswith("--tres-per-task")
+    return "gres" in alike(word) or word.startswith(("--tres-per-task", "--gpus-per-socket"))
 
 
 def check_followed(words: Iterable[str]) -> None:

@@ -205,8 +205,7 @@ def _counted(arm: Reached) -> str:
 def _busy(arm: Reached) -> str:
     """Return how busy the arm's cards were, on average; the sentence on a command names the busiest."""
     is_mean = arm.use and (arm.use.cards or 0) > 1 and arm.gpu_percent is not None
-    mean = " (mean)" if is_mean else ""
-    return f"{number(arm.gpu_percent, 0, '%')}{mean}"
+    return f"{number(arm.gpu_percent, 0, '%')}{' (mean)' if is_mean else ''}"
 
 
 def _on(arm: Reached) -> str:

@@ -37,7 +37,7 @@ class Use:
 def use(runs: Sequence[Run]) -> Use:
     """Combine the readings of an arm's runs: those of each run over its steps, or over the whole run if it reported
     none."""
-    cards = [[gpu.gpu_percent_mean for gpu in run.summary.gpus] for run in runs]
+    cards = [[0.0 if gpu.is_used is False else gpu.gpu_percent_mean for gpu in run.summary.gpus] for run in runs]
     if not all(cards) or not cards:
         return Use(why="it was not measured")
     if why := next(filter(None, map(_lacking, runs)), None):
