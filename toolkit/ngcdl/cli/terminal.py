@@ -92,7 +92,7 @@ def _forward(job: Job, look_seconds: float | None = None) -> None:
 
     First, and after every `look_seconds` without input, write b"": that raises OSError if nobody reads the input."""
     try:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: stdin was closed meanwhile
             job.write(b"")
             while sys.stdin:
                 ready, _, _ = select.select([sys.stdin], [], [], look_seconds)
