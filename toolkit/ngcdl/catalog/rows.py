@@ -37,6 +37,14 @@ def comparable(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
 
 
+def known(text: str | None) -> tuple[int, ...] | None:
+    """Return a version in comparable form, None if the text is not a version."""
+    try:
+        return comparable(text) if text else None
+    except ValueError:
+        return None
+
+
 def minor(text: str) -> tuple[int, ...]:
     """12.4.1.003 -> (12, 4)."""
     return (*comparable(text), 0)[:2]

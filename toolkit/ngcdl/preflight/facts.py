@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ngcdl.catalog.rows import comparable
-
 Level = Literal["runs", "caution", "no"]
 LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # best first
 # native: the driver is at least as new as the image's own. forward: the image's cuda-compat package stands in for a
@@ -139,11 +137,3 @@ class Verdict:
     mode: Mode | None
     reasons: tuple[Reason, ...]
     cards: tuple[CardVerdict, ...] = ()
-
-
-def known(text: str | None) -> tuple[int, ...] | None:
-    """Return a version in comparable form, None if the text is not a version."""
-    try:
-        return comparable(text) if text else None
-    except ValueError:
-        return None

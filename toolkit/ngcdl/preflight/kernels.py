@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ngcdl.catalog import cuda
-from ngcdl.catalog.rows import comparable
-from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason, known
+from ngcdl.catalog.rows import comparable, known
+from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason
 
 BINARIES = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility"
 AMPERE = "https://github.com/weizhepei/CasRel/issues/62"  # CUBLAS_STATUS_EXECUTION_FAILED with CUDA 10.0 and 10.1

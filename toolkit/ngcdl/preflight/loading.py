@@ -8,8 +8,8 @@ Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/c
 from __future__ import annotations
 
 from ngcdl.catalog.cuda import branch_of
-from ngcdl.catalog.rows import comparable
-from ngcdl.preflight.facts import Gpu, ImageFacts, Reason, known
+from ngcdl.catalog.rows import comparable, known
+from ngcdl.preflight.facts import Gpu, ImageFacts, Reason
 
 COMPATIBILITY = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 FORWARD = "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html"

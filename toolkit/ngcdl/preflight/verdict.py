@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ngcdl.catalog.rows import comparable
+from ngcdl.catalog.rows import comparable, known
 from ngcdl.preflight.card import decisive_first, judge_card, worst
-from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict, known
+from ngcdl.preflight.facts import LEVELS, CardVerdict, HostFacts, ImageFacts, Mode, Reason, Verdict
 from ngcdl.preflight.image import UNPACKED_PER_COMPRESSED
 from ngcdl.preflight.kernels import JETSON
 from ngcdl.spec import GpuRequest

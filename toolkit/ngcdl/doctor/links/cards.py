@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ngcdl import hostfacts
-from ngcdl.catalog.rows import comparable
+from ngcdl.catalog.rows import comparable, known
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.engines.values import architecture
-from ngcdl.preflight.facts import HostFacts, known
+from ngcdl.preflight.facts import HostFacts
 from ngcdl.spec import NVCR, ImageRef
 from ngcdl.telemetry.card import PROHIBITED, Card, Probe, is_prohibited
 

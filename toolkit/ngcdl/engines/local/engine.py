@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
+from ngcdl.catalog.rows import comparable, known
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
 from ngcdl.engines.local import program
@@ -41,9 +42,9 @@ SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "
 _ON_ARM64 = "a wheel without CUDA and its dependencies,"
 # What that wheel with CUDA is for. Its tensorflow/python/platform/build_info.py has sm_60, sm_70, sm_80, sm_89 and
 # compute_90, so a newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
-_OLDEST, _NEWEST = (6, 0), (9, 0)
+_OLDEST, _NEWEST = "6.0", "9.0"
 # any CUDA 12: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-_OLDEST_DRIVER = (525, 60, 13)
+_OLDEST_DRIVER = "525.60.13"
 
 
 def connect() -> LocalEngine:
@@ -102,10 +103,10 @@ class LocalEngine(OfKind, NoImages):
             return None  # nobody knows what it was built for
         if architecture(platform.machine()) != "amd64":
             return "TensorFlow's wheel for this processor is CPU-only"
-        if (version := _version(driver)) and version < _OLDEST_DRIVER:
-            return f"TensorFlow's wheel needs driver {_dotted(_OLDEST_DRIVER)} or later, and this is {driver}"
-        if (own := _version(capability)) and not _OLDEST <= own <= _NEWEST:
-            its = f"{_dotted(_OLDEST)} to {_dotted(_NEWEST)}"
+        if (version := known(driver)) and version < comparable(_OLDEST_DRIVER):
+            return f"TensorFlow's wheel needs driver {_OLDEST_DRIVER} or later, and this is {driver}"
+        if (own := known(capability)) and not comparable(_OLDEST) <= own <= comparable(_NEWEST):
+            its = f"{_OLDEST} to {_NEWEST}"
             return f"TensorFlow's wheel is for compute capability {its}, and the card has {capability}"
         return None
 
@@ -215,16 +216,6 @@ def _installed() -> bool:
     """Return whether the Python that runs ngcdl has TensorFlow."""
     found = importlib.util.find_spec("tensorflow")
     return bool(found and found.origin)  # a mere folder of that name, such as containers/tensorflow, has none
-
-
-def _version(text: str | None) -> tuple[int, ...]:
-    """Return a version's numbers, () if `text` is none."""
-    parts = (text or "").split(".")
-    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _visible(spec: RunSpec) -> dict[str, str]:
