@@ -28,7 +28,7 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
     """
     draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # unique: two threads may write the same file
     way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    _remove_dead(path.parent)
+    remove_dead(path.parent, _DRAFTS)
     try:
         with os.fdopen(os.open(draft, way, mode), "wb") as file:
             with contextlib.suppress(OSError):  # a file system without locks: drafts there stay
@@ -44,19 +44,20 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             draft.unlink()
 
 
-def _remove_dead(folder: Path) -> None:
-    """Remove the drafts in `folder` whose writers were killed, as one of an export may have gigabytes."""
+def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False) -> None:
+    """Remove the files in `folder` that match `drafts` and that nobody has locked: their writers were killed. One of an
+    export may have gigabytes. `of_any_age`: also such that may be too new to be locked."""
     with contextlib.suppress(OSError):
-        for draft in folder.glob(_DRAFTS):
+        for draft in folder.glob(drafts):
             with contextlib.suppress(OSError), _opened(draft) as descriptor:
-                if time.time() - os.fstat(descriptor).st_mtime > _FRESH_SECONDS:
+                if of_any_age or time.time() - os.fstat(descriptor).st_mtime > _FRESH_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     draft.unlink()
 
 
 @contextmanager
 def _opened(draft: Path) -> Iterator[int]:
-    descriptor = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:

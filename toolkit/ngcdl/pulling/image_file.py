@@ -41,7 +41,7 @@ from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
 from ngcdl.spec import ImageRef
-from ngcdl.whole import linked
+from ngcdl.whole import linked, remove_dead
 
 
 def loaded_name(ref: ImageRef) -> str:
@@ -235,7 +235,7 @@ def _draft(path: Path) -> Iterator[Draft]:
     try:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "it is there already")
-        _remove_dead(path.parent, begins)
+        remove_dead(path.parent, f"{glob.escape(begins)}*", of_any_age=True)
         file = draft.open("xb")
     except OSError as error:
         raise _trouble(path, error) from error
@@ -246,14 +246,6 @@ def _draft(path: Path) -> Iterator[Draft]:
             yield Draft(path, file)
         finally:
             draft.unlink(missing_ok=True)
-
-
-def _remove_dead(folder: Path, begins: str) -> None:
-    """Remove the drafts of processes that were killed."""
-    for path in folder.glob(f"{glob.escape(begins)}*"):
-        with contextlib.suppress(OSError), path.open("r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
 
 
 def _trouble(path: Path, error: OSError) -> NgcdlError:
