@@ -181,6 +181,11 @@ class Summary:
     tensor_active_percent_mean: float | None = None
     dram_bandwidth_percent_mean: float | None = None
 
+    @property
+    def used_gpus(self) -> tuple[GpuSummary, ...]:
+        """The GPUs without those that are known to be used by others only."""
+        return tuple(gpu for gpu in self.gpus if gpu.is_used is not False)
+
 
 @dataclass(frozen=True)
 class Diagnosis:

@@ -109,7 +109,7 @@ class Case:
     @cached_property
     def card(self) -> GpuSummary | None:
         """The busiest of the run's cards; None if it has none, computes on the CPU, or their utilization is unknown."""
-        known = [gpu for gpu in self.summary.gpus if gpu.gpu_percent_mean is not None and gpu.is_used is not False]
+        known = [gpu for gpu in self.summary.used_gpus if gpu.gpu_percent_mean is not None]
         return None if self.on_cpu or not known else max(known, key=lambda gpu: gpu.gpu_percent_mean or 0.0)
 
     @cached_property

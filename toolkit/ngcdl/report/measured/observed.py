@@ -17,7 +17,7 @@ _MOST_CARDS = 2
 def observed(run: Run) -> list[str]:
     """Return a line on the cards that the run used, and a second line with the first finding, if there is one; [] if
     the run has too few samples, or no card."""
-    cards = [card for card in run.summary.gpus if card.is_used is not False]
+    cards = run.summary.used_gpus
     if not cards or not can_judge(run):
         return []
     line = "; ".join(_told(card, run) for card in cards) if len(cards) <= _MOST_CARDS else _all(cards)

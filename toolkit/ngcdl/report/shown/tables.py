@@ -51,7 +51,7 @@ def _losses(story: Story) -> str:
 
 
 def _watts(story: Story) -> str:
-    gpus = [gpu for gpu in story.run.summary.gpus if gpu.is_used is not False]
+    gpus = story.run.summary.used_gpus
     each = known_values(gpu.watts_mean for gpu in gpus)
     return measured(sum(each) if each and len(each) == len(gpus) else None, 0, " W")
 
