@@ -35,6 +35,8 @@ except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "code": error.exit_code, "message": error.message}))
 """
 FIRST, SECOND = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-"
+# The second card has MIG on, with two devices, one of which a program uses.
+MIG = {"gpu1__mig": 1, "gpu1__mig0__uuid": "MIG-41b3", "gpu1__mig2__uuid": "MIG-6f20", "gpu1__mig2__processes": "7:5"}
 NVIDIA: dict[str, Any] = {"Runtimes": {"runc": {}, "nvidia": {}}}
 
 
