@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from doctor.sights import ENGINE, HEALTHY
+from ngcdl import console
 from ngcdl.cli.doctor import _mend, screen, summary
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding, Step, broken, from_error, ok, unchecked, warning
@@ -142,6 +143,14 @@ def test_text_is_broken_between_words_and_a_command_never(width: int) -> None:
     long = warning("disk", "word " * 40, "cause " * 40, Step("a command of many words that nobody may break " * 3))
     lines = shown(long, width=width)
     assert [line for line in lines if len(line) > width] == [line for line in lines if "nobody may break" in line]
+
+
+def test_text_fits_also_where_ngcdl_is_typed_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "program", lambda: "./scripts/ngcdl")
+    for words in range(8):
+        lines = shown(warning("disk", "it is full", f"{'word ' * words}ngcdl run -- true and ngcdl run -- false " * 4))
+        assert max(map(len, lines)) <= 80
+        assert " ngcdl run" not in "".join(lines[:-3])
 
 
 def test_what_a_foreign_program_sent_can_not_move_the_cursor() -> None:

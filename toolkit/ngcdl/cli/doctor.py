@@ -83,7 +83,7 @@ def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
         first = f"\x1b[{_COLOURS[finding.state]}m{mark}\x1b[0m{first[len(mark) :]}"
     lines = [first, *rest]
     if finding.cause:
-        cause = console.plain(finding.cause)
+        cause = console.typable(console.plain(finding.cause))  # before it is filled: ./scripts/ngcdl is longer
         ended = cause if cause.endswith((".", ":")) else f"{cause}."
         lines += _filled(" " * 7 + ("hint: " if finding.state == "ok" else "") + ended, width, 7)
     lines += [f"{' ' * 11}{console.plain(step.command)}" for step in finding.remedy]
