@@ -19,6 +19,7 @@ from local_jobs import start as start  # a fixture
 
 from ngcdl import processes
 from ngcdl.engines import local
+from ngcdl.engines.local.family import Family
 from ngcdl.engines.values import Chunk, Order
 from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable
 from ngcdl.record import Run
@@ -237,6 +238,27 @@ def test_what_catches_a_stop_keeps_its_workers_until_it_has_ended(
     assert b"".join(chunk.data for chunk in output).strip() == (b"saved 1" if passes_on else b"saved 0")
     job.wait()
     job.remove()
+
+
+def test_what_waits_for_another_process_is_asked_to_end_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a script would go on after its `wait`, and a stopped run end as if nothing had happened."""
+    chain = [(900, 10, 1), (17, 20, 900), (400, 30, 17), (3, 40, 400)]  # the numbers of processes had begun anew
+    alive = {pid: processes.Process(pid, began, parent, pid, pid, False, False, False) for pid, began, parent in chain}
+    asked: list[int] = []
+
+    def ask(group: int, _: int) -> None:
+        asked.append(group)
+        del alive[group]
+
+    monkeypatch.setattr(processes, "table", lambda: dict(alive))
+    monkeypatch.setattr(processes, "environment", lambda _: frozenset())
+    monkeypatch.setattr(processes, "program", lambda _: "sh")
+    monkeypatch.setattr(processes, "is_running", lambda pid, _: pid in alive)
+    monkeypatch.setattr(os, "killpg", ask)
+    Family(900, 10, tmp_path).stop(1)
+    assert asked == [900, 17, 400, 3]
 
 
 def test_workers_that_outlive_what_caught_the_stop_are_asked_then(start: Start, tmp_path: Path) -> None:

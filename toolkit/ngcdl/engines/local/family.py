@@ -46,7 +46,8 @@ class Family:
         self._strangers: set[tuple[int, int]] = set()
 
     def living(self) -> list[Process]:
-        """Return the processes that run now, except the calling one: a run's own shell may call `ngcdl stop` for it."""
+        """Return the processes that run now, the oldest first, except the calling one: a run's own shell may call
+        `ngcdl stop` for it."""
         table = processes.table()
         first = table.get(self._pid)
         is_same = first is None or first.began == self._began  # no new process gets the number of an existing session
@@ -61,7 +62,7 @@ class Family:
             family |= more
         found = [table[pid] for pid in family - {os.getpid()}]
         self._known.update((one.pid, one.began) for one in found)
-        return [one for one in found if not one.has_ended]
+        return sorted((one for one in found if not one.has_ended), key=lambda one: (one.began, one.pid))
 
     def _is_marked(self, one: Process) -> bool:
         if (one.pid, one.began) in self._strangers:
@@ -125,10 +126,11 @@ def _above(those: list[Process]) -> dict[Process, set[tuple[int, int]]]:
 
 
 def _send(number: int, those: Collection[Process], spared: Collection[Process] = ()) -> None:
-    """Send a signal to `those`: to a whole process group at once, so that none in it escapes by forking, unless a
-    `spared` process is in that group."""
+    """Send a signal to `those`, in this order: one that waits for another must not see it end first, and go on. It goes
+    to a whole process group at once, so that none in it escapes by forking, unless a `spared` process is in it."""
     pids = {one.pid for one in those}
-    groups = {one.group for one in those if one.group in pids} - {os.getpgrp(), *(one.group for one in spared)}
+    left_out = {os.getpgrp(), *(one.group for one in spared)}
+    groups = dict.fromkeys(one.group for one in those if one.group in pids and one.group not in left_out)
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
