@@ -7,6 +7,8 @@ import yaml
 from house import House
 from made_runs import DIGEST, Made
 
+from ngcdl.folder import IMPORTED
+
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 
 
@@ -51,6 +53,14 @@ def test_a_command_of_this_machine_becomes_a_manifest_without_the_folder_it_was_
     *_, job = yaml.safe_load_all(done.stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
+
+
+def test_a_stranger_s_run_is_printed_with_a_warning_that_lists_what_it_would_get(kept: House) -> None:
+    (kept.store.folder(GPU) / IMPORTED).touch()
+    done = kept.run("export", "slurm", GPU)
+    assert (done.returncode, done.stdout.startswith("#!")) == (0, True)
+    assert "WARNING: it was imported, and nobody here has checked what it would do. It would get:" in done.stderr
+    assert "\n    training   cifar10\n" in done.stderr
 
 
 def test_cpus_and_memory_of_a_run_are_asked_of_the_cluster_too_and_a_part_of_a_cpu_not_of_slurm(house: House) -> None:

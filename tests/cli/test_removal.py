@@ -75,6 +75,7 @@ def test_named_runs_are_removed_and_what_that_freed_is_printed(kept: House) -> N
     assert (head.split(), last) == (["RUN", "STATUS", "SIZE"], "removed 2 runs, 6 MiB freed")
     assert [row.split() for row in rows] == [[name, "finished", "3", "MiB"] for name in (OPEN, OLD)]
     assert list((kept.store.root / ".removed").iterdir()) == []
+    assert {path.name for path in kept.store.root.with_name("vouched").iterdir()} == set(kept.store.ids())
 
 
 def test_without_their_checkpoints_and_files_runs_are_still_shown_reported_and_replayed(kept: House) -> None:

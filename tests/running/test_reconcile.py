@@ -66,6 +66,7 @@ def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
     assert house.run("runs").returncode == 0
     run = house.store.load(run_id)
     assert (run.status, run.exit_code, run.owner) == ("lost", None, None)
+    assert house.store.is_known(run)
     assert (run.summary.loss_first, run.notes) == (4.68, (UNWATCHED,))
 
 
@@ -156,10 +157,11 @@ def test_a_run_on_docker_stays_open_while_docker_is_away(house: House) -> None:
 def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(store: Store) -> None:
     run = replace(RUN, owner=None, engine="compose", started=time.time())
     assert left(store, run, STEP) == run
-    store.save(replace(run, started=1.0))
+    store.save(replace(run, started=1.0), known=False)  # as the trainer does
     for path in store.folder(run.id).iterdir():
         os.utime(path, (1, 1))
     assert reconcile(store, run).status == "lost"
+    assert not store.is_known(store.load(run.id)), "what ngcdl found in it, it did not write"
 
 
 def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(store: Store) -> None:

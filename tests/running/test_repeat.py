@@ -30,7 +30,10 @@ def config(tmp_path: Path) -> settings.Settings:
 
 
 def again(run: Run, config: settings.Settings, **how: Any) -> repeat.Repetition:
-    return repeat.request_again(run, config, Store(config.runs), FakeShow(), **how)
+    store = Store(config.runs)
+    store.folder(run.id).mkdir(parents=True, exist_ok=True)
+    store.save(run)
+    return repeat.request_again(run, config, store, FakeShow(), **how)
 
 
 def with_spec(run: Run, **changed: Any) -> Run:
@@ -165,7 +168,7 @@ def imported(config: settings.Settings) -> Run:
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
         "environment": {"HF_TOKEN": "***", "EPOCHS": "3"}, "mounts": ["/:/ngcdl/x", "models:/m"],
-        "placement": {"options": ["--comment=x"]},
+        "ports": ["22222:22"], "packages": ["evil"], "placement": {"options": ["--comment=x"]},
     }  # fmt: skip
     made = Made("cpu")
     made.keep(store, "x", spec=spec, image=Image("evil.example/x:1", DIGEST))
@@ -184,13 +187,36 @@ def test_a_stranger_s_run_is_refused_with_all_that_it_would_get(
     assert "    command    sh -c 'env; ls /x'\n" in said
     assert "    variables  HF_TOKEN as it is set here, EPOCHS\n" in said
     assert "    folders    /:/ngcdl/x, models:/m\n" in said
+    assert "    packages   evil\n" in said
+    assert "    ports      22222:22\n" in said
+    assert "    user       root, if the image names no other\n" in said
     assert "    sbatch     --comment=x\n" in said
     assert said.endswith("    ngcdl runs replay x --trust")
     assert "mine" not in said
     trusted = again(imported, config, trust=True).asked
     assert trusted.own
     assert dict(trusted.own.environment) == {"HF_TOKEN": "mine", "EPOCHS": "3"}
-    assert again(imported, config, dry=True).asked.own, "to look at it needs no trust"
+    looked_at = again(imported, config, dry=True)
+    assert looked_at.asked.own, "to look at it needs no trust"
+    assert "WARNING: it was imported, and nobody here has checked what it would do. It would get:" in str(looked_at)
+
+
+def test_a_record_that_ngcdl_did_not_write_is_repeated_only_if_trusted(config: settings.Settings) -> None:
+    store, run = Store(config.runs), replace(SYNTHETIC.run("x"), ngcdl=__version__)
+    store.create(run)
+    assert again(store.load("x"), config).remarks == ()
+    record = store.folder("x") / RECORD
+    record.write_text(record.read_text().replace('"seed": 3', '"seed": 4'))  # as the run could
+    changed = store.load("x")
+    with pytest.raises(NotRepeatable, match="its record is not as ngcdl wrote it: perhaps the run itself") as refused:
+        repeat.request_again(changed, config, store, FakeShow())
+    assert "    training   cifar10\n" in refused.value.hint
+    store.save(changed.noting("stopped"), store.is_known(changed))
+    with pytest.raises(NotRepeatable, match="its record is not as ngcdl wrote it"):
+        repeat.request_again(store.load("x"), config, store, FakeShow())
+    trusted = repeat.request_again(store.load("x"), config, store, FakeShow(), trust=True).asked.workload
+    assert trusted
+    assert trusted.seed == 4
 
 
 def here(**changed: Any) -> Run:

@@ -104,7 +104,7 @@ def test_a_file_that_is_there_already_is_left_as_it_is(store: Store, tmp_path: P
     for folder in (Path(), tmp_path):
         with pytest.raises(NotWritten):
             packed(store, folder, "run-1")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "x.tar"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "vouched", "x.tar"]
 
 
 def test_a_run_that_is_here_already_is_left_as_it_is_and_said(store: Store, tmp_path: Path) -> None:

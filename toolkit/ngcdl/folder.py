@@ -15,7 +15,8 @@
         .imported        the run was imported from another machine (archive.py)
 
 Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved there and is deleting, and `.owned/` has
-an empty file for each run whose record names an owner (store.py).
+an empty file for each run whose record names an owner (store.py). `vouched/`, beside all runs, has the digests of the
+records that ngcdl wrote.
 
 The run itself can write into its folder, so nothing there is trusted to be a regular file.
 """

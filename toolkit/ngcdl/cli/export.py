@@ -27,9 +27,11 @@ def export(form: str, name: str) -> None:
             f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",
         )
     with Screen(output_to_stderr=True) as screen:
-        before = repeat.request_again(run, config, store, screen, dry=True).asked
-        asked = replace(before, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
+        before = repeat.request_again(run, config, store, screen, dry=True)
+        asked = replace(before.asked, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
         picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
+    for remark in before.remarks:
+        console.say(remark)
     target = sources.planned_target(picked, asked)
     order = Order(spec, run.id, store.folder(run.id), target, picked.way.name)
     request = picked.engine.request(order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from ngcdl import console, settings
 from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
-from ngcdl.folder import EVENTS, IMPORTED, lines
+from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, difference
@@ -152,7 +151,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
 
     config, store = settings.load(), lookup.open_store()
     before = lookup.loaded(store, name)
-    if os.path.lexists(store.folder(before.id) / IMPORTED):
+    if repeat.strange(before, store):
         config = replace(config, inside=None)  # a stranger's command must not read or change other runs' cache
     screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:

@@ -267,7 +267,8 @@ def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
             paths = tuple(store.set_aside(one.run.id, path) for path in one.paths)
             if keep_record:
                 note = NOTE.format("" if _claim(one.run) else "its checkpoints, ")
-                store.save(store.load(one.run.id).noting(note))
+                run = store.load(one.run.id)
+                store.save(run.noting(note), store.is_known(run))
             size, is_gone = _deleted(store, one.run.id, paths)
             freed += size
         except NgcdlError as error:

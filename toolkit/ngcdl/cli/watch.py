@@ -144,7 +144,7 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
                 left.remove()
             except ContainerLeft as error:
                 run = run.noting(error.note)
-    store.save(run.closed(status, code, reason, time.time()))
+    store.save(run.closed(status, code, reason, time.time()), known=False)
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:
@@ -177,12 +177,12 @@ def watch(argv: list[str]) -> int:
         done = _followed(store, run, letter)
     except NgcdlError as error:
         if (left := store.load(run_id)).status == "running":
-            store.save(left.closed("failed", error.exit_code, error.message, time.time()))
+            store.save(left.closed("failed", error.exit_code, error.message, time.time()), store.is_known(left))
         _answer({"kind": type(error).__name__, "message": error.message, "hint": error.hint})
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
         if (left := store.load(run_id)).status == "running":
-            store.save(ending.before_start(left, signal_of(error)))
+            store.save(ending.before_start(left, signal_of(error)), store.is_known(left))
         raise
     return done.exit_code or 0
 

@@ -97,9 +97,10 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
             run = store.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run
-            found = _found_out(store, run)
+            known = store.is_known(run)
+            found = _found_out(store, run, known)
             if found != run:
-                _save(store, found)
+                _save(store, found, known)
             return found
     except _Unsaved as unsaved:
         if away is not None:
@@ -113,9 +114,9 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
         return run
 
 
-def _save(store: Store, run: Run) -> None:
+def _save(store: Store, run: Run, known: bool) -> None:
     try:
-        store.save(run)
+        store.save(run, known)
     except StateNotWritable as error:
         raise _Unsaved(run, error) from error
 
@@ -163,14 +164,14 @@ def _is_unwatched(run: Run) -> bool:
     return run.is_open and not is_alive(run.owner)
 
 
-def _found_out(store: Store, run: Run) -> Run:
+def _found_out(store: Store, run: Run, known: bool) -> Run:
     if kind_of(run.engine).is_cluster:
-        return _by_cluster(store, run)
+        return _by_cluster(store, run, known)
     if run.owner is None:  # no ngcdl watches it: only its files can tell
         return _by_events(store, run) if _quiet_seconds(store, run, *_ITS_FILES) > QUIET_SECONDS else run
     if _is_elsewhere(run) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
         return run  # its watcher may live on that machine, invisible from here
-    return _by_engine(store, run)
+    return _by_engine(store, run, known)
 
 
 def _is_elsewhere(run: Run) -> bool:
@@ -185,7 +186,7 @@ def _is_of_another_boot(run: Run) -> bool:
     return run.owner is not None and None not in (run.owner.boot, boot) and run.owner.boot != boot
 
 
-def _by_engine(store: Store, run: Run) -> Run:
+def _by_engine(store: Store, run: Run, known: bool) -> Run:
     engine = engines.connect(str(run.engine))
     if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
         return run  # another engine has it: another machine's, or the one that DOCKER_HOST or the context named then
@@ -210,7 +211,7 @@ def _by_engine(store: Store, run: Run) -> Run:
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _noted(_with_exit(store, run, ended)).noting(*lacking)
-    _save(store, closed)
+    _save(store, closed, known)
     if not lacking:
         try:
             job.remove()
@@ -288,7 +289,7 @@ def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
     yield from (chunk.data for chunk in job.output())
 
 
-def _by_cluster(store: Store, run: Run) -> Run:
+def _by_cluster(store: Store, run: Run, known: bool) -> Run:
     """Return `run` in the state that its cluster reports. Return it unchanged if another cluster is selected now, or
     while the run may still be in submission, perhaps by an ngcdl on another login node: a missing job then proves
     nothing. Raise NgcdlError if the cluster can't be asked."""
@@ -304,7 +305,7 @@ def _by_cluster(store: Store, run: Run) -> Run:
     if ended is None:
         return replace(run, container=job.identity, owner=None, reason=job.waiting())
     closed = _with_exit(store, run, ended)
-    _save(store, closed)
+    _save(store, closed, known)
     job.remove()
     return closed
 

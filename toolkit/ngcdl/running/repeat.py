@@ -37,7 +37,8 @@ class Repetition:
 def request_again(
     before: Run, settings: Settings, store: Store, show: Show, *, dry: bool = False, trust: bool = False
 ) -> Repetition:
-    """Turn a record back into what was typed. Raise NotRepeatable, also for an imported run without `trust`.
+    """Turn a record back into what was typed. Raise NotRepeatable, also for a record that is not ngcdl's own (strange)
+    without `trust`.
 
     With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
     recorded = before.spec
@@ -50,11 +51,13 @@ def request_again(
     except (BadGpuRequest, BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
         raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
     image = _image(before, settings)
-    # don't trust what a record from another machine requests
-    if not dry and not trust and os.path.lexists(store.folder(before.id) / IMPORTED):
-        why = "it was imported, and nobody here has checked what it would do"
-        raise NotRepeatable(before.id, why, _warning(before, spec, image))
+    why = None if trust else strange(before, store)
+    if why and not dry:
+        trusting = f"If you trust who made it:\n    ngcdl runs replay {before.id} --trust"
+        raise NotRepeatable(before.id, why, f"{_would_get(before, spec, image)}\n{trusting}")
     environment, remarks = _environment(before, spec, dry)
+    if why:
+        remarks.append(f"WARNING: {why}. {_would_get(before, spec, image)}")
     spec = replace(spec, environment=environment)
     workload, more = _workload(before, settings, store, show, dry)
     if workload and workload.autotune and (start := _start(before, store)):
@@ -90,6 +93,16 @@ def request_again(
     if before.ngcdl not in (None, __version__):
         remarks.append(f"ngcdl {before.ngcdl} recorded it and this is {__version__}: the trainer may differ")
     return Repetition(asked, (*remarks, *more))
+
+
+def strange(before: Run, store: Store) -> str | None:
+    """Return why nobody here vouches for what the record asks for; None if ngcdl started the run here, and the record
+    is as ngcdl wrote it. The run itself can change it, and would then be run again with what it likes."""
+    if os.path.lexists(store.folder(before.id) / IMPORTED):
+        return "it was imported, and nobody here has checked what it would do"
+    if not store.is_known(before):
+        return "its record is not as ngcdl wrote it: perhaps the run itself changed it"
+    return None
 
 
 def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
@@ -138,9 +151,9 @@ def _typed(spec: RunSpec) -> tuple[Mount, ...]:
     return tuple(mount for mount in spec.mounts if not is_ours(mount.container))
 
 
-def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
+def _would_get(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
     """List everything a run would get from this host, for the user who must decide whether to allow it."""
-    training = before.workload
+    training, kind = before.workload, kind_of(before.engine)
     names = [f"{name} as it is set here" if value == REDACTED else name for name, value in spec.environment]
     folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
     folders += [str(training["data"])] if training.get("data", "auto") not in ("auto", "synthetic") else []
@@ -148,16 +161,17 @@ def _warning(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
         "image": str(image or naming.NO_IMAGE[bool(training)]),
         "training": str(training.get("name", "")),
         "command": "" if training else shlex.join(spec.command),
-        "folder": "" if training or kind_of(before.engine).has_containers else spec.workdir or "",
+        "folder": "" if training or kind.has_containers else spec.workdir or "",
         "packages": ", ".join(spec.packages),
         "variables": ", ".join(names),
         "folders": ", ".join(folders),
+        "ports": ", ".join(map(str, spec.ports)),
+        "user": "root, if the image names no other" if kind.has_containers and spec.user is None else "",
+        "resumes": str(training.get("resume") or ""),
         "sbatch": shlex.join(spec.placement.options if spec.placement else ()),
     }
     told = [f"    {name:<9}  {value}".replace("\n", "\\n") for name, value in what.items() if value]
-    return "\n".join(
-        ["It would get:", *told, "If you trust who made it:", f"    ngcdl runs replay {before.id} --trust"]
-    )
+    return "\n".join(["It would get:", *told])
 
 
 def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str, str], ...], list[str]]:

@@ -83,7 +83,7 @@ def _ask_engine(store: Store, run: Run) -> bool:
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
     # With the job in its record, reconcile looks for the run's end at once, and not only after SUBMISSION_SECONDS.
-    store.save(replace(run, container=run.container or job.identity).noting(STOPPED))
+    store.save(replace(run, container=run.container or job.identity).noting(STOPPED), store.is_known(run))
     job.stop(grace_seconds(run.workload))
     return True
 

@@ -215,7 +215,7 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
         raise ArchiveBroken(file, f"{run_id} has no readable record, or that of another run") from error
     if run.status == "running":
         raise ArchiveBroken(file, f"the record of {run_id} says that it is still running")
-    drafts.save(replace(run, owner=None, engine_id=None, container=None))
+    drafts.save(replace(run, owner=None, engine_id=None, container=None), known=False)
     (drafts.folder(run_id) / HOME).mkdir(mode=0o700)
     (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
 

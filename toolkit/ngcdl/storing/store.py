@@ -20,7 +20,7 @@ from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import HOME, RECORD, opened
 from ngcdl.record import Run
-from ngcdl.storing import marks
+from ngcdl.storing import marks, vouched
 
 REMOVED = ".removed"
 
@@ -71,13 +71,23 @@ class Store:
         self.save(run)
         return folder
 
-    def save(self, run: Run) -> None:
-        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable."""
-        write_whole(self.folder(run.id) / RECORD, json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n")
+    def save(self, run: Run, known: bool = True) -> None:
+        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable.
+
+        `known`: ngcdl knows by itself what it saves, or by a record for which `is_known` said so."""
+        text = _text(run)
+        write_whole(self.folder(run.id) / RECORD, text)
+        if known:
+            vouched.put(self.root, run.id, text)
         if run.owner:
             marks.put(self.root, run.id)
         else:
             marks.drop(self.root, run.id)
+
+    def is_known(self, run: Run) -> bool:
+        """Return whether `run`, as it was loaded, is what ngcdl saved last. False if anything else changed the record,
+        which the run itself can do, or made it: another machine, or docker compose."""
+        return vouched.has(self.root, run.id, _text(run))
 
     def owned(self) -> Iterator[Run]:
         """Yield the runs that a process watches, or that lost their engine and are not closed yet, newest first. Only
@@ -165,6 +175,8 @@ class Store:
         aside.parent.mkdir(exist_ok=True, mode=0o700)
         path.rename(aside)
         whole.sync_folder(path.parent)
+        if path == self.folder(run_id):
+            vouched.drop(self.root, run_id)
         return aside
 
     def left_over(self) -> list[Path]:
@@ -198,6 +210,11 @@ class Store:
             except OSError as error:
                 trouble = trouble or error
         return total, trouble
+
+
+def _text(run: Run) -> str:
+    """Return what run.json holds of `run`."""
+    return json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n"
 
 
 def delete(path: Path) -> None:

@@ -54,7 +54,7 @@ def runs_replay(
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
     trust: Annotated[
         bool,
-        typer.Option("--trust", help="Also replay an imported run: it gets the folders and variables that it names."),
+        typer.Option("--trust", help="Also replay a run that was imported or changed: it gets the folders it names."),
     ] = False,
     json: Json = False,
 ) -> int:
