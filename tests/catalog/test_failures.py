@@ -173,6 +173,12 @@ EXAMPLES = {
         "InternalError (see above for traceback): Blas xGEMM launch failed : a.shape=[1,128,2304]",
         "InternalError: Blas SGEMM launch failed : m=65536, n=256, k=64",
     ],
+    "slurm-out-of-memory": [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=11300781.0. Some of the step tasks have been OOM "
+        "Killed.\nsrun: error: sdumont6156: task 0: Out Of Memory",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 3495064.0 cgroup. Some of your processes may have "
+        "been killed by the cgroup out-of-memory handler.",
+    ],
     "shm-too-small": [
         "RuntimeError: DataLoader worker (pid 54321) is killed by signal: Bus error. It is possible that dataloader's "
         "workers are out of shared memory. Please try to raise your shared memory limit.",

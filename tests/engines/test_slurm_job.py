@@ -113,6 +113,34 @@ def test_how_a_job_ended_is_what_its_script_wrote_and_what_slurm_says(
 
 
 @pytest.mark.parametrize(
+    ("squeue", "scontrol", "is_oom"),
+    [
+        ("FAILED|NonZeroExitCode", "ExitCode=1:0 DerivedExitCode=0:125", True),
+        ("FAILED|NonZeroExitCode", "ExitCode=137:0 DerivedExitCode=137:0", None),
+        ("FAILED|NonZeroExitCode", "ExitCode=137:0", None),
+        ("OUT_OF_MEMORY|OutOfMemory", "ExitCode=0:125 DerivedExitCode=0:0", True),
+        ("COMPLETED|None", "ExitCode=0:0 DerivedExitCode=0:0", None),
+    ],
+)
+def test_a_step_that_the_kernel_killed_for_memory_is_told_though_the_script_ended_by_itself(
+    programs: Path, squeue: str, scontrol: str, is_oom: bool | None
+) -> None:
+    says(programs, "squeue", squeue)
+    stand_in(programs, "scontrol", f'case " $* " in *" -d "*) echo "JobId=7 {scontrol}";; *) echo ExitCode=1:0;; esac')
+    (programs / "exit.json").write_text(f'{{"code": {scontrol.partition("=")[2].partition(":")[0]}, "t": 5.5}}')
+    ended = SlurmJob("7", programs).ended()
+    assert ended
+    assert ended.oom_killed is is_oom
+    assert ((ended.reason or "") == "out of memory: the kernel killed a process of the job") == (ended.code == 1)
+    refuses(programs, "squeue", "slurm_load_jobs error: Invalid job id specified")
+    codes = "|".join(word.partition("=")[2] for word in scontrol.split())
+    says(programs, "sacct", f"{squeue.partition('|')[0]}|{codes}")
+    ended = SlurmJob("7", programs).ended()
+    assert ended
+    assert ended.oom_killed is is_oom
+
+
+@pytest.mark.parametrize(
     ("state", "words"), [("PENDING|BeginTime", "two minutes"), ("EXPEDITING|None", "EXPEDITING (EXPEDITING)")]
 )
 def test_a_job_that_is_queued_again_has_not_ended_though_it_wrote_an_end(

@@ -74,6 +74,10 @@ NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadCons
 # The user's defaults for these programs: they would filter what ngcdl and the job's script ask for (SQUEUE_PARTITION).
 _THE_USER_S = re.compile(r"(SQUEUE|SCANCEL|SINFO|SACCT)_")
 _GONE = re.compile(r"Invalid job id|already complet")
+# What Slurm says of a step in which the kernel killed for memory. The job's state is that of the script, which ends by
+# itself, and says nothing of it.
+# https://github.com/SchedMD/slurm/blob/slurm-24-11-5-1/src/slurmctld/job_mgr.c (_job_complete)
+_STEP_OOM = re.compile(r"\d+:125")
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 # A node's GPUs as sinfo and scontrol describe them, as (type, count): gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null).
 GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
@@ -82,12 +86,14 @@ GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 @dataclass(frozen=True)
 class State:
     """A job's state. `reason` is Slurm's word, None if it has none; `code` is the script's exit code, None if it is not
-    reported; `signal` is the one that ended it, 0 for none."""
+    reported; `signal` is the one that ended it, 0 for none. `is_oom`: Slurm saw the kernel kill a process for
+    memory."""
 
     state: str
     reason: str | None = None
     code: int | None = None
     signal: int = 0
+    is_oom: bool = False
 
     @property
     def goes_on(self) -> bool:
@@ -221,23 +227,31 @@ def _by_squeue(job: str) -> State | None:
     if not text:
         return None
     name, _, reason = text.splitlines()[0].partition("|")
-    code, number = None, 0
+    code, number, derived = None, 0, None
     if name not in GOING:
-        found = re.search(r"\bExitCode=(\d+):(\d+)", _told("scontrol", "show", "job", job, "-o"))
+        text = _told("scontrol", "show", "job", job, "-o", "-d")  # -d: with DerivedExitCode, the steps'
+        found = re.search(r"\bExitCode=(\d+):(\d+)", text)
         code, number = (int(found[1]), int(found[2])) if found else (None, 0)
-    return State(name, None if reason in ("", "None") else reason, code, number)
+        derived = re.search(r"\bDerivedExitCode=(\S+)", text)
+    is_oom = _is_oom(name, derived[1] if derived else "")
+    return State(name, None if reason in ("", "None") else reason, code, number, is_oom)
+
+
+def _is_oom(state: str, derived: str) -> bool:
+    return state == "OUT_OF_MEMORY" or bool(_STEP_OOM.fullmatch(derived))
 
 
 def _by_accounting(job: str) -> State | None:
     try:
-        text = _accounted("-j", job, "-o", "State,ExitCode")
+        text = _accounted("-j", job, "-o", "State,ExitCode,DerivedExitCode")
     except (SlurmRefused, SlurmAbsent):
         return None  # no accounting here
     if not text:
         return None
-    name, _, codes = text.splitlines()[-1].partition("|")
-    code, _, number = codes.partition(":")
-    found = State(name.split(" ")[0], None, int(code) if code.isdecimal() else None, int(number or 0))
+    told, codes, derived = f"{text.splitlines()[-1]}||".split("|")[:3]
+    name, (code, _, number) = told.split(" ")[0], codes.partition(":")
+    known = int(code) if code.isdecimal() else None
+    found = State(name, None, known, int(number or 0), _is_oom(name, derived))
     return None if found.goes_on else found  # the accounting never heard of its end: sacctmgr calls it a runaway job
 
 

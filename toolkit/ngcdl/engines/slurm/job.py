@@ -125,7 +125,8 @@ class SlurmJob(NoInput):
             return Exit(None, None, "Slurm has forgotten the job, and the job left no record of its end")
         code = told.code if told else _code(state)
         finished, why = (told.finished, told.why) if told else (None, None)
-        is_oom = state.state == "OUT_OF_MEMORY" if state else None
+        # Slurm does not see every kill: a container of docker's is not among the job's processes
+        is_oom = True if state and state.is_oom else None
         return Exit(code, is_oom, _reason(state, code, why), finished, _is_stopped(state, code, why))
 
     def _has_begun(self) -> bool:
@@ -201,6 +202,8 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
     if why == "time_limit" or (state and state.state == "TIMEOUT"):
         return "Slurm's time limit was reached (--time)"
     if state is None or state.state in ("COMPLETED", "FAILED"):
+        if state and state.is_oom:
+            return "out of memory: the kernel killed a process of the job"
         is_unseen = code == _SIGNALS[UNSEEN] and state and UNSEEN in (state.signal, state.code)
         return UNOPENED if is_unseen else None
     words = f"Slurm: {state.state}"
