@@ -30,6 +30,10 @@ esac
 exit 7
 """
 
+# Slurm's own words about a job (22.05's scontrol show job -o), the first in the time that it grants a preempted one.
+PREEMPTED = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime=2026-11-27T08:00:00"
+NOT_PREEMPTED = PREEMPTED.rpartition("=")[0] + "=None SuspendTime=None"
+
 
 @pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
 def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
@@ -158,6 +162,23 @@ def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: P
     assert (done.returncode, json.loads((tmp_path / "exit.json").read_text())["code"]) == (143, 143)
 
 
+@pytest.mark.parametrize(
+    ("mark", "said", "why"),
+    [("143", PREEMPTED, "preempted"), ("143", NOT_PREEMPTED, None), ("0", PREEMPTED, None)],
+)
+def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded(
+    tmp_path: Path, mark: str, said: str, why: str | None
+) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    program(tmp_path, "srun", f"echo {mark} >{tmp_path}/.task-0-n1; exit 0")
+    program(tmp_path, "scontrol", f'[ "$2 $3" != "job 7" ] || echo "{said}"')
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", **known}
+    done = subprocess.run(["bash", str(tmp_path / "job.sh")], env=where, check=False)
+    told = json.loads((tmp_path / "exit.json").read_text())
+    assert (done.returncode, told["code"], told["why"]) == (int(mark), int(mark), why)
+
+
 def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_the_other_s(tmp_path: Path) -> None:
     text = script(replace(ordered(TRAINING), folder=tmp_path))
     begin, end = text.index("resume=()"), text.index("\ntask=")
@@ -231,14 +252,14 @@ def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_see
 IMAGE = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
 
 
-def fetching(folder: Path, enroot: str) -> subprocess.Popen[bytes]:
+def fetching(folder: Path, enroot: str, scontrol: str = ":") -> subprocess.Popen[bytes]:
     """Start a job whose image is fetched once for all nodes, by this stand-in for enroot; its task does nothing."""
     spec = replace(TRAINING, placement=Placement(container="pyxis", images=str(folder / "images")))
     (folder / "images").mkdir(exist_ok=True)
     (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder)))
     program(folder, "enroot", enroot)
     program(folder, "srun", 'echo "$NGCDL_IMAGE" >srun.image')
-    program(folder, "scontrol", ":")
+    program(folder, "scontrol", scontrol)
     known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
     return subprocess.Popen(
         ["bash", "job.sh"], cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin", **known}, start_new_session=True
@@ -286,13 +307,16 @@ def test_an_image_is_fetched_once(tmp_path: Path) -> None:
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
 
 
-def test_a_time_limit_that_comes_while_the_image_is_fetched_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("said", "why"), [(NOT_PREEMPTED, "time_limit"), ("", "time_limit"), (PREEMPTED, "preempted")])
+def test_a_time_limit_or_a_preemption_that_comes_while_the_image_is_fetched_is_told(
+    tmp_path: Path, said: str, why: str
+) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with fetching(tmp_path, "touch up; read -r _ <pipe") as process:
+    with fetching(tmp_path, "touch up; read -r _ <pipe", f'[ "$2" != job ] || echo "{said}"') as process:
         until((tmp_path / "up").exists, "the import")
         process.send_signal(signal.SIGUSR1)
         process.wait(60)
         os.killpg(process.pid, signal.SIGKILL)  # as Slurm ends what a job leaves
     told = json.loads((tmp_path / "exit.json").read_text())
-    assert (process.returncode, told["code"], told["why"]) == (143, 143, "time_limit")
+    assert (process.returncode, told["code"], told["why"]) == (143, 143, why)
     assert not (tmp_path / "srun.image").exists()

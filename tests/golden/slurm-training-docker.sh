@@ -22,6 +22,10 @@ export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ended() {
+    if [ "$1" != 0 ] &&
+        timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null | grep -q '\bPreemptTime=[0-9]'; then
+        why='"preempted"'
+    fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
     printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"

@@ -136,7 +136,7 @@ def job_of(folder: Path) -> str | None:
 @dataclass(frozen=True)
 class RecordedExit:
     """How a run on a cluster ended, from exit.json. `finished`: s since the epoch. `why`: why the run was told to end
-    (time_limit); None if nothing told it to end, or if that is unknown."""
+    (time_limit or preempted); None if nothing told it to end, or if that is unknown."""
 
     code: int
     finished: float | None

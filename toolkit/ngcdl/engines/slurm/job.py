@@ -192,13 +192,15 @@ def _code(state: commands.State | None) -> int | None:
 def _is_stopped(state: commands.State | None, code: int | None, why: str | None) -> bool:
     if code == 0:
         return False
-    return why == "time_limit" or bool(state and state.state in commands.ENDED_BY_OTHERS)
+    return why in ("time_limit", "preempted") or bool(state and state.state in commands.ENDED_BY_OTHERS)
 
 
 def _reason(state: commands.State | None, code: int | None, why: str | None) -> str | None:
     """Say what the code alone does not."""
     if code == 0:
         return None
+    if why == "preempted" or (state and state.state == "PREEMPTED"):
+        return "Slurm preempted it for another job"
     if why == "time_limit" or (state and state.state == "TIMEOUT"):
         return "Slurm's time limit was reached (--time)"
     if state is None or state.state in ("COMPLETED", "FAILED"):
