@@ -63,11 +63,20 @@ def task_of(spec: RunSpec, folder: Path) -> str:
     return re.split(r"\n(?:env .*\\\n    )?srun ", text)[0]
 
 
-@pytest.mark.parametrize(("is_stop", "mark", "code"), [(False, "137", -signal.SIGKILL), (True, "77", 0)])
+@pytest.mark.parametrize(
+    ("is_stop", "said", "mark", "code"),
+    [
+        (False, NOT_PREEMPTED, "137", -signal.SIGKILL),  # a user's scancel, or another task that failed
+        (False, PREEMPTED.replace("RUNNING", "PREEMPTED"), "137", -signal.SIGKILL),  # without GraceTime
+        (True, NOT_PREEMPTED, "77", 0),
+        (True, PREEMPTED, "77", 0),
+    ],
+)
 def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_its_time(
-    tmp_path: Path, is_stop: bool, mark: str, code: int
+    tmp_path: Path, is_stop: bool, said: str, mark: str, code: int
 ) -> None:
     program(tmp_path, "sleep", f"touch {tmp_path}/waits")
+    program(tmp_path, "scontrol", f'echo "{said}"')
     if is_stop:
         (tmp_path / ".stopping").touch()
     hears = "'exit 77'" if is_stop else "''"
@@ -94,14 +103,21 @@ def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_it
     assert int(theirs, 16) & 0b110 == int(ours, 16) & 0b110, "Ctrl-C and Ctrl-\\ are what they were"
 
 
-def test_a_container_that_hangs_while_ngcdl_stops_it_is_removed_once_slurm_ends_the_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["ngcdl", "Slurm, for another job"])
+def test_a_container_that_hangs_while_it_has_time_to_end_is_removed_once_slurm_ends_the_task(
+    tmp_path: Path, who: str
+) -> None:
     hangs = "trap 'touch told' TERM; touch up; until [ -e removed ]; do read -rt 0.05 <>pipe; done; exit 137"
     program(tmp_path, "docker", f"case $1 in rm) [ ! -e up ] || touch removed ;; run) {hangs} ;; esac")
     program(tmp_path, "sleep", f'echo "$1" >{tmp_path}/waits')
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / ".stopping").touch()
+    if who == "ngcdl":
+        (tmp_path / ".stopping").touch()
+    else:
+        program(tmp_path, "scontrol", f'[ "$*" = "show job 7 -o" ] && echo "{PREEMPTED}"')
     spec = replace(TRAINING, gpus=GpuRequest("none"), placement=Placement(container="docker"))
     known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1", "NGCDL_KILL_SECONDS": "25"}
+    known["SLURM_JOB_ID"] = "7"
     words = ["bash", "-c", f'task={task_of(spec, tmp_path)}\nexec bash -c "$task" task true']
     with subprocess.Popen(
         words, cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, start_new_session=True
@@ -110,7 +126,7 @@ def test_a_container_that_hangs_while_ngcdl_stops_it_is_removed_once_slurm_ends_
             until((tmp_path / "up").exists, "the container")
             os.killpg(process.pid, signal.SIGTERM)
             until((tmp_path / "told").exists, "the stop")
-            assert not (tmp_path / "waits").exists(), "a stop by ngcdl sets no deadline"
+            assert not (tmp_path / "waits").exists(), "this sets no deadline"
 
             def is_removed() -> bool:  # bash may take two signals for one
                 os.killpg(process.pid, signal.SIGTERM)

@@ -45,11 +45,12 @@ said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ended() {
-    if [ -z "$is_told" ] && [ -e "$NGCDL_RUN/.stopping" ]; then
+    if [ -z "$is_told" ]; then
         is_told=yes
-        return
+        [ ! -e "$NGCDL_RUN/.stopping" ] || return
+        ! timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null |
+            grep -q "\bJobState=RUNNING\b.*\bPreemptTime=[0-9]" || return
     fi
-    is_told=yes
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"

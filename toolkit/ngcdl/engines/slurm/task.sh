@@ -4,14 +4,17 @@ said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ## Once Slurm asks a task to end, it kills the task, and this shell with it, after KillWait seconds. So the kill is
-## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, but a
-## second SIGTERM is Slurm's: the time limit, or a user who waits no longer.
+## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, nor
+## does the first SIGTERM of a preemption with GraceTime (https://slurm.schedmd.com/preempt.html). But a second SIGTERM
+## is Slurm's: the end of that time, the time limit, or a user who waits no longer. The job is RUNNING, too, while Slurm
+## kills tasks because another one failed: only a preempted one is known to have time.
 ended() {
-    if [ -z "$is_told" ] && [ -e "$NGCDL_RUN/.stopping" ]; then
+    if [ -z "$is_told" ]; then
         is_told=yes
-        return
+        [ ! -e "$NGCDL_RUN/.stopping" ] || return
+        ! timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null |
+            grep -q "\bJobState=RUNNING\b.*\bPreemptTime=[0-9]" || return
     fi
-    is_told=yes
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
