@@ -110,6 +110,24 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
 
 
+@pytest.mark.parametrize("typed", [{}, {"PYTHONPATH": "/work/src"}])
+@pytest.mark.parametrize("runner", CONTAINERS)
+def test_the_packages_of_the_submitter_s_python_are_not_those_of_the_image_s(
+    tmp_path: Path, runner: str, typed: dict[str, str]
+) -> None:
+    shell = dict.fromkeys(("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"), "/apps/python/3.11")
+    handed_in(asked(runner, typed), tmp_path, **shell)
+    if runner == "pyxis":
+        found = variables(tmp_path / "out")
+    elif runner == "apptainer":
+        found = {
+            name.removeprefix("APPTAINERENV_"): value for name, value in variables(tmp_path / "client.environ").items()
+        }
+    else:
+        found = inside(tmp_path)
+    assert {name: found[name] for name in shell if name in found} == typed
+
+
 @pytest.mark.parametrize(("gpus", "typed", "read"), [
     ("none", {}, {"NVIDIA_VISIBLE_DEVICES": "void"}),
     ("count", {}, {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}),

@@ -4,6 +4,8 @@
 # Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 @FOLDER@
 
+# The packages of the submitter's Python: pyxis and apptainer would pass them on to the image's.
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
