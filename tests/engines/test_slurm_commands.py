@@ -163,7 +163,7 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
         (State("PENDING", "Resources"), "PENDING (Resources: it waits for nodes to become free)", False),
         (State("PENDING", "Priority"), "other jobs are ahead of it", False),
         (State("PENDING", "PartitionNodeLimit"), "fewer --nodes, or another --partition", True),
-        (State("PENDING", "PartitionConfig"), "fewer --gpus or --nodes", True),
+        (State("PENDING", "PartitionConfig"), "fewer --gpus, --nodes or --cpus", True),
         (State("PENDING", "AssocGrpGRES"), "your account has reached a limit", False),
         (State("PENDING", "AssocMaxNodePerJobLimit"), "your account has reached a limit", True),
         (State("PENDING", "QOSMaxGRESPerUser"), "quality of service has reached a limit", False),

@@ -50,7 +50,7 @@ def test_a_job_that_has_worked_and_can_t_start_again_for_now_is_told_and_not_giv
         ("InvalidAccount", ". That is: its account is not valid.", "another --account"),
         ("AssocMaxCpuPerJob", ". That is: your account has reached a limit.", "another --account"),
         ("PartitionTimeLimit", ". That is: it needs more time than its partition allows.", "a shorter --time, or"),
-        ("MaxGRESPerJob", ".", "fewer --gpus or --nodes, or another --partition"),
+        ("MaxGRESPerJob", ".", "fewer --gpus, --nodes or --cpus, or another --partition"),
     ],
 )
 def test_why_a_job_never_starts_is_slurm_s_word_then_ours_and_the_advice_is_given_once(

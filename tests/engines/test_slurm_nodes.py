@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stand_ins import says
+from stand_ins import says, stand_in
 
 from ngcdl.engines.slurm import SlurmEngine, nodes
 from ngcdl.engines.values import Node
@@ -115,22 +115,57 @@ FREE = "NodeName=n1 CPUAlloc=0 CPUEfctv=124 CPUTot=128 CPULoad=0.01 Gres=gpu:h10
 
 
 @pytest.mark.parametrize(
-    ("said", "cpus"),
+    ("said", "gpus", "cpus"),
     [
-        (FREE, 15),
-        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", 12),
-        (FREE.replace(" CPUEfctv=124", ""), 16),
-        (FREE.replace("gpu:h100:8", "(null)"), 124),
-        (FREE.replace("124", "4"), 1),
-        (FREE.replace("Partitions=main", "Partitions=old"), None),
-        ("", None),
+        (FREE, 8, 15),
+        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", 8, 12),
+        (f"{FREE}\n{FREE.replace('124', '96')}\n{FREE.replace('h100:8', 'h100:2').replace('124', '8')}", 2, 4),
+        (FREE.replace(" CPUEfctv=124", ""), 1, 16),
+        (FREE, 0, 15),
+        (FREE.replace("gpu:h100:8", "(null)"), 0, 124),
+        (FREE.replace("124", "4"), 8, 1),
+        (FREE, 9, None),
+        (FREE.replace("Partitions=main", "Partitions=old"), 1, None),
+        ("", 1, None),
     ],
 )
-def test_a_gpu_s_share_is_of_the_least_node_that_has_the_most_less_what_the_node_keeps_for_itself(
-    programs: Path, said: str, cpus: int | None
+def test_a_gpu_s_share_is_the_least_of_the_nodes_that_have_enough_less_what_a_node_keeps_for_itself(
+    programs: Path, said: str, gpus: int, cpus: int | None
 ) -> None:
     says(programs, "scontrol", said)
-    assert nodes.cpus_per_gpu(Placement()) == cpus
+    assert nodes.cpus_per_gpu(Placement(), gpus) == cpus
+
+
+@pytest.mark.parametrize(
+    ("placement", "gpus", "cpus"),
+    [
+        (Placement(), 4, 10),
+        (Placement(), 8, 16),
+        (Placement(gpu_type="v100"), 4, 10),
+        (Placement(gpu_type="a100"), 4, 16),
+        (Placement(avoid=("v1",)), 4, 16),
+        (Placement(options=("--constraint=v100",)), 4, 10),
+        (Placement(options=("--gres=gpu:v100:4",)), 4, 10),
+    ],
+)
+def test_a_job_asks_for_no_more_processors_than_each_node_has_that_may_take_it(
+    programs: Path, placement: Placement, gpus: int, cpus: int
+) -> None:
+    a100, v100 = (
+        FREE.replace("124", "128").replace("h100", "a100"),
+        FREE.replace("124", "40").replace("h100:8", "v100:4"),
+    )
+    says(programs, "scontrol", f"{a100}\n{v100.replace('n1', 'v1')}")
+    assert nodes.cpus_per_gpu(placement, gpus) == cpus
+
+
+def test_a_partition_that_shares_its_nodes_gives_no_more_processors_than_it_may(programs: Path) -> None:
+    partition = "PartitionName={0} MaxNodes=UNLIMITED MaxCPUsPerNode={1} Nodes=n1"
+    limits = "\n".join(partition.format(*each) for each in (("main", 32), ("old", 8), ("more", "UNLIMITED")))
+    lines = FREE.replace("Partitions=main", "Partitions=main,old,more")
+    stand_in(programs, "scontrol", f"case $2 in partition) echo '{limits}';; *) echo '{lines}';; esac")
+    found = {name: nodes.cpus_per_gpu(Placement(partition=name), 8) for name in ("main", "old", "more", "main,old")}
+    assert found == {"main": 4, "old": 1, "more": 15, "main,old": 1}
 
 
 @pytest.mark.parametrize(
@@ -149,12 +184,9 @@ def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
 ) -> None:
     gpu = "NodeName=n9 CPUTot=96 Gres=gpu:h100:8 Partitions=gpu"
     says(programs, "scontrol", f"NodeName=n1 CPUTot=16 Gres=gpu:8 Partitions=main\n{gpu}")
-    says(programs, "srun", "--container-image")
     if variable:
         monkeypatch.setenv("SBATCH_PARTITION", variable)
-    placed = SlurmEngine(programs).placed(placement)
-    assert placed
-    assert placed.cpus == cpus
+    assert SlurmEngine(programs).with_cpus(placement, 8).cpus == cpus
 
 
 def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:

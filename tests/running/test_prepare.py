@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow
+from stand_ins import says, stand_in
 
 from ngcdl import __version__, settings
 from ngcdl.choice import NO_GPU, Choice
@@ -309,6 +310,21 @@ def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_a
     if engine == "slurm":  # a run that is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
             prepare.decide(asked, config, store, show, dry=True)
+
+
+def test_a_gpu_s_share_of_a_node_s_processors_is_that_of_the_nodes_that_have_enough_gpus(
+    config: settings.Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    stand_in(tmp_path, "sinfo", 'case "$*" in *%G*) echo gpu:8;; *) echo "main*";; esac')
+    nodes = "NodeName={0} CPUTot={1} Gres=gpu:{2} Partitions=main"
+    kinds = [("n1", 128, "8"), ("n2", 40, "4")]
+    says(tmp_path, "scontrol", "\n".join(nodes.format(*kind) for kind in kinds))
+    for gpus, cpus in (("4", 10), ("8", 16)):
+        asked = training(engine="slurm", gpus=GpuRequest.parse(gpus), placement=Placement(container="docker"))
+        _, spec, _ = prepare.decide(asked, config, store, FakeShow(), dry=True)
+        assert spec.placement
+        assert spec.placement.cpus == cpus
 
 
 @contextlib.contextmanager

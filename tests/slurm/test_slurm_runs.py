@@ -137,9 +137,9 @@ def test_what_waits_says_for_what_and_is_cancelled_at_once(someone: Someone) -> 
     ("words", "said"),
     [
         # 22.05 accepts it, and lets it wait forever (PartitionConfig); 24.11 refuses it at once
-        (("--gpus", "9"), ("fewer --gpus", "main*: 2 nodes, ", "gpu:fake:1")),
+        (("--gpus", "9", "--sbatch=--cpus-per-task=18"), ("fewer --gpus", "main*: 2 nodes, ", "gpu:fake:1")),
         (
-            ("--gpus", "9", "--sbatch=--cpus-per-task=1"),
+            ("--gpus", "9"),
             ("requested node configuration is not available", "gpu:fake:1"),
         ),
         (("--partition", "none"), ("partition", "main*: 2 nodes")),

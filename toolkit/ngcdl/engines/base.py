@@ -237,6 +237,16 @@ class Selective(Protocol):
 
 
 @runtime_checkable
+class SharesCpus(Protocol):
+    """An Engine whose jobs have hardly any processors unless they ask for them."""
+
+    def with_cpus(self, placement: Placement, gpus: int) -> Placement:
+        """Return the placement with processors for each of a job's `gpus` GPUs on a node, unless they were typed: the
+        share that each node that may take it has. Raise EngineError."""
+        ...
+
+
+@runtime_checkable
 class Cluster(Protocol):
     """What an Engine with `is_cluster` knows about its nodes."""
 

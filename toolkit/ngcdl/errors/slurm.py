@@ -35,7 +35,7 @@ class NotPlaceable(SlurmRefused):
     """No node has what was asked for, or too few nodes have it."""
 
     def __init__(self, said: str, there: str, meant: str = "", advice: str = "") -> None:
-        advice = advice or "fewer --gpus or --nodes, or another --partition"
+        advice = advice or "fewer --gpus, --nodes or --cpus, or another --partition"
         super().__init__(said, f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %G'", meant)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, hostfacts, trainings
-from ngcdl.engines.base import Engine
+from ngcdl.engines.base import Engine, SharesCpus
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, NoGpu, StateNotWritable
 from ngcdl.judging.verdicts import Verdicts
@@ -176,7 +176,10 @@ def _spec(
         spec = replace(asked.own, image=picked.image, gpus=picked.gpus)
     if picked.engine.has_containers:
         spec = replace(spec, user=None if asked.root else picked.engine.caller())
-    return plan.with_extra(replace(spec, placement=picked.engine.placed(placement)), asked.extra)
+    placed = picked.engine.placed(placement)
+    if placed and isinstance(picked.engine, SharesCpus):
+        placed = picked.engine.with_cpus(placed, spec.gpus.per_node)
+    return plan.with_extra(replace(spec, placement=placed), asked.extra)
 
 
 def choices_of(workload: Workload | None, store: Store) -> Path | None:

@@ -53,7 +53,9 @@ REASONS = {
     "PartitionNodeLimit": Reason(
         "it needs more nodes than its partition allows", "fewer --nodes, or another --partition"
     ),
-    "PartitionConfig": Reason("its partition can never run it", "fewer --gpus or --nodes, or another --partition"),
+    "PartitionConfig": Reason(
+        "its partition can never run it", "fewer --gpus, --nodes or --cpus, or another --partition"
+    ),
     "PartitionTimeLimit": Reason(
         "it needs more time than its partition allows", "a shorter --time, or another --partition"
     ),
@@ -61,7 +63,7 @@ REASONS = {
     "QOSMaxJobsPerUserLimit": Reason("you already run as many jobs as your quality of service allows"),
     "InvalidAccount": Reason("its account is not valid", "another --account", "name "),
     "InvalidQOS": Reason("its quality of service is not valid", "another --qos", "name "),
-    "BadConstraints": Reason("no node can run it as requested", "fewer --gpus, or another --partition"),
+    "BadConstraints": Reason("no node can run it as requested", "fewer --gpus or --cpus, or another --partition"),
 }
 _GROUPS = {
     "Assoc": Reason("your account has reached a limit", "another --account", "wait, or name "),

@@ -61,20 +61,20 @@ class SlurmEngine(OfKind, NoImages):
         return GpuWay("none", "no node of this Slurm cluster has a GPU (sinfo -o %G)")
 
     def placed(self, placement: Placement | None) -> Placement | None:
-        """Choose what runs images, and the processors per GPU: a node's, divided among its GPUs.
-
-        Raise NoRunner or BadOption."""
+        """Choose what runs images. Raise NoRunner or BadOption."""
         placed = placement or Placement()
         nodes.check_cluster(placed)
         options.check_followed(placed.options)
         images = placed.images or os.environ.get(IMAGES) or None
         if images and not images.startswith("/"):
             raise BadOption(f"{IMAGES}={images}: must be the absolute path of a folder that all nodes share.")
-        cpus = placed.cpus
-        if cpus is None:
+        return replace(placed, container=placed.container or _runner(), images=images)
+
+    def with_cpus(self, placement: Placement, gpus: int) -> Placement:
+        if placement.cpus is None:
             with contextlib.suppress(SlurmAbsent, SlurmRefused):  # e.g. no such partition: sbatch says so more clearly
-                cpus = nodes.cpus_per_gpu(placed)
-        return replace(placed, container=placed.container or _runner(), cpus=cpus, images=images)
+                return replace(placement, cpus=nodes.cpus_per_gpu(placement, gpus))
+        return placement
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
         return nodes.with_gpus(placement, gpus)

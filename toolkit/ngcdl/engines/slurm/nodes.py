@@ -48,16 +48,26 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def cpus_per_gpu(placement: Placement) -> int | None:
-    """Return how many processors a node has per GPU, or in all if it has no GPU. The node is, of those with the most
-    GPUs that the job may go to, the one with the fewest processors. None if none are reported. Raise EngineError."""
-    rows = [(commands.gpus_of(_field(line, "Gres") or ""), _cpus(line)) for line in _lines(placement)]
-    found = [(gpus, cpus) for gpus, cpus in rows if cpus is not None]
-    if not found:
-        return None
-    most = max(gpus for gpus, _ in found)
-    least = min(cpus for gpus, cpus in found if gpus == most)
-    return max(least // max(most, 1), 1)
+def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
+    """Return how many processors every node that may take a job with `gpus` GPUs has for each of its GPUs, or in all if
+    it has no GPU. None if none are reported. Raise EngineError."""
+    limit = _partition_cpus(placement)
+    shares = []
+    for line in _lines(placement):
+        cards, cpus = commands.GPUS.findall(_field(line, "Gres") or ""), _cpus(line)
+        able = sum(int(count) for card, count in cards if placement.gpu_type in (None, card))
+        if cpus is not None and able >= gpus and _field(line, "NodeName") not in placement.avoid:
+            shares.append(min(cpus, limit or cpus) // max(sum(int(count) for _, count in cards), 1))
+    return max(min(shares), 1) if shares else None
+
+
+def _partition_cpus(placement: Placement) -> int | None:
+    """Return the least MaxCPUsPerNode of the partitions that the job may go to, None without such a limit: with it two
+    partitions share nodes, one for their GPUs (https://slurm.schedmd.com/slurm.conf.html)."""
+    wanted = partitions(placement)
+    lines = commands.output_of("scontrol", "show", "partition", "-o").splitlines() if wanted else []
+    limits = [_field(line, "MaxCPUsPerNode") or "" for line in lines if _field(line, "PartitionName") in wanted]
+    return min((int(limit) for limit in limits if limit.isdecimal()), default=None)
 
 
 def _cpus(line: str) -> int | None:
