@@ -165,9 +165,18 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
         (State("PENDING", "PartitionNodeLimit"), "fewer --nodes, or another --partition", True),
         (State("PENDING", "PartitionConfig"), "fewer --gpus, --nodes or --cpus", True),
         (State("PENDING", "AssocGrpGRES"), "your account has reached a limit", False),
-        (State("PENDING", "AssocMaxNodePerJobLimit"), "your account has reached a limit", True),
+        (State("PENDING", "AssocMaxNodePerJobLimit"), "more than your account allows a job", True),
         (State("PENDING", "QOSMaxGRESPerUser"), "quality of service has reached a limit", False),
-        (State("PENDING", "QOSMaxWallDurationPerJobLimit"), "quality of service has reached a limit", True),
+        (State("PENDING", "QOSMaxWallDurationPerJobLimit"), "more than your quality of service allows a job", True),
+        (State("PENDING", "QOSMaxGRESPerNode"), "more than your quality of service allows a job", True),
+        (State("PENDING", "QOSMinGRES"), "more --gpus, --nodes or --cpus, or another --qos", True),
+        (State("PENDING", "QOSMinCpuNotSatisfied"), "less than your quality of service demands", True),
+        (State("PENDING", "QOSNotAllowed"), "name another --qos or --partition", True),
+        (State("PENDING", "AccountNotAllowed"), "name another --account or --partition", True),
+        (State("PENDING", "MaxMemPerLimit"), "less --memory", True),
+        (State("PENDING", "DependencyNeverSatisfied"), "no --dependency", True),
+        (State("PENDING", "AccountNotAllowed", partitions="a,b"), "name another --account or --partition", False),
+        (State("PENDING", "BeginTime"), "or --begin names a later time", False),
         (State("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1"), "down, drained or reserved", False),
         (State("PENDING", "JobHeldUser"), "scontrol release 7", False),
         (State("PENDING", "SomethingNew"), "PENDING (SomethingNew)", False),
@@ -177,6 +186,14 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
 def test_what_a_job_waits_for_is_said_in_slurm_s_word_and_in_ours(state: State, words: str, never: bool) -> None:
     assert words in commands.why_waiting(state, "7")
     assert commands.is_never(state) == never
+
+
+def test_a_job_that_one_of_its_partitions_does_not_admit_may_start_in_another(programs: Path) -> None:
+    for where, never in (("a", True), ("a,b", False)):
+        stand_in(programs, "squeue", f'case "$*" in *"%T|%r|%P") echo "PENDING|QOSNotAllowed|{where}";; esac')
+        state = commands.state("7")
+        assert state
+        assert commands.is_never(state) == never
 
 
 def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobody(programs: Path) -> None:

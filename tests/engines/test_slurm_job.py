@@ -48,7 +48,12 @@ def test_a_job_that_has_worked_and_can_t_start_again_for_now_is_told_and_not_giv
     ("reason", "message", "advice"),
     [
         ("InvalidAccount", ". That is: its account is not valid.", "another --account"),
-        ("AssocMaxCpuPerJob", ". That is: your account has reached a limit.", "another --account"),
+        (
+            "AssocMaxCpuPerJobLimit",
+            ". That is: it asks for more than your account allows a job.",
+            "less (--gpus, --nodes, --cpus, --memory, --time), or another --account.",
+        ),
+        ("AccountNotAllowed", ". That is: its partition does not admit its account.", "another --account or"),
         ("PartitionTimeLimit", ". That is: it needs more time than its partition allows.", "a shorter --time, or"),
         ("MaxGRESPerJob", ".", "fewer --gpus, --nodes or --cpus, or another --partition"),
     ],

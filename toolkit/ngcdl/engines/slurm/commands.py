@@ -43,8 +43,9 @@ class Reason:
 REASONS = {
     "Resources": Reason("it waits for nodes to become free"),
     "Priority": Reason("other jobs are ahead of it"),
-    "BeginTime": Reason("it was requeued, and Slurm holds it back for two minutes"),
+    "BeginTime": Reason("it was requeued, and Slurm holds it back for two minutes, or --begin names a later time"),
     "Dependency": Reason("it waits for another job"),
+    "DependencyNeverSatisfied": Reason("a job that it depends on ended otherwise than it demands", "no --dependency"),
     "JobHeldUser": Reason("it is held; release it with: scontrol release {job}"),
     "JobHeldAdmin": Reason("an administrator holds it"),
     "launch failed requeued held": Reason("it failed to start and is held; release it with: scontrol release {job}"),
@@ -63,16 +64,31 @@ REASONS = {
     "QOSMaxJobsPerUserLimit": Reason("you already run as many jobs as your quality of service allows"),
     "InvalidAccount": Reason("its account is not valid", "another --account", "name "),
     "InvalidQOS": Reason("its quality of service is not valid", "another --qos", "name "),
+    "AccountNotAllowed": Reason(
+        "its partition does not admit its account", "another --account or --partition", "name "
+    ),
+    "QOSNotAllowed": Reason(
+        "its account or partition does not admit its quality of service", "another --qos or --partition", "name "
+    ),
+    "MaxMemPerLimit": Reason("it needs more memory than its partition allows", "less --memory, or another --partition"),
     "BadConstraints": Reason("no node can run it as requested", "fewer --gpus or --cpus, or another --partition"),
 }
-_GROUPS = {
+_PER_JOB, _LESS = r"Max\w+Per(Job|Node)(Limit)?", "less (--gpus, --nodes, --cpus, --memory, --time), or another"
+_GROUPS = {  # by the word's beginning
+    f"Assoc{_PER_JOB}": Reason("it asks for more than your account allows a job", f"{_LESS} --account"),
+    f"QOS{_PER_JOB}": Reason("it asks for more than your quality of service allows a job", f"{_LESS} --qos"),
+    r"QOSMin\w+": Reason(
+        "it asks for less than your quality of service demands", "more --gpus, --nodes or --cpus, or another --qos"
+    ),
     "Assoc": Reason("your account has reached a limit", "another --account", "wait, or name "),
     "QOS": Reason("your quality of service has reached a limit", "another --qos", "wait, or name "),
     "Nodes required": Reason("nodes that it needs are down, drained or reserved"),
 }
 # With these it waits forever, unless an administrator changes a limit or repairs a node.
-NEVER = ("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount",
-         "InvalidQOS")  # fmt: skip
+_NEVER = re.compile(
+    r"PartitionConfig|PartitionNodeLimit|PartitionTimeLimit|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed"
+    rf"|QOSNotAllowed|MaxMemPerLimit|DependencyNeverSatisfied|(Assoc|QOS){_PER_JOB}|QOSMin\w+"
+)
 # The user's defaults for these programs: they would filter what ngcdl and the job's script ask for (SQUEUE_PARTITION).
 _THE_USER_S = re.compile(r"(SQUEUE|SCANCEL|SINFO|SACCT)_")
 _GONE = re.compile(r"Invalid job id|already complet")
@@ -88,14 +104,15 @@ GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
 @dataclass(frozen=True)
 class State:
     """A job's state. `reason` is Slurm's word, None if it has none; `code` is the script's exit code, None if it is not
-    reported; `signal` is the one that ended it, 0 for none. `is_oom`: Slurm saw the kernel kill a process for
-    memory."""
+    reported; `signal` is the one that ended it, 0 for none. `is_oom`: Slurm saw the kernel kill a process for memory.
+    `partitions`: those that may take it, A,B."""
 
     state: str
     reason: str | None = None
     code: int | None = None
     signal: int = 0
     is_oom: bool = False
+    partitions: str = ""
 
     @property
     def goes_on(self) -> bool:
@@ -115,7 +132,7 @@ def why_waiting(state: State, job: str) -> str:
 
 def _meant(reason: str) -> Reason | None:
     known = REASONS.get(reason.partition(",")[0])
-    return known or next((meant for begin, meant in _GROUPS.items() if reason.startswith(begin)), None)
+    return known or next((meant for begin, meant in _GROUPS.items() if re.match(begin, reason)), None)
 
 
 def never_starts(state: State) -> NotPlaceable:
@@ -126,9 +143,9 @@ def never_starts(state: State) -> NotPlaceable:
 
 
 def is_never(state: State) -> bool:
-    """Whether the job can never start as requested. A limit per job holds forever; other limits pass with waiting."""
-    reason = state.reason or ""
-    return state.waits and (reason in NEVER or bool(re.fullmatch(r"(Assoc|QOS)Max\w+PerJob(Limit)?", reason)))
+    """Whether the job can never start as requested. A limit per job holds forever; other limits pass with waiting. Of
+    several partitions, another one than the reason is about may take it."""
+    return state.waits and "," not in state.partitions and bool(_NEVER.fullmatch(state.reason or ""))
 
 
 def output_of(*words: str, seconds: float = SECONDS) -> str:
@@ -225,10 +242,10 @@ def _told(*words: str) -> str:
 
 
 def _by_squeue(job: str) -> State | None:
-    text = _told("squeue", "-h", "-t", "all", "-j", job, "-o", "%T|%r")
+    text = _told("squeue", "-h", "-t", "all", "-j", job, "-o", "%T|%r|%P")
     if not text:
         return None
-    name, _, reason = text.splitlines()[0].partition("|")
+    name, reason, partitions = f"{text.splitlines()[0]}||".split("|")[:3]
     code, number, derived = None, 0, None
     if name not in GOING:
         text = _told("scontrol", "show", "job", job, "-o", "-d")  # -d: with DerivedExitCode, the steps'
@@ -236,7 +253,7 @@ def _by_squeue(job: str) -> State | None:
         code, number = (int(found[1]), int(found[2])) if found else (None, 0)
         derived = re.search(r"\bDerivedExitCode=(\S+)", text)
     is_oom = _is_oom(name, derived[1] if derived else "")
-    return State(name, None if reason in ("", "None") else reason, code, number, is_oom)
+    return State(name, None if reason in ("", "None") else reason, code, number, is_oom, partitions)
 
 
 def _is_oom(state: str, derived: str) -> bool:
