@@ -252,6 +252,22 @@ def test_a_container_gets_the_very_cards_that_slurm_gave_by_their_uuids_where_th
         assert re.findall(r"--device nvidia.com/gpu=(\S+)", call) == list(names)
 
 
+@pytest.mark.parametrize(("is_there", "seen"), [(True, "{0} unix:path={0}/bus"), (False, "none none")])
+def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_podman_s(
+    tmp_path: Path, is_there: bool, seen: str
+) -> None:
+    program(tmp_path, "podman", 'echo "${XDG_RUNTIME_DIR-none} ${DBUS_SESSION_BUS_ADDRESS-none}" >seen')
+    runtime = tmp_path if is_there else Path("/nowhere/1000")
+    known = {"NGCDL_RUN": str(tmp_path), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1"}
+    known |= {"XDG_RUNTIME_DIR": str(runtime), "DBUS_SESSION_BUS_ADDRESS": f"unix:path={runtime}/bus"}
+    spec = replace(TRAINING, gpus=GpuRequest("none"), placement=Placement(container="podman"))
+    subprocess.run(
+        ["bash", "-c", f'task={task_of(spec, tmp_path)}\nbash -c "$task" task true'], cwd=tmp_path,
+        check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+    )  # fmt: skip
+    assert (tmp_path / "seen").read_text() == seen.format(runtime) + "\n"
+
+
 def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_seen(tmp_path: Path) -> None:
     program(tmp_path, "docker", CLIENT)
     program(tmp_path, "nvidia-smi", f"echo {UUIDS[0]}")
@@ -268,7 +284,7 @@ def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_see
 IMAGE = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
 
 
-def fetching(folder: Path, enroot: str, scontrol: str = ":") -> subprocess.Popen[bytes]:
+def fetching(folder: Path, enroot: str, scontrol: str = ":", **site: str) -> subprocess.Popen[bytes]:
     """Start a job whose image is fetched once for all nodes, by this stand-in for enroot; its task does nothing."""
     spec = replace(TRAINING, placement=Placement(container="pyxis", images=str(folder / "images")))
     (folder / "images").mkdir(exist_ok=True)
@@ -276,7 +292,7 @@ def fetching(folder: Path, enroot: str, scontrol: str = ":") -> subprocess.Popen
     program(folder, "enroot", enroot)
     program(folder, "srun", 'echo "$NGCDL_IMAGE" >srun.image')
     program(folder, "scontrol", scontrol)
-    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", **site}
     return subprocess.Popen(
         ["bash", "job.sh"], cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin", **known}, start_new_session=True
     )
@@ -321,6 +337,14 @@ def test_an_image_is_fetched_once(tmp_path: Path) -> None:
     with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
         process.wait(60)
     assert len((tmp_path / "calls").read_text().splitlines()) == 1
+
+
+def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_enroot_s(tmp_path: Path) -> None:
+    for name, used in (("nowhere", tmp_path / "home"), ("run-user", tmp_path / "run-user")):
+        (tmp_path / "run-user").mkdir(exist_ok=True)
+        with fetching(tmp_path, 'echo "$XDG_RUNTIME_DIR" >seen', XDG_RUNTIME_DIR=f"{tmp_path}/{name}") as process:
+            process.wait(60)
+        assert (tmp_path / "seen").read_text() == f"{used}\n"
 
 
 @pytest.mark.parametrize(("said", "why"), [(NOT_PREEMPTED, "time_limit"), ("", "time_limit"), (PREEMPTED, "preempted")])

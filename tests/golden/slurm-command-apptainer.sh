@@ -45,7 +45,8 @@ mkdir -p /scratch/images
 part=$NGCDL_IMAGE.part
 if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a user who may only read could not take
     [ -e "$NGCDL_IMAGE.lock" ] || (umask 0; : >>"$NGCDL_IMAGE.lock") # somebody else may need it next
-    ( { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
+    (
+        { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
         flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
             { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
     ) &

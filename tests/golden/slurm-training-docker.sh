@@ -63,6 +63,7 @@ ended() {
 }
 trap ended TERM
 echo began >"$mark"
+[ -w "$XDG_RUNTIME_DIR" ] || unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS # of a session on another machine
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)

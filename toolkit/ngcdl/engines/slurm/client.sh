@@ -1,3 +1,6 @@
+## podman can't work with a folder that is only on the login node (https://github.com/containers/podman/issues/25663).
+## Without the variable it finds another one (its pkg/util/utils_supported.go).
+[ -w "$XDG_RUNTIME_DIR" ] || unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS # of a session on another machine
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 @MORE@

@@ -73,9 +73,15 @@ def image(task: Task) -> str:
         "fetch",
         KEPT=shlex.quote(f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"),
         FOLDER=shlex.quote(task.images),
+        RUNTIME=_ENROOT_S_RUNTIME if is_pyxis else "",
         FETCH=fetch,
         SOURCE=shlex.quote(f"docker://{source}" if is_pyxis else source),
     )
+
+
+# At every call enroot makes a folder there, by default in /run/user/UID, which is mostly on login nodes only; without
+# the variable, in /run. https://github.com/NVIDIA/enroot/blob/master/enroot.in https://github.com/NVIDIA/enroot/issues/13
+_ENROOT_S_RUNTIME = '[ -w "$XDG_RUNTIME_DIR" ] || export XDG_RUNTIME_DIR=$RUN/home'
 
 
 def unfit(task: Task) -> str:
