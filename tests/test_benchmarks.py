@@ -71,6 +71,20 @@ def test_a_figure_fell_only_where_it_is_worse_by_more_than_the_spread_of_both() 
     assert figures.fell(worse, replace(PAIRED, goal=Goal("ratio", 1.0, at_least=True)))
 
 
+def test_a_rate_without_a_goal_fell_where_it_is_less() -> None:
+    rate = replace(PAIRED, unit="examples/s", goal=None)
+    half, twice = (replace(rate, ours=tuple(times * one for one in rate.ours)) for times in (0.5, 2))
+    assert figures.fell(rate, half) == "0.550 (0.500..0.600) x, committed 1.10 (1.00..1.20) x"
+    assert figures.fell(rate, twice) is None
+    assert figures.fell(rate, replace(twice, unit="ms a step"))
+
+
+def test_of_every_rate_with_a_goal_more_is_better() -> None:
+    rates = [one for one in figures.load() if one.goal and one.unit.endswith("/s")]
+    assert rates
+    assert all(one.is_more_better for one in rates)
+
+
 def test_what_has_no_peer_is_compared_on_the_same_machine_alone() -> None:
     worse = replace(ALONE, ours=(9.0, 9.1, 9.2))
     assert figures.is_comparable(ALONE, worse)

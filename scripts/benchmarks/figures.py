@@ -85,6 +85,10 @@ class Figure:
         """The quantity by which two runs of this figure are compared."""
         return self.goal.of if self.goal else "ratio" if self.theirs else "ours"
 
+    @property
+    def is_more_better(self) -> bool:
+        return self.goal.at_least if self.goal else self.unit.endswith("/s")
+
     def spread(self, of: Of) -> Spread:
         """Return the spread of this quantity. Raise ValueError if it needs a peer and there is none."""
         if of == "ours":
@@ -111,7 +115,7 @@ def fell(kept: Figure, new: Figure) -> str | None:
     """Return how a figure is worse than the committed one; None if it is not worse by more than the spread of both."""
     of = new.compared
     before, now = kept.spread(of), new.spread(of)
-    if new.goal and new.goal.at_least:
+    if new.is_more_better:
         is_worse = now.median < before.least and now.most < before.median
     else:
         is_worse = now.median > before.most and now.least > before.median
