@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -37,12 +38,16 @@ def test_every_committed_figure_is_of_a_benchmark_that_there_is_and_has_a_spread
         assert {"machine", "date"} <= one.conditions.keys(), one
 
 
-def test_each_way_is_measured_in_each_round_and_every_other_round_goes_backwards() -> None:
+def test_each_way_is_measured_in_each_round_and_every_other_round_goes_backwards(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     order: list[str] = []
     ways = {name: lambda name=name: float(order.append(name) or len(order)) for name in ("a", "b")}
     taken = turns.in_turn(ways, 3)
     assert order == ["b", "a", "a", "b", "b", "a", "a", "b"]  # the first two are the warm-up
     assert taken == {"a": (3, 6, 7), "b": (4, 5, 8)}
+    told = capsys.readouterr().out.splitlines()
+    assert told == ["    round 1: a 3; b 4", "    round 2: a 6; b 5", "    round 3: a 7; b 8"]
 
 
 def test_where_time_is_short_there_are_as_many_rounds_as_a_verdict_needs() -> None:
@@ -135,6 +140,20 @@ def measure(rounds):
 """
 
 
+CUT = """
+import os, signal
+from figures import Figure
+
+def measure(rounds):
+    try:
+        yield Figure("a thing", "s", (1.5, 1.25, 1.0), None, "a peer", (2.0, 2.0, 2.0))
+        os.kill(os.getpid(), signal.{0})
+    finally:
+        os.kill(os.getpid(), signal.{0})  # timeout sends it twice
+        print("in order", flush=True)
+"""
+
+
 def benched(folder: Path, *words: str, **benchmarks: str) -> subprocess.CompletedProcess[str]:
     """Run the benchmarks with these in place of start_up, launch and others; page and figures are in the folder."""
     own = shutil.copytree(BENCHMARKS, folder / "scripts/benchmarks", dirs_exist_ok=True)
@@ -177,6 +196,18 @@ def test_what_was_measured_before_and_after_a_benchmark_failed_is_kept(tmp_path:
     assert "    launch failed:\n" in done.stdout
     kept = figures.load(tmp_path / "scripts/benchmarks/figures.json")
     assert [(one.what, one.ours) for one in kept] == [("another", (1.0,) * 3), ("a thing", (1.0,) * 3)]
+    assert "| a thing |" in (tmp_path / "docs/performance.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "left"), [("SIGTERM", "in order\n"), ("SIGKILL", "")])
+def test_of_a_benchmark_that_is_cut_short_what_was_measured_before_is_kept(
+    tmp_path: Path, name: str, left: str
+) -> None:
+    done = benched(tmp_path, "--keep", start_up=CUT.format(name), launch=MEASURES.format("1.0"))
+    assert done.returncode == -signal.Signals[name if not left else "SIGINT"], done.stderr
+    assert done.stdout.endswith(f"        each round: ours 1.5, 1.25, 1; theirs 2, 2, 2\n{left}"), "and nothing begins"
+    (kept,) = figures.load(tmp_path / "scripts/benchmarks/figures.json")
+    assert kept.ours == (1.5, 1.25, 1.0)
     assert "| a thing |" in (tmp_path / "docs/performance.md").read_text()
 
 

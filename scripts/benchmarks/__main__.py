@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import conditions
+import cut
 import page
-from figures import SURE_ROUNDS, Figure, Missing, fell, is_comparable, keep, load
+from figures import SURE_ROUNDS, Figure, Missing, each, fell, is_comparable, keep, load
 
 # Each is a file here whose `measure(rounds)` (None: its own default) yields Figures or raises Missing.
 BENCHMARKS = (
@@ -37,13 +38,12 @@ def main() -> int:
     committed = {one.key: one for one in load()}
     found: list[Figure] = []
     failed: list[str] = []
-    try:
-        for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, failed):
-            found.append(one)
-            print(said(one), flush=True)
-    finally:  # figures measured before Ctrl-C are valid
-        if asked.keep and found:
-            keep(found)
+    cut.by_term()
+    for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, failed):
+        found.append(one)
+        print(said(one), flush=True)
+        if asked.keep:  # at once: what is killed later has measured this
+            keep([one])
             _write()
     is_worse = _is_worse(found, committed)
     is_missed = any(one.is_sure and not one.is_met for one in found)
@@ -108,13 +108,16 @@ def beside(one: Figure) -> str:
 
 
 def said(one: Figure) -> str:
-    """Return a figure as two printable lines."""
+    """Return a figure as printable lines; the last has the values of all rounds."""
     lines = [f"    {one.what}{beside(one)}{f' ({one.note})' if one.note else ''}"]
     lines.append(f"        ours {one.spread('ours').told(one.unit)}")
     if one.theirs:
         lines[-1] += f", difference {one.spread('difference').told(one.unit)}, ratio {one.spread('ratio').told('x')}"
     if one.goal and one.is_sure:
         lines[-1] += f"; {'met' if one.is_met else 'MISSED'}: {one.goal.told(one.unit)}"
+    lines.append(f"        each round: ours {', '.join(map(each, one.ours))}")
+    if one.theirs:
+        lines[-1] += f"; theirs {', '.join(map(each, one.theirs))}"
     return "\n".join(lines)
 
 

@@ -135,7 +135,9 @@ def keep(new: Iterable[Figure], path: Path = KEPT) -> None:
     figures |= {one.key: replace(one, ours=_short(one.ours), theirs=_short(one.theirs)) for one in new}
     ordered = sorted(figures.values(), key=lambda one: one.benchmark)
     lines = ",\n".join(json.dumps(asdict(one), ensure_ascii=False) for one in ordered)
-    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    draft = path.with_suffix(".draft")  # whoever is killed in the middle leaves the old file whole
+    draft.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    draft.replace(path)
 
 
 def _read(data: dict[str, Any]) -> Figure:
@@ -144,7 +146,12 @@ def _read(data: dict[str, Any]) -> Figure:
 
 
 def _short(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(float(f"{value:.5g}") for value in values)
+    return tuple(map(float, map(each, values)))
+
+
+def each(value: float) -> str:
+    """Format the value of one round, with the digits that are kept."""
+    return f"{value:.5g}"
 
 
 def short(value: float) -> str:

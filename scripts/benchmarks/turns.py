@@ -8,22 +8,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
-from figures import SURE_ROUNDS
+from figures import SURE_ROUNDS, each
 
 
 def in_turn(
     ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1, until: float = inf
 ) -> dict[str, tuple[float, ...]]:
-    """Measure each way once per round, every other round in reverse order. Warm-ups come first and are discarded. When
-    the monotonic clock is past `until`, only the rounds that a verdict needs (SURE_ROUNDS) still begin."""
+    """Measure each way once per round, every other round in reverse order, and print its values, which are all that is
+    left of what is cut short. Warm-ups come first and are discarded. When the monotonic clock is past `until`, only the
+    rounds that a verdict needs (SURE_ROUNDS) still begin."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(-warm_ups, rounds):
         if turn >= SURE_ROUNDS and time.monotonic() > until:
             break
-        for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]:
-            value = measure()
-            if turn >= 0:
+        values = {name: measure() for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]}
+        if turn >= 0:
+            for name, value in values.items():
                 taken[name].append(value)
+            print(f"    round {turn + 1}: {'; '.join(f'{name} {each(values[name])}' for name in ways)}", flush=True)
     return {name: tuple(values) for name, values in taken.items()}
 
 
