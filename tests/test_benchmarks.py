@@ -135,7 +135,7 @@ def test_less_than_three_rounds_have_no_spread_and_no_figure() -> None:
 MEASURES = """
 from figures import Figure, Goal
 
-def measure(rounds):
+def measure(rounds, until):
     yield Figure("a thing", "s", ({},) * (rounds or 3), Goal("ours", 2.0))
 """
 
@@ -144,7 +144,7 @@ CUT = """
 import os, signal
 from figures import Figure
 
-def measure(rounds):
+def measure(rounds, until):
     try:
         yield Figure("a thing", "s", (1.5, 1.25, 1.0), None, "a peer", (2.0, 2.0, 2.0))
         os.kill(os.getpid(), signal.{0})
@@ -176,7 +176,7 @@ def test_a_missed_goal_fails_and_with_check_what_is_worse_than_committed(tmp_pat
 
 
 def test_where_nothing_could_be_measured_nothing_is_well(tmp_path: Path) -> None:
-    missing = "from figures import Missing\ndef measure(rounds):\n    raise Missing('it wants a card')\n    yield\n"
+    missing = "from figures import Missing\ndef measure(*_):\n    raise Missing('it wants a card')\n    yield\n"
     done = benched(tmp_path, "--check", start_up=missing)
     assert (done.returncode, "not measured here: it wants a card" in done.stdout) == (1, True)
 
@@ -189,7 +189,7 @@ def test_where_nothing_could_be_measured_nothing_is_well(tmp_path: Path) -> None
     ],
 )
 def test_what_was_measured_before_and_after_a_benchmark_failed_is_kept(tmp_path: Path, raised: str, said: str) -> None:
-    fails = f"def measure(rounds):\n    raise {raised}\n    yield\n"
+    fails = f"def measure(*_):\n    raise {raised}\n    yield\n"
     whole = MEASURES.format("1.0")
     done = benched(tmp_path, "--keep", start_up=whole, launch=fails, pull=whole.replace("a thing", "another"))
     assert (done.returncode, done.stderr[-len(said) :]) == (1, said)
@@ -209,6 +209,28 @@ def test_of_a_benchmark_that_is_cut_short_what_was_measured_before_is_kept(
     (kept,) = figures.load(tmp_path / "scripts/benchmarks/figures.json")
     assert kept.ours == (1.5, 1.25, 1.0)
     assert "| a thing |" in (tmp_path / "docs/performance.md").read_text()
+
+
+LEFT = """
+import time
+from figures import Figure
+
+def measure(rounds, until):
+    yield Figure("time left", "s", (until - time.monotonic(),) * 3)
+"""
+
+
+def test_each_benchmark_may_use_an_equal_share_of_the_seconds_that_are_left(tmp_path: Path) -> None:
+    benched(tmp_path, "--keep", "--seconds", "9000", start_up=LEFT, launch=LEFT, pull=LEFT)
+    kept = {one.benchmark: one.ours[0] for one in figures.load(tmp_path / "scripts/benchmarks/figures.json")}
+    assert kept == pytest.approx({"start_up": 3000, "launch": 4500, "pull": 9000}, abs=300)
+
+
+def test_when_the_time_is_up_no_benchmark_begins(tmp_path: Path) -> None:
+    done = benched(tmp_path, "--seconds", "1e-9", start_up=LEFT)
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (1, ["    not measured here: the time is up"])
+    done = benched(tmp_path, "--seconds", "0")
+    assert (done.returncode, "use --seconds 600, or another number above 0" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("words", [("--rounds", "0"), ("--rounds", "2", "--keep"), ("--rounds", "1", "--check")])

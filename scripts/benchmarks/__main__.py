@@ -10,17 +10,21 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import conditions
 import cut
 import page
 from figures import SURE_ROUNDS, Figure, Missing, each, fell, is_comparable, keep, load
+from turns import share
 
-# Each is a file here whose `measure(rounds)` (None: its own default) yields Figures or raises Missing.
+# Each is a file here whose `measure(rounds, until)` yields Figures or raises Missing. rounds: None is its own default;
+# until: when its time is up, by the monotonic clock; then only rounds that a verdict needs still begin.
 BENCHMARKS = (
     *("start_up", "launch", "pull", "sampling", "report", "replicas", "train_cpu", "train_cpu_tutorial"),
     *("gpu", "gpu_networks", "gpu_starts"),
@@ -39,7 +43,8 @@ def main() -> int:
     found: list[Figure] = []
     failed: list[str] = []
     cut.by_term()
-    for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, failed):
+    until = time.monotonic() + asked.seconds if asked.seconds else inf
+    for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, until, failed):
         found.append(one)
         print(said(one), flush=True)
         if asked.keep:  # at once: what is killed later has measured this
@@ -67,6 +72,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("scripts/bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help=f"of each benchmark; no verdict from fewer than {SURE_ROUNDS}")
+    shares = "each has an equal share of what is left; later it begins only the rounds that a verdict needs"
+    parser.add_argument("--seconds", type=float, help=f"for all of them together: {shares}")
     parser.add_argument("--check", action="store_true", help="judge by the committed figures, not by the goals")
     parser.add_argument("--keep", action="store_true", help="save to figures.json and docs/performance.md")
     parser.add_argument("--write", action="store_true", help="only regenerate the table of docs/performance.md")
@@ -76,16 +83,20 @@ def _arguments() -> argparse.Namespace:
     least = SURE_ROUNDS if asked.check or asked.keep else 1
     if asked.rounds is not None and asked.rounds < least:
         parser.error(f"--rounds {asked.rounds} is too few: use --rounds {least}")
+    if asked.seconds is not None and not 0 < asked.seconds < inf:
+        parser.error(f"--seconds {asked.seconds:g} is no time: use --seconds 600, or another number above 0")
     return asked
 
 
-def _measured(names: list[str], rounds: int | None, failed: list[str]) -> Iterator[Figure]:
+def _measured(names: list[str], rounds: int | None, until: float, failed: list[str]) -> Iterator[Figure]:
     """Yield what the benchmarks measure. Print why one fails, add its name to `failed`, and go on."""
-    for name in names:
+    for number, name in enumerate(names):
         here = conditions.here()
         print(f"{name}: {conditions.told(here)}", flush=True)
         try:
-            for one in importlib.import_module(name).measure(rounds):
+            if time.monotonic() > until:
+                raise Missing("the time is up")
+            for one in importlib.import_module(name).measure(rounds, share(until, len(names) - number)):
                 yield replace(one, benchmark=name, conditions=here | one.conditions)
         except Missing as missing:
             print(f"    not measured here: {missing}")

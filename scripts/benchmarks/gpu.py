@@ -2,13 +2,14 @@
 
     export NGCDL_BENCH_PYTHON=python3 NGCDL_CIFAR10=DIR
     NGCDL_GPU_PEERS="airbench94_muon=PATH" scripts/bench gpu    # beside its peers
-    NGCDL_GPU_PEERS= scripts/bench gpu                          # time for 200 trainings: how sure is 94 %?
+    NGCDL_GPU_PEERS= scripts/bench gpu --seconds 600            # time for 200 trainings: how sure is 94 %?
 
 NGCDL_CIFAR10: a folder with the images. Without it they are synthetic: then there is neither an accuracy nor a verdict
 about a peer, as ours needs fewer views to classify easy images. NGCDL_GPU_PEERS: the peers' scripts, cloned by whoever
 measures, as described in gpu_peers.py. All train alternately in this process, on the same arrays, with TF32 where the
 card has it. What can't be compiled or called here, or does not learn, is reported and left out. Trainings are added to
-narrow the statistics, up to 200 in all and until eight minutes after the start; on synthetic images none are.
+narrow the statistics, up to 200 in all and until the time is up: that of --seconds, or eight minutes after the start;
+on synthetic images none are.
 
 A time beside a peer's has a goal only if the mean accuracy is 94 % or more: a less accurate network is trained faster.
 """
@@ -21,14 +22,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import card
 from figures import Figure, Goal, Missing
-from turns import in_turn
+from turns import in_turn, share
 
-BUDGET_SECONDS = 480.0  # after this no further training is started
+BUDGET_SECONDS = 480.0  # without --seconds: after this no further training is started
 OURS = "graphs", "eager", "compiled"
 CERTIFIED = 200  # trainings of the fastest way, if the time allows
 BOUND = 0.94
@@ -53,8 +55,10 @@ class Trained:
         return took
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
-    began, here = time.monotonic(), card.named()
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
+    here = card.named()
+    until = time.monotonic() + BUDGET_SECONDS if until == inf else until
+    half = share(until, 2)  # a compiler may take long: the rest is for more trainings of the fastest way
     import torch
 
     card.fresh()
@@ -62,13 +66,12 @@ def measure(rounds: int | None) -> Iterator[Figure]:
     ways = raced(folder)
     rates = card.products_per_second(torch.float16), card.bytes_per_second()
     try:
-        # half of the time, because a compiler may have taken long: the rest is for more trainings of the fastest way
-        taken = in_turn({one.name: one for one in ways}, rounds or 12, 0, began + BUDGET_SECONDS / 2)
+        taken = in_turn({one.name: one for one in ways}, rounds or 12, 0, half)
         accuracies = {one.name: statistics.fmean(one.accuracies) for one in ways} if folder else None
         yield from beside(taken, {one.name: one.graphs for one in ways}, here, accuracies)
         tell(ways, bool(folder), *rates)  # what follows may be cut off
         best = next(one for one in ways if one.name == fastest(taken))
-        while folder and len(best.seconds) < CERTIFIED and time.monotonic() - began < BUDGET_SECONDS:
+        while folder and len(best.seconds) < CERTIFIED and time.monotonic() < until:
             best()
     finally:
         tell(ways, bool(folder), *rates)

@@ -16,7 +16,7 @@ from typing import Any
 
 import card
 from figures import Figure, Goal
-from turns import in_turn
+from turns import in_turn, share
 
 NETWORKS = {"cifar10-keras": "resident", "cifar10": "constant"}
 WAYS = {"PyTorch eager": None, "torch.compile": "default", "torch.compile, reduce-overhead": "reduce-overhead"}
@@ -28,13 +28,13 @@ MOVED = {"sgd": 3, "adam": 7}  # 4-byte numbers that a step reads and writes per
 Step = Callable[[], object]
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     here = card.named()
-    for name in NETWORKS:
-        yield from rates(name, rounds or 6, here)
+    for number, name in enumerate(NETWORKS):
+        yield from rates(name, rounds or 6, here, share(until, len(NETWORKS) - number))
 
 
-def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
+def rates(name: str, rounds: int, here: str, until: float) -> Iterator[Figure]:
     """Yield examples per second; the goal is three times the rate of eager."""
     import torch
 
@@ -53,7 +53,7 @@ def rates(name: str, rounds: int, here: str) -> Iterator[Figure]:
             print(f"    {name}, {way}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
         else:
             ways[way] = once
-    taken = in_turn(ways, rounds)
+    taken = in_turn(ways, rounds, until=until)
     products, copied = card.products_per_second(torch.float32), card.bytes_per_second()
     moved = 4 * workload.PARAMETERS * MOVED[workload.RECIPE["optimiser"]["op"]]
     floors = {

@@ -9,30 +9,37 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 from card import CONTAINERS, named
 from figures import Figure, Goal
-from turns import seconds
+from turns import in_turn, seconds
 
 KEPT = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
-    card, took, is_real = named(), [], bool(os.environ.get("NGCDL_CIFAR10"))
-    for _ in range(rounds or 3):
-        with tempfile.TemporaryDirectory() as caches:
-            took.append(_process(caches))
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
+    card, is_real = named(), bool(os.environ.get("NGCDL_CIFAR10"))
+    took = in_turn({"nothing kept": _alone}, rounds or 3, 0, until)["nothing kept"]
     what = f"python -m trainer cifar10-94{'' if is_real else ' on made-up images'}, the whole process"
-    yield Figure(what, "s", tuple(took), Goal("ours", 10.0) if is_real else None, note=f"nothing kept; {card}")
+    yield Figure(what, "s", took, Goal("ours", 10.0) if is_real else None, note=f"nothing kept; {card}")
     # too slow for more rounds; the compiler's own processes may outlive it and keep writing
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as caches:
         for kept in "nothing kept", "again, with the compiler's caches":
+            if time.monotonic() > until:
+                print(f"    {what}, --compile: not measured, {kept}: the time is up", flush=True)
+                continue
             try:
                 said = f"{_process(caches, '--compile'):.1f} s, once, {kept}"
             except SystemExit as ended:  # for example without a compiler
                 said = str(ended)
             print(f"    {what}, --compile: {said}", flush=True)
+
+
+def _alone() -> float:
+    with tempfile.TemporaryDirectory() as caches:
+        return _process(caches)
 
 
 def _process(caches: str, *options: str) -> float:

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from figures import Figure, Goal, Missing
-from turns import in_turn, seconds
+from turns import in_turn, seconds, share
 
 NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ("--steps", "2", "--batch", "32", "--data", "synthetic", "--device", "cpu")
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     registry = os.environ.get("NGCDL_REGISTRY")
     if not registry:
         raise Missing("it needs the lab:  scripts/lab up")
@@ -30,13 +30,14 @@ def measure(rounds: int | None) -> Iterator[Figure]:
         ours = [*NGCDL, "run", image, "--", "true"]
         seconds(ours, environment)  # warm-up: pulls the image and finds out what this host forbids
         ways = {"ours": ours, "theirs": ["docker", "run", "--rm", "--init", image, "true"]}
-        took = in_turn({name: partial(seconds, command, environment) for name, command in ways.items()}, rounds or 15)
+        runs = {name: partial(seconds, command, environment) for name, command in ways.items()}
+        took = in_turn(runs, rounds or 15, until=share(until, 2))
         peer = "docker run --rm --init IMAGE true"
         yield Figure("ngcdl run IMAGE -- true", "s", took["ours"], Goal("difference", 0.30), peer, took["theirs"])
         image = f"{registry}/nvidia/pytorch:26.07-py3"
         seconds([*NGCDL, "pull", image], environment)
         steps = {"ours": partial(_ours, image, environment), "theirs": partial(_bare, image, environment)}
-        took = in_turn(steps, rounds or 7)
+        took = in_turn(steps, rounds or 7, until=until)
         what, peer = "ngcdl run IMAGE --train cifar10, Enter to first step", "docker run IMAGE python -m trainer"
         note = "PyTorch, batch 32, on the CPU"
         yield Figure(what, "s", took["ours"], Goal("difference", 0.50), peer, took["theirs"], note)

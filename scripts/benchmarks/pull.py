@@ -147,17 +147,17 @@ def _pieces(number: int, size: int) -> Iterable[bytes]:
     return [image_writer.tar_of_files({f"layer-{number}": (b"".join(parts), 0o644)})]
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     rounds = rounds or 3
     # Without a warm-up: a round takes most of a minute here, and making the image has already warmed the caches.
     with staged(_packages) as stage:
-        yield _cold(stage, "TensorFlow, PyTorch and their packages, a loopback without limit", rounds, warm_ups=0)
+        yield _cold(stage, "TensorFlow, PyTorch and their packages, a loopback without limit", rounds, until, 0)
     with staged(_noise(2_000_000_000, 40)) as stage:
-        yield _cold(stage, "40 layers of noise and zeros, a loopback without limit", rounds, warm_ups=0)
+        yield _cold(stage, "40 layers of noise and zeros, a loopback without limit", rounds, until, 0)
     with staged(_noise(300_000_000, 12), SLOW) as stage:
-        yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds)
+        yield _cold(stage, f"12 layers, {SLOW / 1e6:g} MB/s each connection", rounds, until)
         for percent in (50, 99):
-            yield _again(stage, percent, rounds)
+            yield _again(stage, percent, rounds, until)
 
 
 def _commands(stage: Stage) -> dict[str, list[str]]:
@@ -165,21 +165,22 @@ def _commands(stage: Stage) -> dict[str, list[str]]:
     return {"ours": ours, "theirs": ["docker", "pull", "-q", stage.image]}
 
 
-def _cold(stage: Stage, line: str, rounds: int, warm_ups: int = 1) -> Figure:
+def _cold(stage: Stage, line: str, rounds: int, until: float, warm_ups: int = 1) -> Figure:
     def pulled(command: list[str]) -> float:
         stage.cold()
         return seconds(command, stage.environment)
 
-    took = in_turn({name: partial(pulled, command) for name, command in _commands(stage).items()}, rounds, warm_ups)
+    ways = {name: partial(pulled, command) for name, command in _commands(stage).items()}
+    took = in_turn(ways, rounds, warm_ups, until)
     what = f"ngcdl pull of {stage.bytes / 1e9:.1f} GB"
     return Figure(
         what, "s", took["ours"], Goal("ratio", 1.0), "docker pull", took["theirs"], line, conditions=stage.conditions
     )
 
 
-def _again(stage: Stage, percent: int, rounds: int) -> Figure:
+def _again(stage: Stage, percent: int, rounds: int, until: float) -> Figure:
     shares = {name: partial(_travelled_again, stage, command, percent) for name, command in _commands(stage).items()}
-    taken = in_turn(shares, rounds, warm_ups=0)
+    taken = in_turn(shares, rounds, 0, until)
     what = f"ngcdl pull after a kill at {percent} % of the bytes: fetched again"
     note = f"{stage.bytes / 1e9:.1f} GB in 12 layers"
     goal, theirs = Goal("ours", 2.0), taken["theirs"]

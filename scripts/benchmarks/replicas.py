@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from figures import Figure, Missing
-from turns import in_turn, run
+from turns import in_turn, run, share
 
 CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
 BATCH, SECONDS = 128, 5
@@ -25,13 +25,13 @@ TWO, ONE, ONE_OF_TWO = "--replicas 2 --threads 1", "--replicas 1 --threads 1", "
 PEERS = {ONE: "one process with one thread", ONE_OF_TWO: "one process with two threads"}
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     frameworks = [name for name, module in MODULES.items() if find_spec(module)]
     if not frameworks:
         raise Missing("this Python has no framework: NGCDL_BENCH_PYTHON=... names one that does")
-    for framework in frameworks:
+    for number, framework in enumerate(frameworks):
         ways = {words: partial(_milliseconds, f"--framework {framework} {words}") for words in (TWO, ONE, ONE_OF_TWO)}
-        taken = in_turn(ways, rounds or 3, warm_ups=0)
+        taken = in_turn(ways, rounds or 3, 0, share(until, len(frameworks) - number))
         for words, peer in PEERS.items():
             yield Figure(
                 f"cifar10-keras in two replicas of one thread, {framework}", "ms a step", taken[TWO], against=peer,

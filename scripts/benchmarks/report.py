@@ -13,19 +13,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from figures import Figure, Goal
+from turns import numbered
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS, SAMPLES = 1_000_000, 100_000
 LOOK_SECONDS = 0.02
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as state:
         paths = f"{ROOT / 'toolkit'}:{ROOT / 'tests/support'}"
         environment = {**os.environ, "XDG_STATE_HOME": state, "PYTHONPATH": paths}
         # in another process: a child's peak memory would otherwise include what it inherits from this one
         subprocess.run([sys.executable, __file__, state], env=environment, check=True)
-        taken = [_taken(environment, Path(state, "page.html")) for _ in range((rounds or 5) + 1)][1:]
+        taken = [_taken(environment, Path(state, "page.html")) for _ in numbered(rounds or 5, until, -1)][1:]
     note = f"{STEPS:,} logged steps, {SAMPLES:,} samples"
     seconds, megabytes = zip(*taken, strict=True)
     yield Figure("ngcdl report", "s", seconds, Goal("ours", 3), note=note)

@@ -24,6 +24,7 @@ from statistics import quantiles
 import peers
 import psutil
 from figures import Figure, Goal, Missing
+from turns import numbered
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ROOT / "scripts/lab_parts"
@@ -38,7 +39,7 @@ time.sleep(1e6)
 """
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     with peers.installed(PEERS) as found, tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, **_stand_in(Path(folder)), "TERM": "xterm", "PYTHONPATH": str(ROOT / "toolkit")}
         samples = Path(folder, "samples.jsonl")
@@ -46,7 +47,7 @@ def measure(rounds: int | None) -> Iterator[Figure]:
         commands |= {name: _command(path) for name, path in found.items()}
         took: dict[str, list[float]] = {name: [] for name in commands}
         late: list[float] = []
-        for _ in range(rounds or 3):
+        for _ in numbered(rounds or 3, until):
             samples.unlink(missing_ok=True)
             for name, percent in _percents(commands, environment).items():
                 took[name].append(percent)

@@ -22,27 +22,27 @@ PEERS = ("gpustat", "ramalama")
 RUNS = 10_000
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     rounds = rounds or 15
     with peers.installed(PEERS) as found:
         programs = {name: str(path) for name, path in found.items()}
         if shutil.which("docker"):
             programs = {"docker": "docker"} | programs
         for option, limit in (("--version", 0.05), ("--help", 0.30)):
-            yield from _beside(option, limit, programs, rounds)
+            yield from _beside(option, limit, programs, rounds, until)
     commands = {"ours": [str(ROOT / "scripts/ngcdl"), "--version"], "theirs": [*NGCDL, "--version"]}
-    taken = in_turn({name: partial(seconds, command) for name, command in commands.items()}, rounds)
+    taken = in_turn({name: partial(seconds, command) for name, command in commands.items()}, rounds, until=until)
     yield Figure("scripts/ngcdl --version", "s", taken["ours"], None, "the same without the script", taken["theirs"])
     with tempfile.TemporaryDirectory() as state:
         _fill(Path(state, "ngcdl/runs"))
         environment = {**os.environ, "XDG_STATE_HOME": state}
-        took = in_turn({"runs": partial(seconds, [*NGCDL, "runs"], environment)}, rounds)["runs"]
+        took = in_turn({"runs": partial(seconds, [*NGCDL, "runs"], environment)}, rounds, until=until)["runs"]
         yield Figure("ngcdl runs", "s", took, Goal("ours", 0.5), note=f"{RUNS:,} runs")
 
 
-def _beside(option: str, limit: float, programs: dict[str, str], rounds: int) -> Iterator[Figure]:
+def _beside(option: str, limit: float, programs: dict[str, str], rounds: int, until: float) -> Iterator[Figure]:
     ways = {"ngcdl": [*NGCDL, option]} | {name: [program, option] for name, program in programs.items()}
-    taken = in_turn({name: partial(seconds, command) for name, command in ways.items()}, rounds)
+    taken = in_turn({name: partial(seconds, command) for name, command in ways.items()}, rounds, until=until)
     for name in programs:
         yield Figure(f"ngcdl {option}", "s", taken["ngcdl"], Goal("ours", limit), f"{name} {option}", taken[name])
     if not programs:

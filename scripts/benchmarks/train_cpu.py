@@ -43,13 +43,13 @@ class Rate:
     whole: float | None = None
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     python = frameworks()
-    yield from measured(python, "cifar10-keras", _articles(python), rounds)
+    yield from measured(python, "cifar10-keras", _articles(python), rounds, until)
 
 
-def measured(python: str, workload: str, peers: dict[str, Peer], rounds: int | None) -> Iterator[Figure]:
-    taken = [_round(python, workload, peers, is_back=turn % 2 == 1) for turn in range(rounds or 3)]
+def measured(python: str, workload: str, peers: dict[str, Peer], rounds: int | None, until: float) -> Iterator[Figure]:
+    taken = [_round(python, workload, peers, turn % 2 == 1) for turn in turns.numbered(rounds or 3, until)]
     series = {name: [one[name] for one in taken] for name in taken[0]}
     yield from (replace(one, note=NOTE[workload]) for one in _figures(workload, list(peers), series))
 

@@ -8,9 +8,9 @@ from figures import Figure
 from train_cpu import PEERS, STEPS, Peer, frameworks, measured
 
 
-def measure(rounds: int | None) -> Iterator[Figure]:
+def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     python = frameworks()
     tutorial = [python, str(PEERS), "tutorial", "FOLDER", f"{STEPS}"]
     fit = [python, str(PEERS), "keras", "cifar10", "2"]
     peers = {"the tutorial's own way": Peer(tutorial, {}), "Keras fit, fed by tf.data": Peer(fit, {})}
-    yield from measured(python, "cifar10", peers, rounds)
+    yield from measured(python, "cifar10", peers, rounds, until)

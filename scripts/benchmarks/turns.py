@@ -5,22 +5,34 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 
 from figures import SURE_ROUNDS, each
+
+
+def numbered(rounds: int, until: float, first: int = 0) -> Iterator[int]:
+    """Yield the number of each round. When the monotonic clock is past `until`, only those that a verdict needs
+    (SURE_ROUNDS) still come."""
+    for number in range(first, rounds):
+        if number >= SURE_ROUNDS and time.monotonic() > until:
+            return
+        yield number
+
+
+def share(until: float, of: int) -> float:
+    """Return when the first of so many equal shares of the time until then is over."""
+    now = time.monotonic()
+    return now + (until - now) / of
 
 
 def in_turn(
     ways: Mapping[str, Callable[[], float]], rounds: int, warm_ups: int = 1, until: float = inf
 ) -> dict[str, tuple[float, ...]]:
     """Measure each way once per round, every other round in reverse order, and print its values, which are all that is
-    left of what is cut short. Warm-ups come first and are discarded. When the monotonic clock is past `until`, only the
-    rounds that a verdict needs (SURE_ROUNDS) still begin."""
+    left of what is cut short. Warm-ups come first and are discarded. `until`: as for numbered()."""
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(-warm_ups, rounds):
-        if turn >= SURE_ROUNDS and time.monotonic() > until:
-            break
+    for turn in numbered(rounds, until, -warm_ups):
         values = {name: measure() for name, measure in list(ways.items())[:: -1 if turn % 2 else 1]}
         if turn >= 0:
             for name, value in values.items():

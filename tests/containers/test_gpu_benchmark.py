@@ -1,6 +1,7 @@
 """scripts/bench gpu, as far as a test can go without a GPU: it compares like with like, and reads peers."""
 
 import sys
+from math import inf
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_without_a_gpu_it_says_so(torch, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # with a GPU, this would measure for minutes
     with pytest.raises(Missing, match="a GPU that PyTorch sees"):
-        list(gpu.measure(3))
+        list(gpu.measure(3, inf))
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10-keras"])
@@ -81,12 +82,28 @@ def test_each_network_is_compiled_for_its_own_sizes_and_sees_nothing_of_what_ran
     for way in "ours", "usual":
         made = getattr(gpu_networks, way)
         monkeypatch.setattr(gpu_networks, way, lambda *words, made=made: made(*words, on="cpu"))
-    found = [figure for name in gpu_networks.NETWORKS for figure in gpu_networks.rates(name, 1, "a card")]
+    found = [figure for name in gpu_networks.NETWORKS for figure in gpu_networks.rates(name, 1, "a card", inf)]
     assert [figure.against for figure in found] == list(gpu_networks.WAYS) * 2
     assert all(figure.note.startswith("no CUDA graphs; ") for figure in found)
     assert sizes
     assert {type(size) for size in sizes} == {int}, sizes
     assert (torch.backends.cudnn.benchmark, peaks) == (False, ["reset"] * 2)
+
+
+def test_where_time_is_short_networks_are_measured_in_as_many_rounds_as_a_verdict_needs(torch, monkeypatch):
+    import card
+    import gpu_networks
+
+    monkeypatch.setattr(card, "fresh", lambda: None)
+    monkeypatch.setattr(card, "products_per_second", lambda _: 1e12)
+    monkeypatch.setattr(card, "bytes_per_second", lambda: 1e12)
+    monkeypatch.setattr(data, "SYNTHETIC", {"train": (32, 1)})
+    monkeypatch.setattr(gpu_networks, "ours", lambda *_: (None, SimpleNamespace(stepper=None)))
+    monkeypatch.setattr(gpu_networks, "usual", lambda *_: None)
+    monkeypatch.setattr(gpu_networks, "rate", lambda *_: 1.0)
+    for until, rounds in (0.0, 3), (inf, 6):
+        found = list(gpu_networks.rates("cifar10-keras", 6, "a card", until))
+        assert [len(one.ours) for one in found] == [rounds] * len(gpu_networks.WAYS)
 
 
 def test_accuracies_are_told_where_the_images_are_real(capsys):
@@ -183,10 +200,10 @@ def raced(torch, monkeypatch):
     monkeypatch.setenv("NGCDL_CIFAR10", "a folder")
     monkeypatch.delenv("NGCDL_GPU_PEERS", raising=False)
 
-    def run(once):
+    def run(once, rounds=3, until=inf):
         monkeypatch.setattr(gpu, "ours", lambda name, *_, **__: gpu.Trained(name, once(name), "CUDA graphs"))
         asked.clear()
-        yield from gpu.measure(3)
+        yield from gpu.measure(rounds, until)
         assert asked == [("auto", "gpu")], "TF32 as in the trainer"
 
     return run
@@ -208,6 +225,11 @@ def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
     assert "| graphs | 3 | 0.500 |" in before
     assert "| eager | 3 | 0.600 |" in before
     assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
+
+
+def test_where_time_is_short_nothing_is_trained_beyond_the_rounds_of_a_verdict(raced, capsys):
+    assert [len(one.ours) for one in raced(lambda _: lambda _: (0.5, 0.9), 9, 0.0)] == [3, 3]
+    assert "| graphs | 3 | 0.500 |" in capsys.readouterr().out.split("This card")[-1]
 
 
 def test_made_up_images_certify_nothing(raced, capsys, monkeypatch):
@@ -258,7 +280,7 @@ def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_cac
     monkeypatch.setattr(gpu_starts, "seconds", lambda command, environment: ran.append((command, environment)) or 9.0)
     monkeypatch.setenv("PYTHONPATH", "/wheels")
     monkeypatch.delenv("NGCDL_CIFAR10", raising=False)
-    (made_up,) = gpu_starts.measure(None)
+    (made_up,) = gpu_starts.measure(None, inf)
     assert (made_up.ours, made_up.goal) == ((9.0,) * 3, None)
     caches = [environment["TRITON_CACHE_DIR"] for _, environment in ran]
     assert (len(set(caches)), caches[3]) == (4, caches[4])
@@ -266,8 +288,12 @@ def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_cac
     assert {environment["PYTHONPATH"] for _, environment in ran} == {f"{CONTAINERS}:/wheels"}
     assert "--compile: 9.0 s, once, again, with the compiler's caches" in capsys.readouterr().out
     monkeypatch.setenv("NGCDL_CIFAR10", "/images")
-    (real,) = gpu_starts.measure(None)
+    (real,) = gpu_starts.measure(None, inf)
     assert (real.goal, real.key != made_up.key) == (gpu_starts.Goal("ours", 10.0), True)
+    ran.clear()
+    assert [len(one.ours) for one in gpu_starts.measure(9, 0.0)] == [3]
+    assert ["--compile" in command for command, _ in ran] == [False] * 3, "there is no time for compiling"
+    assert "--compile: not measured, nothing kept: the time is up" in capsys.readouterr().out
 
 
 def test_losses_are_held_against_those_on_the_cpu(monkeypatch, capsys):
