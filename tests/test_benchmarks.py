@@ -175,6 +175,14 @@ def test_a_missed_goal_fails_and_with_check_what_is_worse_than_committed(tmp_pat
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, said)
 
 
+def test_a_figure_that_is_told_again_takes_the_place_of_what_was_told_before(tmp_path: Path) -> None:
+    both = [MEASURES.format(value) for value in ("2.5", "1.0")]
+    twice = both[0] + both[1].splitlines()[-1] + "\n"
+    done = benched(tmp_path, "--keep", start_up=twice)
+    assert (done.returncode, done.stdout.count("a thing")) == (0, 2), "the last one reaches the goal"
+    assert [one.ours for one in figures.load(tmp_path / "scripts/benchmarks/figures.json")] == [(1.0,) * 3]
+
+
 def test_where_nothing_could_be_measured_nothing_is_well(tmp_path: Path) -> None:
     missing = "from figures import Missing\ndef measure(*_):\n    raise Missing('it wants a card')\n    yield\n"
     done = benched(tmp_path, "--check", start_up=missing)

@@ -40,18 +40,18 @@ def main() -> int:
         return _write()
     sys.path += [str(ROOT / name) for name in SEEN]
     committed = {one.key: one for one in load()}
-    found: list[Figure] = []
+    found: dict[tuple[str, str, str], Figure] = {}  # by key: a benchmark may yield a figure again, and then means that
     failed: list[str] = []
     cut.by_term()
     until = time.monotonic() + asked.seconds if asked.seconds else inf
     for one in _measured(asked.names or list(BENCHMARKS), asked.rounds, until, failed):
-        found.append(one)
+        found[one.key] = one
         print(said(one), flush=True)
         if asked.keep:  # at once: what is killed later has measured this
             keep([one])
             _write()
-    is_worse = _is_worse(found, committed)
-    is_missed = any(one.is_sure and not one.is_met for one in found)
+    is_worse = _is_worse(list(found.values()), committed)
+    is_missed = any(one.is_sure and not one.is_met for one in found.values())
     return 1 if (is_worse if asked.check else is_missed) or failed or not found else 0
 
 
