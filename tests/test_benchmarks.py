@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -97,6 +98,36 @@ def test_what_has_no_peer_is_compared_on_the_same_machine_alone() -> None:
     assert not figures.is_comparable(ALONE, replace(worse, conditions={"machine": "another"}))
     assert figures.is_comparable(PAIRED, replace(PAIRED, conditions={"machine": "another"})), "a ratio is everywhere"
     assert not figures.is_comparable(ALONE, replace(ALONE, ours=(9.0, 9.1))), "nothing is said of two rounds"
+
+
+@pytest.mark.parametrize("one", [PAIRED, ALONE], ids=["a ratio", "seconds"])
+def test_figures_of_different_cards_are_never_compared(one: Figure) -> None:
+    h100, h200 = (replace(one, conditions={**one.conditions, "card": card}) for card in ("H100", "H200"))
+    assert figures.is_comparable(h100, h100)
+    assert not figures.is_comparable(h100, h200)
+    assert not figures.is_comparable(one, h100), "nothing is known of the card"
+
+
+def test_what_is_worse_says_that_only_a_name_is_the_same_and_a_figure_of_a_gpu_names_its_card(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = importlib.util.spec_from_file_location("bench", BENCHMARKS / "__main__.py")
+    assert spec
+    assert spec.loader
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    found = [replace(one, ours=(9.0, 9.1, 9.2)) for one in (ALONE, PAIRED)]
+    assert bench._is_worse(found, {one.key: one for one in (ALONE, PAIRED)})
+    alone, paired, _ = capsys.readouterr().out.splitlines()
+    assert alone.endswith("committed 2.10 (2.00..2.20) s, on a machine whose processor has the same name")
+    assert paired.endswith("committed 1.10 (1.00..1.20) x")
+    card = {"machine": "one", "card": "H100", "pytorch": "2.13"}
+    assert bench.said(replace(ALONE, conditions=card)).startswith("    ngcdl report (H100, PyTorch 2.13)\n")
+
+
+def test_every_committed_figure_of_a_gpu_names_its_card() -> None:
+    for one in figures.load():
+        assert ("card" in one.conditions) == one.benchmark.startswith("gpu"), one
 
 
 def test_what_is_kept_is_read_again_and_takes_the_place_of_the_same_figure(tmp_path: Path) -> None:

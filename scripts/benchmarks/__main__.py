@@ -62,7 +62,8 @@ def _is_worse(found: list[Figure], committed: dict[tuple[str, str, str], Figure]
     pairs = [(kept, new) for kept, new in pairs if is_comparable(kept, new)]
     worse = [(new, text) for kept, new in pairs if (text := fell(kept, new))]
     for one, text in worse:
-        print(f"WORSE than committed: {one.benchmark}: {one.what}{beside(one)}: {text}")
+        where = "" if one.compared == "ratio" else ", on a machine whose processor has the same name"
+        print(f"WORSE than committed: {one.benchmark}: {one.what}{beside(one)}: {text}{where}")
     if found:
         print(f"{len(pairs)} of {len(found)} figures could be compared with committed ones, {len(worse)} of them worse")
     return bool(worse)
@@ -120,7 +121,9 @@ def beside(one: Figure) -> str:
 
 def said(one: Figure) -> str:
     """Return a figure as printable lines; the last has the values of all rounds."""
-    lines = [f"    {one.what}{beside(one)}{f' ({one.note})' if one.note else ''}"]
+    card = conditions.told({name: one.conditions[name] for name in ("card", "pytorch") if name in one.conditions})
+    under = "; ".join(filter(None, [one.note, card]))
+    lines = [f"    {one.what}{beside(one)}{f' ({under})' if under else ''}"]
     lines.append(f"        ours {one.spread('ours').told(one.unit)}")
     if one.theirs:
         lines[-1] += f", difference {one.spread('difference').told(one.unit)}, ratio {one.spread('ratio').told('x')}"

@@ -13,9 +13,9 @@ from figures import Missing
 CONTAINERS = Path(__file__).resolve().parents[2] / "containers"
 
 
-def named() -> str:
-    """Return card and PyTorch version as a figure's condition, and make the trainer importable. Raise Missing without
-    PyTorch or a GPU."""
+def conditions() -> dict[str, str]:
+    """Return the card's name and PyTorch's version as a figure's conditions, and make the trainer importable. Raise
+    Missing without PyTorch or a GPU."""
     try:
         import torch
     except ImportError as error:
@@ -24,7 +24,7 @@ def named() -> str:
         raise Missing("it needs a GPU that PyTorch sees")
     if str(CONTAINERS) not in sys.path:
         sys.path.insert(0, str(CONTAINERS))
-    return f"{torch.cuda.get_device_name(0)}, PyTorch {torch.__version__}"
+    return {"card": torch.cuda.get_device_name(0), "pytorch": str(torch.__version__)}
 
 
 def fresh() -> None:

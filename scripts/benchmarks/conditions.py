@@ -12,7 +12,8 @@ from pathlib import Path
 
 
 def here() -> dict[str, str]:
-    """Return the conditions here and now; runs on the same machine have the same `machine`."""
+    """Return the conditions here and now. Runs on the same machine have the same `machine`; so have runs on any other
+    whose processor has that name, as many virtual ones do."""
     told = {
         "machine": f"{_cpu()}, {os.cpu_count()} cores",
         "kernel": f"{platform.system()} {platform.release().partition('-')[0]}",
@@ -25,7 +26,7 @@ def here() -> dict[str, str]:
 
 
 def told(conditions: Mapping[str, str]) -> str:
-    named = {"kernel": "", "machine": "", "date": "", "load": "load "}
+    named = {"kernel": "", "machine": "", "card": "", "date": "", "load": "load ", "pytorch": "PyTorch "}
     return ", ".join(f"{named.get(name, f'{name.capitalize()} ')}{value}" for name, value in conditions.items())
 
 

@@ -106,9 +106,10 @@ class Figure:
 
 
 def is_comparable(kept: Figure, new: Figure) -> bool:
-    """Return whether two figures can be compared: on different machines only ratios to a peer of the same run can."""
+    """Return whether two figures can be compared: on different machines only ratios to a peer of the same run can, and
+    on different cards nothing."""
     is_here = new.compared == "ratio" or kept.conditions.get("machine") == new.conditions.get("machine")
-    return is_here and new.is_sure
+    return is_here and kept.conditions.get("card") == new.conditions.get("card") and new.is_sure
 
 
 def fell(kept: Figure, new: Figure) -> str | None:

@@ -58,7 +58,7 @@ class Trained:
 
 
 def measure(rounds: int | None, until: float) -> Iterator[Figure]:
-    here = card.named()
+    here = card.conditions()
     until = time.monotonic() + BUDGET_SECONDS if until == inf else until
     half = share(until, 2)  # a compiler may take long: the rest is for more trainings of the fastest way
     import torch
@@ -167,7 +167,10 @@ def fastest(taken: dict[str, tuple[float, ...]]) -> str:
 
 
 def beside(
-    taken: dict[str, tuple[float, ...]], graphs: dict[str, str], here: str, accuracies: dict[str, list[float]] | None
+    taken: dict[str, tuple[float, ...]],
+    graphs: dict[str, str],
+    here: dict[str, str],
+    accuracies: dict[str, list[float]] | None,
 ) -> Iterator[Figure]:
     """Yield the figures of the fastest of ours against all others. graphs: for each way, as in Trained; accuracies: of
     all trainings of each way, 0..1, None for made-up images."""
@@ -180,8 +183,8 @@ def beside(
             is_race = is_right and name not in OURS
             how = [f"by {one}: {graphs[one]}" for one in (best, name) if graphs[one]]
             right = [averaged(one, accuracies[one]) for one in (best, name)] if accuracies else []
-            note = "; ".join([*how, *right, here])
-            yield Figure(what, "s", taken[best], Goal("ratio", 0.8) if is_race else None, name, took, note)
+            goal, note = Goal("ratio", 0.8) if is_race else None, "; ".join([*how, *right])
+            yield Figure(what, "s", taken[best], goal, name, took, note, conditions=here)
 
 
 def is_certain(accuracies: list[float]) -> bool:

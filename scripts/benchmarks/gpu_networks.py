@@ -29,12 +29,12 @@ Step = Callable[[], object]
 
 
 def measure(rounds: int | None, until: float) -> Iterator[Figure]:
-    here = card.named()
+    here = card.conditions()
     for number, name in enumerate(NETWORKS):
         yield from rates(name, rounds or 6, here, share(until, len(NETWORKS) - number))
 
 
-def rates(name: str, rounds: int, here: str, until: float) -> Iterator[Figure]:
+def rates(name: str, rounds: int, here: dict[str, str], until: float) -> Iterator[Figure]:
     """Yield examples per second; the goal is three times the rate of eager."""
     import torch
 
@@ -64,10 +64,11 @@ def rates(name: str, rounds: int, here: str, until: float) -> Iterator[Figure]:
     share = median(taken["ours"]) / workload.BATCH * floors[which]
     graphs = "CUDA graphs" if network.stepper and network.stepper.replay else "no CUDA graphs"
     floor = f"{share:.1%} of the {which} floor of {floors[which] * 1e6:.1f} us a step"
-    note = f"{graphs}; {floor}; feed {NETWORKS[name]}; {here}"
+    note = f"{graphs}; {floor}; feed {NETWORKS[name]}"
     for way in list(ways)[1:]:
         goal = Goal("ratio", 3.0, at_least=True) if way == "PyTorch eager" else None
-        yield Figure(f"{name}, batch {workload.BATCH}", "examples/s", taken["ours"], goal, way, taken[way], note)
+        what = f"{name}, batch {workload.BATCH}"
+        yield Figure(what, "examples/s", taken["ours"], goal, way, taken[way], note, conditions=here)
 
 
 def rate(step: Step, batch: int, seconds: float) -> float:

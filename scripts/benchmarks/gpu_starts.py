@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from card import CONTAINERS, named
+import card
 from figures import Figure, Goal
 from turns import in_turn, seconds
 
@@ -20,10 +20,11 @@ KEPT = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"
 
 
 def measure(rounds: int | None, until: float) -> Iterator[Figure]:
-    card, is_real = named(), bool(os.environ.get("NGCDL_CIFAR10"))
+    here, is_real = card.conditions(), bool(os.environ.get("NGCDL_CIFAR10"))
     took = in_turn({"nothing kept": _alone}, rounds or 3, 0, until)["nothing kept"]
     what = f"python -m trainer cifar10-94{'' if is_real else ' on made-up images'}, the whole process"
-    yield Figure(what, "s", took, Goal("ours", 10.0) if is_real else None, note=f"nothing kept; {card}")
+    goal = Goal("ours", 10.0) if is_real else None
+    yield Figure(what, "s", took, goal, note="nothing kept", conditions=here)
     # too slow for more rounds; the compiler's own processes may outlive it and keep writing
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as caches:
         for kept in "nothing kept", "again, with the compiler's caches":
@@ -47,5 +48,5 @@ def _process(caches: str, *options: str) -> float:
     command = [sys.executable, "-P", "-m", "trainer", "cifar10-94", "--device", "gpu", "--runs", caches]
     command += ["--data", os.environ.get("NGCDL_CIFAR10") or "synthetic", *options]
     kept = {name: f"{caches}/{name}" for name in KEPT}
-    paths = os.pathsep.join(filter(None, [str(CONTAINERS), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [str(card.CONTAINERS), os.environ.get("PYTHONPATH")]))
     return seconds(command, {**os.environ, **kept, "PYTHONPATH": paths})

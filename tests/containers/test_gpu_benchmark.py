@@ -14,6 +14,7 @@ from trainer.__main__ import imported
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
 
 pytestmark = pytest.mark.torch
+CARD = {"card": "a card", "pytorch": "2.13"}
 TABLE = """
 ----------------------------------------------------------------------------
 |  run     |  epoch  |  train_acc  |  val_acc  |  tta_val_acc  |  time_seconds  |
@@ -82,7 +83,7 @@ def test_each_network_is_compiled_for_its_own_sizes_and_sees_nothing_of_what_ran
     for way in "ours", "usual":
         made = getattr(gpu_networks, way)
         monkeypatch.setattr(gpu_networks, way, lambda *words, made=made: made(*words, on="cpu"))
-    found = [figure for name in gpu_networks.NETWORKS for figure in gpu_networks.rates(name, 1, "a card", inf)]
+    found = [figure for name in gpu_networks.NETWORKS for figure in gpu_networks.rates(name, 1, CARD, inf)]
     assert [figure.against for figure in found] == list(gpu_networks.WAYS) * 2
     assert all(figure.note.startswith("no CUDA graphs; ") for figure in found)
     assert sizes
@@ -102,7 +103,7 @@ def test_where_time_is_short_networks_are_measured_in_as_many_rounds_as_a_verdic
     monkeypatch.setattr(gpu_networks, "usual", lambda *_: None)
     monkeypatch.setattr(gpu_networks, "rate", lambda *_: 1.0)
     for until, rounds in (0.0, 3), (inf, 6):
-        found = list(gpu_networks.rates("cifar10-keras", 6, "a card", until))
+        found = list(gpu_networks.rates("cifar10-keras", 6, CARD, until))
         assert [len(one.ours) for one in found] == [rounds] * len(gpu_networks.WAYS)
 
 
@@ -125,17 +126,18 @@ def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_
     taken = {"graphs": (0.5,) * 3, "compiled": (0.4,) * 3, "peer": (0.9,) * 3}
     graphs = {"graphs": "no CUDA graphs (the host waits)", "compiled": "CUDA graphs", "peer": ""}
     right = {"graphs": [0.941], "compiled": [0.9401, 0.9402, 0.9403], "peer": [0.9398]}
-    own, peer = gpu.beside(taken, graphs, "a card", right)
+    own, peer = gpu.beside(taken, graphs, CARD, right)
     assert (own.against, own.goal) == ("graphs", None)
     assert own.note == (
         "by compiled: CUDA graphs; by graphs: no CUDA graphs (the host waits); "
-        "94.02% right on average by compiled, n = 3; 94.10% right on average by graphs, n = 1; a card"
+        "94.02% right on average by compiled, n = 3; 94.10% right on average by graphs, n = 1"
     )
+    assert own.conditions == CARD
     assert (peer.against, peer.goal, peer.is_met) == ("peer", gpu.Goal("ratio", 0.8), True)
     for slow in [0.9399, 0.9399, 0.9398], [0.9390, 0.9402, 0.9409], [0.9402] * 3, [0.95]:
-        _, peer = gpu.beside(taken, graphs, "a card", {**right, "compiled": slow})
+        _, peer = gpu.beside(taken, graphs, CARD, {**right, "compiled": slow})
         assert peer.goal is None, "a network that is not surely accurate enough has won no race"
-    made_up = list(gpu.beside(taken, graphs, "a card", None))
+    made_up = list(gpu.beside(taken, graphs, CARD, None))
     assert [one.goal for one in made_up] == [None, None], "of images that need fewer views nothing is claimed"
     assert "right" not in made_up[0].note
     assert not {one.key for one in made_up} & {own.key, peer.key}, "and no figure of real ones is replaced"
@@ -191,7 +193,7 @@ def raced(torch, monkeypatch):
     from trainer.frameworks.pytorch import numbers
 
     asked = []
-    monkeypatch.setattr(card, "named", lambda: "a card")
+    monkeypatch.setattr(card, "conditions", lambda: CARD)
     monkeypatch.setattr(card, "products_per_second", lambda _: 500e12)
     monkeypatch.setattr(card, "bytes_per_second", lambda: 4e12)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
@@ -293,11 +295,12 @@ def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_cac
     import gpu_starts
 
     ran = []
-    monkeypatch.setattr(gpu_starts, "named", lambda: "a card")
+    monkeypatch.setattr(gpu_starts.card, "conditions", lambda: CARD)
     monkeypatch.setattr(gpu_starts, "seconds", lambda command, environment: ran.append((command, environment)) or 9.0)
     monkeypatch.setenv("PYTHONPATH", "/wheels")
     monkeypatch.delenv("NGCDL_CIFAR10", raising=False)
     (made_up,) = gpu_starts.measure(None, inf)
+    assert made_up.conditions == CARD
     assert (made_up.ours, made_up.goal) == ((9.0,) * 3, None)
     caches = [environment["TRITON_CACHE_DIR"] for _, environment in ran]
     assert (len(set(caches)), caches[3]) == (4, caches[4])
