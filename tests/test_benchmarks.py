@@ -284,6 +284,11 @@ def test_of_two_rounds_neither_goal_nor_figure_is_told(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[2]) == (0, "        ours n/a (2 rounds)")
 
 
+def test_names_may_follow_an_option(tmp_path: Path) -> None:
+    done = benched(tmp_path, "--rounds", "3", "start_up", start_up=MEASURES.format("1.0"))
+    assert (done.returncode, done.stdout.count("a thing")) == (0, 2), done.stderr
+
+
 def test_a_benchmark_that_is_none_is_refused_with_those_that_there_are() -> None:
     done = subprocess.run([sys.executable, BENCHMARKS, "speed"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -78,7 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="judge by the committed figures, not by the goals")
     parser.add_argument("--keep", action="store_true", help="save to figures.json and docs/performance.md")
     parser.add_argument("--write", action="store_true", help="only regenerate the table of docs/performance.md")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()  # parse_args() of most Pythons refuses names that follow an option's value
     if strange := set(asked.names) - set(BENCHMARKS):
         parser.error(f"no such benchmark: {', '.join(sorted(strange))}; choose from {', '.join(BENCHMARKS)}")
     least = SURE_ROUNDS if asked.check or asked.keep else 1

@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument(
         "--steps", type=int, default=workload.STEPS * 45 // 50, help="default: nine epochs of the remaining images"
     )
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()  # parse_args() of most Pythons refuses knobs that follow an option
     train, held = race.split(data.training(asked.folder))
     ways = {"as it is": race.KNOBS} | {
         f"{name}={value}": race.KNOBS._replace(**{name: value}) for name, value in values(asked.knobs)

@@ -413,3 +413,29 @@ def test_what_compilers_ask_in_the_old_words_has_the_same_answer(torch):
         assert torch.backends.cuda.matmul.allow_tf32 is allowed
         assert torch.backends.cudnn.allow_tf32 is allowed
         assert (torch.get_float32_matmul_precision() == "high") is allowed
+
+
+@pytest.fixture
+def tuned(torch, monkeypatch, capsys):
+    """Run gpu_tuning.py with these words and this accuracy(knobs, held, seed); return its output by lines."""
+    import gpu_tuning
+
+    monkeypatch.setattr(data, "training", lambda folder: folder)
+    monkeypatch.setattr(gpu_tuning.race, "split", lambda folder: (folder, None))
+    monkeypatch.setattr(gpu_tuning, "made", lambda knobs, steps, train: (knobs, steps, train))
+
+    def run(accuracy, *words):
+        monkeypatch.setattr(gpu_tuning, "accuracy", accuracy)
+        monkeypatch.setattr(sys, "argv", ["gpu_tuning.py", *words])
+        gpu_tuning.main()
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_knobs_are_read_as_the_script_has_them_in_its_text(tuned):
+    words = ["DIR", "--runs", "2", "--steps", "225", "filter_rate=0.2,0.24", "tail=10,20"]
+    told = tuned(lambda made, _, seed: made[0].filter_rate + seed / 100, *words)
+    names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "tail=10", "tail=20"]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in told[-5:]] == names
+    assert told[-4] == "| filter_rate=0.2 | 0.2050 | 0.0050 | 2 |"
