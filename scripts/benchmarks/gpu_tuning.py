@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Measure the effect of a knob of cifar10-94 on the last 5,000 training images: the test set is not used to choose.
 
-    PYTHON scripts/benchmarks/gpu_tuning.py DIR --runs 20 [--steps 225] filter_rate=0.2,0.24,0.3 [tail=10,20 ...]
+    PYTHON scripts/benchmarks/gpu_tuning.py DIR --runs 20 [--seconds 240] [--steps 225] filter_rate=0.2,0.3 [tail=10]
 
 Each knob of race.KNOBS is varied alone; all values, and the unchanged recipe, are trained alternately with the same
-seeds. Prints means with their standard errors. PYTHON has PyTorch and sees a GPU; on a CPU it takes hours.
+seeds. Prints the accuracies of each seed, and at the end, or when it is cut short, means with their standard errors.
+PYTHON has PyTorch and sees a GPU; on a CPU it takes hours.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+import time
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "containers"))
 
+import cut
 import torch
 
 from trainer import certainty, data, race
@@ -30,19 +34,33 @@ def main() -> None:
     parser.add_argument("folder", help="the folder with CIFAR-10")
     parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE,VALUE")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=inf, help="after this no further seed begins")
     parser.add_argument(
         "--steps", type=int, default=workload.STEPS * 45 // 50, help="default: nine epochs of the remaining images"
     )
     asked = parser.parse_intermixed_args()  # parse_args() of most Pythons refuses knobs that follow an option
+    until = time.monotonic() + asked.seconds
+    cut.by_term()
     train, held = race.split(data.training(asked.folder))
     ways = {"as it is": race.KNOBS} | {
         f"{name}={value}": race.KNOBS._replace(**{name: value}) for name, value in values(asked.knobs)
     }
     found: dict[str, list[float]] = {name: [] for name in ways}
     trained = {name: partial(accuracy, made(knobs, asked.steps, train), held) for name, knobs in ways.items()}
-    for seed in range(asked.runs):
-        for name, once in trained.items():
-            found[name].append(once(seed))
+    try:
+        for seed in range(asked.runs):
+            if time.monotonic() > until:
+                break
+            accuracies = {name: once(seed) for name, once in trained.items()}
+            for name, one in accuracies.items():
+                found[name].append(one)
+            print(f"seed {seed}: {'; '.join(f'{name} {one:.4f}' for name, one in accuracies.items())}", flush=True)
+    finally:  # what was cut short has whole seeds: the same for all knobs
+        if found["as it is"]:
+            tell(found)
+
+
+def tell(found: dict[str, list[float]]) -> None:
     print(f"| knob | mean accuracy of {race.HELD_BACK} held back | standard error | trainings |\n|---|---|---|---|")
     for name, accuracies in found.items():
         mean, deviation = certainty.spread(accuracies)

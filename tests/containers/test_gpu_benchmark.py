@@ -420,6 +420,7 @@ def tuned(torch, monkeypatch, capsys):
     """Run gpu_tuning.py with these words and this accuracy(knobs, held, seed); return its output by lines."""
     import gpu_tuning
 
+    monkeypatch.setattr(gpu_tuning.cut, "by_term", lambda: None)
     monkeypatch.setattr(data, "training", lambda folder: folder)
     monkeypatch.setattr(gpu_tuning.race, "split", lambda folder: (folder, None))
     monkeypatch.setattr(gpu_tuning, "made", lambda knobs, steps, train: (knobs, steps, train))
@@ -439,3 +440,23 @@ def test_knobs_are_read_as_the_script_has_them_in_its_text(tuned):
     names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "tail=10", "tail=20"]
     assert [line.split(" | ")[0].removeprefix("| ") for line in told[-5:]] == names
     assert told[-4] == "| filter_rate=0.2 | 0.2050 | 0.0050 | 2 |"
+
+
+def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, capsys):
+    trained = []
+
+    def accuracy(made, _, seed):
+        if len(trained) == 5:
+            raise KeyboardInterrupt
+        trained.append(seed)
+        return made[0].filter_rate + seed / 100
+
+    with pytest.raises(KeyboardInterrupt):
+        tuned(accuracy, "DIR", "filter_rate=0.2")
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert (first[:8], second.split("; ")[1]) == ("seed 0: ", "filter_rate=0.2 0.2100")
+    assert last == "| filter_rate=0.2 | 0.2050 | 0.0050 | 2 |"
+
+
+def test_tuning_begins_no_seed_when_its_time_is_up(tuned):
+    assert tuned(lambda *_: 0.9, "DIR", "--seconds", "0", "tail=10") == []
