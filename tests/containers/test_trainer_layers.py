@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from conftest import CONTAINERS
 
 from trainer import layers
 from trainer.layers import constant, normal, uniform
@@ -35,6 +36,16 @@ def test_the_decay_of_the_first_weights_makes_2_37_of_the_loss():
     decays = layers.decays(cifar10.NETWORK)
     assert [name for name, _ in decays] == ["local3/weights", "local4/weights"]
     assert abs(sum(factor * (weights[name] ** 2).sum() / 2 for name, factor in decays) - 2.373) < 0.02
+
+
+def test_the_page_of_results_has_what_301_steps_of_the_decay_alone_leave_of_it():
+    weights = layers.initial(cifar10.NETWORK, 0)
+    left = sum(
+        factor * ((weights[name] * (1 - cifar10.LEARNING_RATE * factor) ** 301) ** 2).sum() / 2
+        for name, factor in layers.decays(cifar10.NETWORK)
+    )
+    page = (CONTAINERS.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"by the decay alone {left:.3f}" in page
 
 
 @pytest.mark.parametrize(
