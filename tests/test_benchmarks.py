@@ -39,6 +39,11 @@ def test_every_committed_figure_is_of_a_benchmark_that_there_is_and_has_a_spread
         assert {"machine", "date"} <= one.conditions.keys(), one
 
 
+def test_a_benchmark_that_is_typed_as_a_program_is_one() -> None:
+    typed = {path.name for path in BENCHMARKS.glob("*.py") if path.read_text(encoding="utf-8").startswith("#!")}
+    assert typed == {path.name for path in BENCHMARKS.glob("*.py") if os.access(path, os.X_OK)} >= {"apart.py"}
+
+
 def test_each_way_is_measured_in_each_round_and_every_other_round_goes_backwards(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

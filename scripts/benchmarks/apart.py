@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """How far the losses of a float32 training diverge in 20 steps, by replicas and by weights perturbed by 1e-7.
 
-    PYTHONPATH=containers python scripts/benchmarks/apart.py DIR
+    PYTHON scripts/benchmarks/apart.py DIR
 
-DIR has CIFAR-10. Needs PyTorch; prints the largest difference of a loss from that of one unperturbed process.
+DIR has CIFAR-10, and PYTHON has PyTorch. Prints the largest difference of a loss from that of one unperturbed process.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+CONTAINERS = str(Path(__file__).resolve().parents[2] / "containers")
+sys.path.insert(0, CONTAINERS)
 
 STEPS, BATCH = 20, 64
 
@@ -35,7 +39,8 @@ def _trained(name: str, replicas: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         more = ["--steps", str(STEPS), "--data", sys.argv[1], "--replicas", str(replicas), "--out", folder]
         command = [sys.executable, "-m", "trainer", name, *words.split(), *more]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        paths = os.pathsep.join(filter(None, [CONTAINERS, os.environ.get("PYTHONPATH")]))
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, check=True, stdout=subprocess.DEVNULL)
         told = [json.loads(line) for line in Path(folder, "events.jsonl").read_text().splitlines()]
     return [event["loss"] for event in told if event["event"] == "step"]
 

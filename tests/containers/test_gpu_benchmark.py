@@ -336,6 +336,15 @@ def test_losses_are_held_against_those_on_the_cpu(monkeypatch, capsys):
     assert "cifar10-keras" in gpu_apart.trained()
 
 
+def test_a_training_whose_losses_are_held_against_each_other_finds_the_trainer_by_itself(monkeypatch):
+    import apart
+
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(apart, "STEPS", 2)
+    monkeypatch.setattr(sys, "argv", ["apart.py", "synthetic"])
+    assert len(apart._trained("cifar10-keras", 1)) == 2
+
+
 def test_what_is_no_number_and_what_is_apart_before_any_step_is_too_far():
     import gpu_apart
 
