@@ -26,8 +26,15 @@ def test_a_rate_is_the_median_after_the_warm_up_and_whole_epochs_are_those_after
 
 def test_between_two_moments_of_a_peer_that_has_an_epochs_end_nothing_is_counted() -> None:
     first = [[25 * 4 * (k + 1), 10.0 * k] for k in range(6)]
-    after = [[650, 52.0], [750, 57.0], [850, 62.0]]  # 50 examples more and a pause, then twice as fast
-    told = {"moments": [*first, *after], "epochs": [[650, 52.0], [1300, 84.5]], "batch": 4}
+    after = [[654, 52.2], [754, 57.2], [854, 62.2]]  # twice as fast
+    told = {"moments": [*first, *after], "epochs": [[650, 52.0], [1300, 84.5]]}
     assert train_cpu.of_moments(told).inside == pytest.approx(20.0)
     assert train_cpu.of_moments(told).whole == pytest.approx(20.0)
     assert train_cpu.of_moments({**told, "epochs": []}).whole is None
+
+
+def test_the_interval_of_an_epochs_end_is_not_counted_where_it_has_as_many_steps_as_any_other() -> None:
+    spans = [1.0] * 24 + [10.0] + [2.0] * 19  # seconds for 25 steps of 32; an epoch of 625 ends in the 25th
+    moments = [[32 * (25 * k + 1), sum(spans[:k])] for k in range(len(spans) + 1)]
+    told = {"moments": moments, "epochs": [[20000, 25.0], [40000, 84.0]]}
+    assert train_cpu.of_moments(told).inside == pytest.approx(800), "by 20 of one second and 19 of two"

@@ -124,9 +124,9 @@ def of_events(told: Sequence[dict[str, Any]]) -> Rate:
 def of_moments(told: dict[str, Any]) -> Rate:
     """Return the rate from training_peers.py's output."""
     moments = told["moments"][WARM // EVERY :]
-    usual = EVERY * told["batch"]  # an interval with an epoch's end has another count, and is skipped
-    rates = [usual / (b[1] - a[1]) for a, b in pairwise(moments) if b[0] - a[0] == usual]
     ends = told["epochs"]
+    inside = [(a, b) for a, b in pairwise(moments) if not any(a[0] <= count < b[0] for count, _ in ends)]
+    rates = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in inside]
     whole = (ends[-1][0] - ends[0][0]) / (ends[-1][1] - ends[0][1]) if ends[1:] else None
     return Rate(median(rates), whole)
 

@@ -5,7 +5,7 @@
     training_peers.py gemm                     products of 1,024 x 1,024 float32 numbers by NumPy and TensorFlow
 
 `containers` has to be on PYTHONPATH: the images are the trainer's synthetic ones. Prints one JSON object: "moments",
-[[examples done, seconds], ...], "epochs", the same at each epoch's end, and "batch"; or "flops_per_second"; "version".
+[[examples done, seconds], ...], and "epochs", the same at each epoch's end; or "flops_per_second"; "version".
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def keras(workload: str, epochs: str) -> dict[str, object]:
     else:
         model, fed = article(), {"x": images.images / np.float32(255), "y": images.labels, "batch_size": batch}
     model.fit(**fed, epochs=int(epochs), verbose=0, callbacks=[Watch()])
-    return {"moments": moments, "epochs": ends, "batch": batch}
+    return {"moments": moments, "epochs": ends}
 
 
 def article():
@@ -155,7 +155,7 @@ def tutorial(folder: str, steps: str) -> dict[str, object]:
     with v1.train.MonitoredTrainingSession(checkpoint_dir=str(Path(folder, "kept")), hooks=hooks) as session:
         while not session.should_stop():
             session.run(train)
-    return {"moments": moments, "epochs": [], "batch": batch}
+    return {"moments": moments, "epochs": []}
 
 
 def written(folder: Path) -> list[str]:
