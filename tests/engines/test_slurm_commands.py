@@ -223,7 +223,7 @@ def test_a_user_s_variables_for_slurm_s_programs_hide_nothing_from_ngcdl(
     for program in ("squeue", "scancel", "sbatch"):  # a job's own scancel reads them, too
         stand_in(programs, program, f"env >{programs}/{program}.seen; echo 7")
     commands.named("x")
-    commands.cancel("7")
+    commands.cancel("7", programs)
     commands.submit(programs / "job.sh", {})
     for program in ("squeue", "scancel", "sbatch"):
         seen = {line.partition("=")[0] for line in (programs / f"{program}.seen").read_text().splitlines()}

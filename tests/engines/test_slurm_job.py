@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from stand_ins import refuses, says, stand_in
 
-from ngcdl.engines.slurm import commands
+from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.job import SlurmJob
 from ngcdl.errors import NotPlaceable, SlurmLost, SlurmRefused
+from ngcdl.folder import RECORD
 
 
 def test_a_job_that_waits_for_what_never_comes_is_not_followed(programs: Path) -> None:
@@ -74,6 +75,23 @@ def test_what_has_ended_is_left_in_peace_and_what_could_not_be_ended_is_said(pro
     refuses(programs, "scancel", "scancel: error: Kill job error on job id 7: Protocol authentication error")
     with pytest.raises(SlurmRefused, match="Protocol authentication error"):
         SlurmJob("7", programs).kill()
+
+
+def test_no_other_job_is_cancelled_whatever_number_a_run_writes_into_its_record(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "scancel", f'echo "$@" >>{programs}/cancelled')
+    says(programs, "squeue", f"{tmp_path}/runs/other")
+    with pytest.raises(SlurmRefused, match=r"job 777 is another one: it works in .*/runs/other, and not in .*/runs/x"):
+        SlurmJob("777", tmp_path / "runs/x").kill()
+    says(programs, "squeue", f"{tmp_path}/runs/x")
+    SlurmJob("100", tmp_path / "runs/x").kill()
+    assert (programs / "cancelled").read_text() == "100\n"
+    runs = tmp_path / "runs"
+    (runs / "x").mkdir(parents=True)
+    (runs / "x" / RECORD).write_text('{"container": "slurm:--user=me"}')
+    says(programs, "squeue", "100")
+    found = SlurmEngine(runs).find("x")
+    assert found
+    assert found.identity == "slurm:100"
 
 
 def test_a_job_that_is_killed_while_it_stops_no_longer_has_time_to_stop(programs: Path) -> None:

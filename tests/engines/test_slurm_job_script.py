@@ -195,6 +195,32 @@ def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded(
     assert (done.returncode, told["code"], told["why"]) == (int(mark), int(mark), why)
 
 
+def test_what_the_job_writes_beside_a_container_leads_to_no_file_that_the_container_has_linked(tmp_path: Path) -> None:
+    run, mine = tmp_path / "run", tmp_path / "thesis.tex"
+    run.mkdir()
+    mine.write_text("mine")
+    links = [run / name for name in (".exit.json", "exit.json", "log.txt")]
+    (run / "job.sh").write_text(script(replace(ordered(TRAINING), folder=run)))
+    program(tmp_path, "srun", "; ".join(f"ln -s {mine} {link}" for link in links))
+    program(tmp_path, "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    subprocess.run(["bash", str(run / "job.sh")], env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, check=True)
+    assert mine.read_text() == "mine"
+    assert json.loads((run / "exit.json").read_text())["code"] == 0
+    assert not any(link.is_symlink() for link in links)
+
+    kept = [run / name for name in (".task-0-n1", ".code-0-n1", ".marked-n1")]
+    program(
+        tmp_path, "docker", f"[ $1 != run ] || {{ {'; '.join(f'ln -sf {mine} {link}' for link in kept)}; exit 7; }}"
+    )
+    known = {"NGCDL_RUN": str(run), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1"}
+    done = subprocess.run(
+        ["bash", "-c", f'task={task_of(COMMAND, run)}\nbash -c "$task" task true'], cwd=run, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+    )  # fmt: skip
+    assert (done.returncode, mine.read_text(), kept[0].read_text()) == (7, "mine", "7\n")
+
+
 def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_the_other_s(tmp_path: Path) -> None:
     text = script(replace(ordered(TRAINING), folder=tmp_path))
     begin, end = text.index("resume=()"), text.index("\ntask=")

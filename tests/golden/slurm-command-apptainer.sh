@@ -26,6 +26,8 @@ seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
+anew() { (rm -rf "$1" && set -o noclobber && cat >"$1"); }
+unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     if [ "$1" != 0 ] &&
         timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null | grep -q '\bPreemptTime=[0-9]'; then
@@ -33,8 +35,10 @@ ended() {
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
-    mv "$RUN/.exit.json" "$RUN/exit.json"
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" | anew "$RUN/.exit.json"
+    [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
+    mv -T "$RUN/.exit.json" "$RUN/exit.json"
+    unlinked
     exit "$1"
 }
 trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
@@ -57,6 +61,8 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
+anew() { (rm -rf "$2" && set -o noclobber && echo "$1" >"$2"); }
+marked() { anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME" && mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark"; }
 ended() {
     if [ -z "$is_told" ]; then
         is_told=yes
@@ -68,17 +74,17 @@ ended() {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
         read -r told <"$mark"
-        [ "$told" != began ] || echo 137 >"$mark"
+        [ "$told" != began ] || marked 137
     } >/dev/null 2>&1 &
 }
 trap ended TERM
-echo began >"$mark"
+marked began
 nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
-{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); echo "$?" >"$said"; } &
+{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$?" "$said"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 read -r code <"$said" || code=137
-echo "$code" >"$mark"
+marked "$code"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '

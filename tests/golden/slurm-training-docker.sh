@@ -23,6 +23,8 @@ seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
+anew() { (rm -rf "$1" && set -o noclobber && cat >"$1"); }
+unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     if [ "$1" != 0 ] &&
         timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null | grep -q '\bPreemptTime=[0-9]'; then
@@ -30,8 +32,10 @@ ended() {
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
-    mv "$RUN/.exit.json" "$RUN/exit.json"
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" | anew "$RUN/.exit.json"
+    [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
+    mv -T "$RUN/.exit.json" "$RUN/exit.json"
+    unlinked
     exit "$1"
 }
 trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
@@ -46,6 +50,8 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
+anew() { (rm -rf "$2" && set -o noclobber && echo "$1" >"$2"); }
+marked() { anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME" && mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark"; }
 ended() {
     if [ -z "$is_told" ]; then
         is_told=yes
@@ -57,12 +63,12 @@ ended() {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
         read -r told <"$mark"
-        [ "$told" != began ] || echo 137 >"$mark"
+        [ "$told" != began ] || marked 137
         docker rm -f "$name"
     } >/dev/null 2>&1 &
 }
 trap ended TERM
-echo began >"$mark"
+marked began
 [ -w "$XDG_RUNTIME_DIR" ] || unset XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS # of a session on another machine
 more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
@@ -104,7 +110,7 @@ begin() {
         -e SLURMD_NODENAME \
         -e SLURM_RESTART_COUNT \
         -e HOME="$NGCDL_RUN/home" -e USER \
-        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; echo "$?" >"$said"; } &
+        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; anew "$?" "$said"; } &
     client=$!
     while kill -0 "$client" 2>/dev/null; do wait "$client"; done
     read -r code <"$said" || code=137
@@ -118,7 +124,7 @@ if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --entrypoint true nvc
     memlock=()
     begin "$@"
 fi
-echo "$code" >"$mark"
+marked "$code"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '
@@ -126,7 +132,7 @@ srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     bash -c "$task" task python -m trainer cifar10 --out "$RUN" --data /scratch/cifar10 --resume /home/me/.local/state/ngcdl/runs/older "${resume[@]}" &
 srun=$!
-trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+trap 'why=\"time_limit\"; anew "$RUN/.stopping" </dev/null; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do
@@ -141,7 +147,7 @@ code=$?
 is_lost=
 for file in "$RUN/.task-$attempt-"*; do
     told=
-    [ ! -e "$file" ] || read -r told <"$file"
+    [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
     case $told in
     began)
         is_lost=yes
@@ -155,6 +161,7 @@ for file in "$RUN/.task-$attempt-"*; do
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt 3 ]; then
     echo "ngcdl: a node was lost; the job is requeued" >&2
+    unlinked
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
 ended "$code"

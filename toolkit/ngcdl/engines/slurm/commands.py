@@ -6,6 +6,7 @@ minutes after it ends, and sacct knows nothing without slurmdbd: None means that
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -301,10 +302,23 @@ def has_pyxis() -> bool:
     return "--container-image" in output_of("srun", "--help")
 
 
-def cancel(job: str, signal: str | None = None) -> None:
-    """Cancel a job, or send a signal to its tasks only. Do nothing if it has ended. Raise SlurmRefused."""
+def cancel(job: str, folder: Path, signal: str | None = None) -> None:
+    """Cancel the job that works in `folder`, or send a signal to its tasks only. Do nothing if it has ended. Raise
+    SlurmRefused, also if another job has that number: a run can write any number into its record."""
+    works_in = ""
+    with contextlib.suppress(SlurmAbsent, SlurmLost):  # scancel will say so itself
+        works_in = _told("squeue", "-h", "-t", "all", "-j", job, "-o", "%Z").strip()
+    if works_in.startswith("/") and works_in != str(folder) and not _is_same(Path(works_in), folder):
+        raise SlurmRefused(f"job {job} is another one: it works in {works_in}, and not in {folder}")
     try:
         output_of("scancel", *([f"--signal={signal}"] if signal else []), job)
     except SlurmRefused as error:
         if not _GONE.search(error.said):
             raise
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False

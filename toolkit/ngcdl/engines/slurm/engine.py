@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ from ngcdl.folder import LOG, SCRIPT, job_of
 from ngcdl.spec import Placement, RunSpec, inside
 
 IMAGES = "NGCDL_IMAGES"
+_NUMBER = re.compile(r"\d+")  # a run can write its record: nothing else of that becomes an argument
 LOOK_SECONDS = 2.0  # for the scheduler to say why a job waits
 
 
@@ -130,16 +132,16 @@ class SlurmEngine(OfKind, NoImages):
             raise StateNotWritable(path, error.strerror or str(error)) from error
         if not after:  # a job that waits for another gives no other reason
             with contextlib.suppress(SlurmLost):  # Slurm has the job, and following it will report this
-                self._look_at(number)
+                self._look_at(number, order.folder)
         started = Started(news=(f"Slurm accepted it as job {number}",), keeps_log=True)
         return SlurmJob(number, order.folder, started)
 
-    def _look_at(self, number: str) -> None:
+    def _look_at(self, number: str, folder: Path) -> None:
         """Cancel a job that Slurm accepted but that would wait forever, and raise NotPlaceable."""
         until = time.monotonic() + LOOK_SECONDS
         while (state := commands.state(number)) and state.waits and time.monotonic() < until:
             if commands.is_never(state):
-                commands.cancel(number)
+                commands.cancel(number, folder)
                 raise commands.never_starts(state)
             if state.reason:
                 return
@@ -150,7 +152,9 @@ class SlurmEngine(OfKind, NoImages):
         the id."""
         folder = self._runs / run_id
         kept = job_of(folder)
-        number = kept.removeprefix(SLURM) if kept else commands.named(job_name(run_id))
+        number = kept.removeprefix(SLURM) if kept else None
+        if number is None or not _NUMBER.fullmatch(number):
+            number = commands.named(job_name(run_id))
         return SlurmJob(number, folder) if number else None
 
 

@@ -153,7 +153,7 @@ class SlurmJob(NoInput):
             return
         if state.state == "RUNNING":
             (self._folder / STOPPING).touch()
-            commands.cancel(self.number, "TERM")
+            commands.cancel(self.number, self._folder, "TERM")
             until = self._clock() + grace_seconds
             while self._clock() < until:
                 state = self._state()
@@ -166,7 +166,7 @@ class SlurmJob(NoInput):
         self._pause = FIRST_ASK_SECONDS
         with contextlib.suppress(OSError):  # storage that fails must not keep a job alive
             (self._folder / STOPPING).unlink()  # tells the tasks that they now have a deadline, Slurm's
-        commands.cancel(self.number)
+        commands.cancel(self.number, self._folder)
 
     def gpus_inside(self) -> tuple[str, ...] | None:
         return None

@@ -17,6 +17,9 @@ seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
+## A container can put a link in RUN, where this shell would write through it: noclobber creates files anew only.
+anew() { (rm -rf "$1" && set -o noclobber && cat >"$1"); }
+unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
     ## elsewhere only the tasks are told, by SIGTERM.
@@ -26,8 +29,10 @@ ended() {
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" >"$RUN/.exit.json"
-    mv "$RUN/.exit.json" "$RUN/exit.json"
+    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" | anew "$RUN/.exit.json"
+    [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
+    mv -T "$RUN/.exit.json" "$RUN/exit.json"
+    unlinked
     exit "$1"
 }
 trap 'why=\"time_limit\"; ended 143' USR1 # until tasks run: an image may be fetched first
@@ -39,7 +44,7 @@ task=@TASK@
 @SRUN@ &
 srun=$!
 ## No trap cuts the wait for srun short.
-trap 'why=\"time_limit\"; : >"$RUN/.stopping"; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+trap 'why=\"time_limit\"; anew "$RUN/.stopping" </dev/null; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do
@@ -54,7 +59,7 @@ code=$?
 is_lost=
 for file in "$RUN/.task-$attempt-"*; do
     told=
-    [ ! -e "$file" ] || read -r told <"$file"
+    [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
     case $told in
     began)
         is_lost=yes
@@ -68,6 +73,7 @@ for file in "$RUN/.task-$attempt-"*; do
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt @RESTARTS@ ]; then
     echo "ngcdl: a node was lost; the job is requeued" >&2
+    unlinked
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
 ended "$code"

@@ -3,6 +3,9 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
+## A container can put a link in the run's folder: noclobber creates files anew only.
+anew() { (rm -rf "$2" && set -o noclobber && echo "$1" >"$2"); }
+marked() { anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME" && mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark"; }
 ## Once Slurm asks a task to end, it kills the task, and this shell with it, after KillWait seconds. So the kill is
 ## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, nor
 ## does the first SIGTERM of a preemption with GraceTime (https://slurm.schedmd.com/preempt.html). But a second SIGTERM
@@ -19,7 +22,7 @@ ended() {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
         read -r told <"$mark"
-        [ "$told" != began ] || echo 137 >"$mark"
+        [ "$told" != began ] || marked 137
         ## A container's first process gets SIGTERM through its client. A second SIGTERM would cut a checkpoint short: a
         ## container that ignores the first is removed just before Slurm kills the client, which would leave the
         ## container behind.
@@ -27,8 +30,8 @@ ended() {
     } >/dev/null 2>&1 &
 }
 trap ended TERM
-echo began >"$mark"
+marked began
 @RUN@
-echo "$code" >"$mark"
+marked "$code"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
