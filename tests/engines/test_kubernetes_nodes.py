@@ -62,6 +62,14 @@ def test_what_no_label_tells_is_unknown(tmp_path: Path) -> None:
     assert told(tmp_path, bare, cpu, gpus=0) == (Node("n1"), Node("n2", "arm64"))
 
 
+def test_a_windows_node_is_none_that_a_run_could_be_placed_on(tmp_path: Path) -> None:
+    linux, windows = node("n1"), node("n2")
+    windows["metadata"]["labels"]["kubernetes.io/os"] = "windows"
+    linux["metadata"]["labels"]["kubernetes.io/os"] = "linux"
+    assert told(tmp_path, linux, windows, gpus=0) == (Node("n1", "amd64"),)
+    assert [one.name for one in told(tmp_path, linux, windows)] == ["n1"]
+
+
 def test_a_node_with_more_cards_than_its_labels_count_has_others_too(tmp_path: Path) -> None:
     (mixed,) = told(tmp_path, labelled("n1", "Tesla-T4", "7.5", "4", gpu__count="2"))
     assert (mixed.card, mixed.capability, mixed.driver) == (None, None, "535.104.05")

@@ -22,6 +22,7 @@ SECONDS = 10  # a run goes on without an answer
 # https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
 RUNTIME = "nvidia"
 _GPU = "nvidia.com/gpu"
+_SYSTEM = "kubernetes.io/os"
 _ARCHITECTURE, _PRODUCT, _NAME = "kubernetes.io/arch", f"{_GPU}.product", "kubernetes.io/hostname"
 _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
     _ARCHITECTURE: lambda node: node.architecture,
@@ -51,11 +52,11 @@ def seen(kubectl: Kubectl) -> Seen:
 
 
 def with_gpus(cluster: Seen, gpus: int) -> tuple[Node, ...]:
-    """Return the nodes with at least `gpus` GPUs; if `gpus` is 0, all nodes, without their cards. Raise the cluster's
-    trouble."""
+    """Return the Linux nodes with at least `gpus` GPUs; if `gpus` is 0, all of them, without their cards. Raise the
+    cluster's trouble."""
     if cluster.trouble:
         raise cluster.trouble
-    found = [_node(item, gpus) for item in cluster.nodes]
+    found = [_node(item, gpus) for item in cluster.nodes if _is_linux(item)]
     return tuple(node for node in found if node.gpus >= gpus)
 
 
@@ -68,6 +69,10 @@ def labels_of(bad: Sequence[Node], good: Sequence[Node]) -> tuple[str, ...]:
         labels += sorted(f"{key}={one}" for one in theirs)
         left = [node for node in left if value(node) not in theirs]
     return tuple(labels)
+
+
+def _is_linux(item: Mapping[str, Any]) -> bool:
+    return str((item["metadata"].get("labels") or {}).get(_SYSTEM, "linux")) == "linux"
 
 
 def _node(item: Mapping[str, Any], gpus: int) -> Node:

@@ -26,6 +26,8 @@ def pod(order: Order, runtime: str | None) -> dict[str, Any]:
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # A Windows node can pull no image of Linux: https://kubernetes.io/docs/concepts/windows/user-guide/
+        "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": _user(spec),
         "containers": [_container(order)],
         "volumes": _volumes(order),
