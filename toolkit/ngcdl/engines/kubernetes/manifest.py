@@ -53,14 +53,16 @@ def _metadata(order: Order) -> dict[str, Any]:
     return {"name": name(order.run_id, place.nodes), **where, "labels": labels(order.run_id)}
 
 
-def _beside_no_mesh(order: Order) -> dict[str, Any]:
-    """Return the pods' labels, and what keeps a service mesh's proxy out: it would outlive the training, so the Job
-    would never complete.
+def _undisturbed(order: Order) -> dict[str, Any]:
+    """Return the pods' labels, and what keeps others from them. A service mesh's proxy would outlive the training, so
+    the Job would never complete; an autoscaler that empties a node would end the training, to begin it elsewhere.
 
     https://istio.io/latest/docs/reference/config/labels/ (older ones read the annotation),
-    https://linkerd.io/2/features/proxy-injection/"""
+    https://linkerd.io/2/features/proxy-injection/, https://karpenter.sh/docs/reference/annotations/,
+    https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md"""
     istio = {"sidecar.istio.io/inject": "false"}
-    return {"labels": labels(order.run_id) | istio, "annotations": istio | {"linkerd.io/inject": "disabled"}}
+    stays = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    return {"labels": labels(order.run_id) | istio, "annotations": istio | {"linkerd.io/inject": "disabled"} | stays}
 
 
 def _config_map(order: Order) -> dict[str, Any]:
@@ -95,6 +97,6 @@ def _job(order: Order, runtime: str | None) -> dict[str, Any]:
                 },
             ]
         },
-        "template": {"metadata": _beside_no_mesh(order), "spec": pod(order, runtime)},
+        "template": {"metadata": _undisturbed(order), "spec": pod(order, runtime)},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(order), "spec": spec}
