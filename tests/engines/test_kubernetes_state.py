@@ -207,7 +207,7 @@ def test_a_quota_is_waited_for_and_so_is_a_server_that_fails_and_a_policy_is_an_
     assert isinstance(State.read([JOB], policy).trouble, ClusterRefused)
     hangs = "Internal error occurred: failed calling webhook: context deadline exceeded"
     passes = State.read([JOB], [{"reason": "FailedCreate", "message": hangs}])
-    assert (passes.trouble, passes.waits_for) == (None, hangs)
+    assert (passes.trouble, passes.waits_for) == (None, f"{hangs}\n{remedy(hangs)}")
 
 
 QUOTA = 'pods "j-1" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8, used: 8, limited: 8'
@@ -321,7 +321,7 @@ def test_a_suspended_job_says_so_until_it_is_resumed() -> None:
 def test_a_policy_that_refuses_another_pod_while_one_runs_ends_nothing() -> None:
     policy = {"reason": "FailedCreate", "message": 'admission webhook "x" denied the request'}
     state = State.read([TWO, pod(0, **RUNNING)], [policy])
-    assert (state.trouble, state.waits_for) == (None, policy["message"])
+    assert (state.trouble, state.waits_for) == (None, f"{policy['message']}\n{remedy(policy['message'])}")
 
 
 @pytest.mark.parametrize(
@@ -342,6 +342,13 @@ def test_a_pod_that_outlives_its_own_end_tells_of_a_node_that_does_not_answer(
         assert "kubectl taint nodes n7 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in said
 
 
+CREATING = 'error when creating "STDIN"'
+UNCALLED = (
+    f"Error from server (InternalError): {CREATING}: Internal error occurred: failed calling webhook "
+    '"mjob.kb.io": failed to call webhook: Post "https://kueue-webhook-service.kueue-system.svc:443/mutate?timeout=10s"'
+)
+
+
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
@@ -353,11 +360,29 @@ def test_a_pod_that_outlives_its_own_end_tells_of_a_node_that_does_not_answer(
         ("error: You must be logged in to the server (Unauthorized)", 2),
         ('Error from server (Forbidden): pods "x" is forbidden: exceeded quota: gpus', 3),
         ("Error from server (AlreadyExists): configmaps already exists", 3),
+        (f"{UNCALLED}: context deadline exceeded", 3),
+        (f"{UNCALLED}: tls: failed to verify certificate: x509: certificate signed by unknown authority", 3),
+        (f'Error from server (Forbidden): {CREATING}: admission webhook "x.gatekeeper.sh" denied the request: y', 3),
+        (f"{CREATING}: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: is forbidden: z", 3),
     ],
 )
 def test_what_kubectl_says_becomes_the_error_it_means(said: str, kind: int) -> None:
     kinds = (ClusterUnreachable, ClusterHangs, ClusterForbidden, ClusterRefused)
     assert type(translated(said)) is kinds[kind]
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        (f"{UNCALLED}: context deadline exceeded", "may pass"),
+        (f'{CREATING}: admission webhook "x.gatekeeper.sh" denied the request: labels: {{"team"}}', "--dry-run"),
+    ],
+)
+def test_what_a_webhook_refuses_keeps_its_words_and_is_told_as_the_cluster_s_own_rule(said: str, step: str) -> None:
+    error = translated(said)
+    assert said in error.message
+    assert step in error.hint
+    assert "rule of this cluster" in error.hint or "webhook" in error.hint
 
 
 def test_kubectls_own_log_lines_and_repetitions_are_left_away() -> None:

@@ -33,7 +33,11 @@ def translated(said: str) -> EngineError:
     return ClusterRefused(line)
 
 
-# Pods are refused with these words, mostly in an event about their Job: kubectl creates only the Job.
+_BY_A_RULE = (
+    "A rule of this cluster refuses it; whoever runs the cluster knows what it asks for. What ngcdl creates:\n"
+    "    ngcdl run ... --dry-run"
+)
+# What is created is refused with these words: pods mostly in an event about their Job, as kubectl creates only the Job.
 _REMEDIES = {
     "exceeded quota": "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota",
     "failed quota": "The namespace's quota counts what the run does not request. CPUs and memory by these options:\n"
@@ -45,11 +49,18 @@ _REMEDIES = {
     # https://github.com/projectnessie/nessie/issues/11823
     "unable to validate against any security context constraint": "OpenShift allows no such user ID here. Leave --root "
     "out; whoever runs the cluster can allow every other ID:\n    oc adm policy add-scc-to-user nonroot-v2 -z default",
+    # A webhook's answer, and its failed connection, are the API server's and not kubectl's:
+    # https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+    "failed calling webhook": "A program on the cluster (a webhook) has to approve what is created, and could not be "
+    "asked. That may pass; if it doesn't, whoever runs the cluster can mend it.",
+    '" denied the request': _BY_A_RULE,
+    # https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
+    "denied request:": _BY_A_RULE,
 }
 
 
 def remedy(said: str) -> str:
-    """Return advice for a pod that may not be created, "" if none is known."""
+    """Return advice for a Job or a pod that may not be created, "" if none is known."""
     return next((hint for words, hint in _REMEDIES.items() if words in said), "")
 
 
