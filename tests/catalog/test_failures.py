@@ -70,6 +70,10 @@ EXAMPLES = {
         "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver to a "
         "newer version, or use an earlier cuda container: unknown"
     ],
+    "claim-not-writable": [
+        "ngcdl: on the claim cifar the user 1000:1000 can't make /ngcdl-claim/ngcdl-runs/20261121-192252-true-beefca. "
+        "Whose folders these are:\ndrwxr-xr-x 2 0 0 4096 Nov 21 19:22 /ngcdl-claim"
+    ],
     "driver-mismatch": [
         "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
         "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 565.57",

@@ -126,6 +126,37 @@ def test_a_pod_in_the_place_of_a_lost_one_goes_on_from_the_checkpoint(pod: Pod, 
     assert said.splitlines()[0].decode() == words.format(run=pod.run)
 
 
+def test_on_a_claim_the_run_s_user_makes_its_folder_and_others_may_make_theirs_beside_it(
+    pod: Pod, tmp_path: Path
+) -> None:
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    claim.chmod(0o1777)  # whatever the umask is
+    kept, before = claim / "ngcdl-runs/second", claim / "ngcdl-runs/first"
+    names = {"NGCDL_CLAIM": "cifar", "NGCDL_KEPT": str(kept)}
+    code, _ = pod.says(f"echo 1 >{pod.run}/events.jsonl", **names)
+    assert (code, (kept / "events.jsonl").read_text(), pod.run.readlink()) == (0, "1\n", kept)
+    assert kept.parent.stat().st_mode & 0o7777 == 0o1777
+    before.mkdir()
+    (before / "step").touch()
+    code, _ = pod.says(f"ls {pod.run.parent}/resume/step", **names, NGCDL_BEFORE=str(before))
+    assert code == 0
+
+
+def test_on_a_claim_that_the_run_s_user_can_t_write_the_pod_says_whose_it_is_and_is_not_tried_again(
+    pod: Pod, tmp_path: Path
+) -> None:
+    claim = tmp_path / "claim"
+    claim.write_text("")  # root, too, can make no folder below a file
+    kept = str(claim / "ngcdl-runs/x")
+    code, said = pod.says("echo trained", NGCDL_CLAIM="cifar", NGCDL_KEPT=kept)
+    first, second = said.decode().splitlines()
+    who = f"{os.getuid()}:{os.getgid()}"
+    assert first == f"ngcdl: on the claim cifar the user {who} can't make {kept}. Whose folders these are:"
+    assert second.split()[-1] == str(claim)
+    assert code == 2, "with which a Job fails at once"
+
+
 def test_the_trainer_is_unpacked_where_the_pod_works(pod: Pod, tmp_path: Path) -> None:
     (tmp_path / "trainer" / "deep").mkdir(parents=True)
     (tmp_path / "trainer" / "deep" / "one.py").write_text("x = 1\n")

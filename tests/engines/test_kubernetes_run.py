@@ -179,10 +179,9 @@ def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_l
             _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
     second, first = Store(tmp_path / "ngcdl" / "runs").ids()
-    mounts = {one["mountPath"]: one for one in containers[1]["volumeMounts"] if "subPath" in one}
-    assert {inside: one["subPath"] for inside, one in mounts.items()} == {
-        "/ngcdl/run": f"ngcdl-runs/{second}", "/ngcdl/resume": f"ngcdl-runs/{first}",
-    }  # fmt: skip
+    kept = {one["name"]: one["value"] for one in containers[1]["env"] if "ngcdl-runs" in one.get("value", "")}
+    runs = "/ngcdl-claim/ngcdl-runs"
+    assert kept == {"NGCDL_KEPT": f"{runs}/{second}", "NGCDL_BEFORE": f"{runs}/{first}"}
     assert [" --resume /ngcdl/resume " in " ".join(one["args"]) for one in containers] == [False, True]
 
 

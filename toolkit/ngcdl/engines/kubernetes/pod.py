@@ -16,6 +16,7 @@ HOST = "NGCDL_HOST"  # the node's name
 MASTER_PORT = 29500
 GRACE_SECONDS = 120  # a training finishes its step, saves a checkpoint and prints its record
 BROUGHT = "/ngcdl-brought"
+KEPT = "/ngcdl-claim"  # where the claim is mounted that keeps the run's folder
 RUNS = "ngcdl-runs"  # the folder on the claim in which each run has a folder of its own
 
 
@@ -119,6 +120,10 @@ def _environment(order: Order) -> list[dict[str, Any]]:
     called = name(order.run_id, nodes)
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": inside.RUN}
+    if claim := placement_of(spec).data_pvc:
+        plain |= {"NGCDL_CLAIM": claim, "NGCDL_KEPT": f"{KEPT}/{RUNS}/{order.run_id}"}
+        if spec.workload and spec.workload.resume:
+            plain["NGCDL_BEFORE"] = f"{KEPT}/{RUNS}/{spec.workload.resume}"
     plain |= {"HOME": inside.HOME, "USER": "ngcdl"} if spec.user else {}
     if not spec.gpus.per_node:  # NGC images set it to all, which is enough if nvidia is the node's default runtime
         plain["NVIDIA_VISIBLE_DEVICES"] = "void"
@@ -154,10 +159,7 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
     ]
     claims, kept = _claims(spec), placement_of(spec).data_pvc
     if kept:
-        found.append({"name": claims[kept], "mountPath": inside.RUN, "subPath": f"{RUNS}/{order.run_id}"})
-        if spec.workload and spec.workload.resume:
-            before = f"{RUNS}/{spec.workload.resume}"
-            found.append({"name": claims[kept], "mountPath": inside.RESUME, "subPath": before, "readOnly": True})
+        found.append({"name": claims[kept], "mountPath": KEPT})  # pod.sh links the folders that are for this run
     return found + [
         {"name": claims[mount.host], "mountPath": mount.container, "readOnly": not mount.writable}
         for mount in spec.mounts

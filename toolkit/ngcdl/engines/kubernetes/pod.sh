@@ -2,10 +2,24 @@
 # Runs in a pod, as the arguments of the image's own entrypoint: unpacks the trainer, passes SIGTERM on, and prints the
 # record at the end. Checkpoints are too large for a log: they stay in /ngcdl/run.
 # Reads NGCDL_TRAINING (yes for a bundled one), JOB_COMPLETION_INDEX, NGCDL_NODES (set if there are several) and
-# NGCDL_HOST.
+# NGCDL_HOST; with a claim NGCDL_CLAIM, its name, NGCDL_KEPT, the run's folder on it, and NGCDL_BEFORE, a resumed run's.
 run=${NGCDL_RUN:-/ngcdl/run}
 child= asked=
 brought=$(dirname "$0")/trainer.tar.gz
+
+# Not by a subPath, whose folder the node makes as root: https://github.com/kubernetes/kubernetes/issues/95945
+if [ -n "$NGCDL_KEPT" ]; then
+    runs=${NGCDL_KEPT%/*}
+    # whoever may write to the claim may also do so here
+    [ -d "$runs" ] || mkdir -m "$(stat -c %a "${runs%/*}")" "$runs" 2>/dev/null
+    if ! mkdir -p "$NGCDL_KEPT/home" || ! ln -sfn "$NGCDL_KEPT" "$run"; then
+        who="the user $(id -u):$(id -g)"
+        echo "ngcdl: on the claim $NGCDL_CLAIM $who can't make $NGCDL_KEPT. Whose folders these are:"
+        ls -ldn "${runs%/*}" "$runs"
+        exit 2
+    fi
+    [ -z "$NGCDL_BEFORE" ] || ln -sfn "$NGCDL_BEFORE" "${run%/*}/resume" || exit 126
+fi
 mkdir -p "$run/home" || exit 126
 if [ -e "$brought" ]; then tar -xzf "$brought" || exit 126; fi
 export NGCDL_NODE="${JOB_COMPLETION_INDEX:-0}"
