@@ -42,8 +42,8 @@ def api(api: Api, kubectl: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return api
 
 
-def ready(store: Store, engine: KubernetesEngine) -> Ready:
-    place = engine.placed(Placement())
+def ready(store: Store, engine: KubernetesEngine, claim: str | None = None) -> Ready:
+    place = engine.placed(Placement(data_pvc=claim))
     spec = RunSpec(IMAGE, ("true",), GpuRequest("count", count=1), workload=Workload("cifar10"), placement=place)
     run = Run(RUN, "running", 1.0, engine="kubernetes", engine_id=engine.identity, spec=spec.as_json())
     folder = store.create(run)
@@ -81,6 +81,7 @@ def test_a_run_is_followed_to_its_end_and_nothing_of_it_is_left_in_the_cluster(
     cluster.join(120)
     assert (done.status, done.exit_code, done.container) == (status, code, f"kubernetes:vision/ngcdl-{RUN}")
     assert (done.summary.loss_first, done.owner) == (4.5, None)
+    assert (done.reason is None) == (status == "finished"), "its record was read"
     assert show.shown == b"step 0\n"
     assert (store.folder(RUN) / "log.txt").read_text().splitlines()[1:] == ["step 0"]
     assert api.objects.keys() == {("pods", "vision", f"ngcdl-{RUN}-0-aaaaa")}, "a real cluster takes it with its Job"
@@ -149,6 +150,25 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
     assert shown.stdout.splitlines()[1:] == ["step 0"]
     closed = store.load(RUN)
     assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
+
+
+@pytest.mark.parametrize(
+    ("claim", "where"),
+    [
+        (None, "without --data-pvc nothing else keeps it"),
+        ("cifar", f"what it recorded is on the claim cifar, in ngcdl-runs/{RUN}"),
+    ],
+)
+def test_a_run_whose_pod_was_gone_before_anyone_looked_says_where_its_figures_are(
+    api: Api, tmp_path: Path, claim: str | None, where: str
+) -> None:
+    store = Store(tmp_path / "ngcdl" / "runs")
+    engine = KubernetesEngine(Kubectl(), store.root)
+    launch.follow(ready(store, engine, claim), store, FakeShow(), leave=True)
+    api.job_ends()
+    closed = reconcile.reconcile(store, store.load(RUN))
+    said = f"its pod was gone before its log, with the record, was read to its end; {where}"
+    assert (closed.status, closed.exit_code, closed.reason) == ("finished", 0, said)
 
 
 def test_a_training_goes_on_in_a_second_run_from_the_checkpoint_that_the_first_left_on_the_claim(

@@ -66,6 +66,8 @@ def test_the_time_in_a_queue_is_not_the_steps(engine: str) -> None:
     command = Run("x", "finished", STARTED, STARTED + 75, 0, engine=engine, image=Image("cuda:12"))
     wait = "including the wait for a node and the pull"
     assert verdict([read_story(command, [], [])]) == f"a command in cuda:12: 75 s {wait}."
+    gone = replace(command, reason="its pod was gone")
+    assert verdict([read_story(gone, [], [])]) == f"a command in cuda:12: 75 s {wait} (its pod was gone)."
 
 
 @pytest.mark.parametrize("engine", ["docker", "slurm"])

@@ -168,10 +168,11 @@ class KubernetesJob(NoInput):
 
     def _exit(self, state: State) -> Exit | None:
         ended = state.exit
-        if ended is None or ended.code is not None:
+        if ended is None or (told := recorded_exit(self._folder)) is None:
+            return replace(ended, reason=_unread(state)) if ended and ended.code == 0 else ended
+        if ended.code is not None:
             return ended
-        told = recorded_exit(self._folder)  # the pod is gone, but the record may have its exit code
-        return replace(ended, code=told.code, finished=told.finished) if told else ended
+        return replace(ended, code=told.code, finished=told.finished)  # the pod is gone, but its record has the code
 
     def waiting(self) -> str | None:
         return self.state().waits_for
@@ -226,6 +227,14 @@ class KubernetesJob(NoInput):
                     yield Chunk("stderr", f"the cluster can't be asked: {error.message} {again}\n".encode())
                 said = error.message
                 time.sleep(self.poll_seconds)
+
+
+def _unread(state: State) -> str:
+    """Say why a job that succeeded has no record, and where its record may be."""
+    where = f"what it recorded is {state.kept}" if state.kept else "without --data-pvc nothing else keeps it"
+    if state.of(0):
+        return f"no record could be read from its pod's log; {where}"
+    return f"its pod was gone before its log, with the record, was read to its end; {where}"
 
 
 def _returned(steps: Generator[Chunk, None, State]) -> State:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl.engines.kubernetes.messages import remedy
+from ngcdl.engines.kubernetes.pod import CONTAINER, KEPT
 from ngcdl.engines.kubernetes.podstate import TIMED_OUT, Json, Pod, condition, happened, newest, seconds
 from ngcdl.engines.values import Exit
 from ngcdl.errors import ClusterRefused, EngineError
@@ -75,6 +76,16 @@ class State:
         end = min((pod.ended for pod in last if pod.ended and pod.ended.code != 0), key=_blame, default=Exit(None))
         reason = end.reason or f"{over.get('reason')}: {over.get('message')}"
         return Exit(end.code, end.oom_killed, reason, end.finished or seconds(over.get("lastTransitionTime")))
+
+    @property
+    def kept(self) -> str | None:
+        """Where a claim keeps the run's folder; None if none does."""
+        pod = (self.job or {}).get("spec", {}).get("template", {}).get("spec", {})
+        ours = [one for one in pod.get("containers", []) if one["name"] == CONTAINER]
+        named = {one["name"]: str(one.get("value")) for container in ours for one in container.get("env", [])}
+        if "NGCDL_KEPT" not in named:
+            return None
+        return f"on the claim {named.get('NGCDL_CLAIM')}, in {named['NGCDL_KEPT'].removeprefix(f'{KEPT}/')}"
 
     @property
     def trouble(self) -> EngineError | None:

@@ -35,7 +35,8 @@ def _of_one(story: Story) -> str:
         text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
         text += f" (its log: ngcdl logs {run.id})" if run.status == "failed" and not why else ""
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
-    return f"{head}: {_reached(story)}."
+    lacking = f" ({run.reason})" if run.reason and run.summary.steps is None else ""
+    return f"{head}: {_reached(story)}{lacking}."
 
 
 def _reached(story: Story) -> str:
