@@ -75,6 +75,31 @@ def test_a_pod_in_the_place_of_a_lost_one_is_followed_too(engine: KubernetesEngi
     assert log == f"ngcdl: pod {first}\nstep 0\nngcdl: pod {second}\nstep 1\n"
 
 
+def test_a_pod_that_was_evicted_or_removed_and_replaced_is_told_of_once_with_what_to_do(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job, followed, first = at_step_0(engine, api, tmp_path)
+    api.logs[first].closed = True
+    said = "The node was low on resource: memory. Container run was using 200Gi, request is 0"
+    api.pod(phase="Failed", reason="Evicted", message=said)
+    second = api.runs(suffix="bbbbb", made="2026-01-01T00:05:00Z")
+    followed.until(f"the pod {first} ended (Evicted: {said}); {second} takes its place\n", "stderr")
+    followed.until("--memory 64g", "stderr")
+    with api.changed:
+        del api.objects["pods", "vision", second]
+        api.logs[second].closed = True
+        api.changed.notify_all()
+    third = api.runs(suffix="ccccc", made="2026-01-01T00:06:00Z")
+    followed.until(f"the pod {second} is gone; {third} takes its place\n", "stderr")
+    api.ends(suffix="ccccc")
+    api.put("pods", {**api.objects["pods", "vision", third], "metadata": {
+        **api.objects["pods", "vision", third]["metadata"], "creationTimestamp": "2026-01-01T00:06:00Z"}})  # fmt: skip
+    api.job_ends()
+    followed.end()
+    assert followed.text("stderr").count("takes its place") == 2
+    assert f"one of its pods was replaced: Evicted: {said}" in (job.wait().reason or "")
+
+
 def test_another_nodes_record_is_fetched_and_its_last_words_where_it_failed(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:

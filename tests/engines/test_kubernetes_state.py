@@ -74,6 +74,23 @@ def test_a_failed_job_ended_as_the_pod_did_that_brought_down_the_others(pods: li
     assert (failed.code, bool(failed.oom_killed)) == (code, code == 137)
 
 
+@pytest.mark.parametrize(
+    ("evicted", "said"),
+    [
+        (0, None),
+        (1, "one of its pods was replaced: Evicted: low on memory"),
+        (3, "3 of its pods were replaced: Evicted: low on memory"),
+    ],
+)
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_pods_that_were_evicted_and_replaced_are_told_of_at_the_end(evicted: int, said: str | None, end: str) -> None:
+    before = [pod(0, f"2026-01-01T00:0{minute}:00Z", **GONE) for minute in range(evicted)]
+    last = pod(0, "2026-01-01T00:09:00Z", **ended(0 if end == "Complete" else 1))
+    found = State.read([job(end, reason="X", message="y"), *before, last]).exit
+    assert found
+    assert found.reason == ("; ".join(filter(None, ["X: y" if end == "Failed" else None, said])) or None)
+
+
 @pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
 def test_a_container_that_could_not_be_started_has_its_reason_and_its_last_words(reason: str) -> None:
     said = "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch"

@@ -46,6 +46,7 @@ class KubernetesJob(NoInput):
         self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
         self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
+        self._newest: dict[int, str] = {}  # node -> its newest pod
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
 
@@ -68,6 +69,7 @@ class KubernetesJob(NoInput):
         said, well = None, time.monotonic()
         while True:
             state = yield from self._surely()
+            yield from self._replacements(state)
             first = state.of(0)
             is_new = first is not None and first.began and first.name not in self._drained
             waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
@@ -89,6 +91,14 @@ class KubernetesJob(NoInput):
                 break
             time.sleep(self.poll_seconds)
         yield from self._others(state)
+
+    def _replacements(self, state: State) -> Iterator[Chunk]:
+        """Tell once of each pod that took another one's place: its program began again."""
+        for pod in state.pods:
+            if state.of(pod.index) is pod:
+                before, self._newest[pod.index] = self._newest.get(pod.index), pod.name
+                if before not in (None, pod.name):
+                    yield Chunk("stderr", f"{state.replaced(before, pod)}\n".encode())
 
     def _follow(self, pod: Pod) -> Iterator[Chunk]:
         """Yield what was not yielded before of a pod's output: after a cut connection its log is read again."""
@@ -167,12 +177,12 @@ class KubernetesJob(NoInput):
         return self._exit(state)
 
     def _exit(self, state: State) -> Exit | None:
-        ended = state.exit
-        if ended is None or (told := recorded_exit(self._folder)) is None:
-            return replace(ended, reason=_unread(state)) if ended and ended.code == 0 else ended
-        if ended.code is not None:
-            return ended
-        return replace(ended, code=told.code, finished=told.finished)  # the pod is gone, but its record has the code
+        ended, told = state.exit, recorded_exit(self._folder)
+        if ended and ended.code is None and told:  # the pod is gone, but its record has the code
+            return replace(ended, code=told.code, finished=told.finished)
+        if ended and ended.code == 0 and not told:
+            return replace(ended, reason="; ".join(filter(None, (_unread(state), ended.reason))))
+        return ended
 
     def waiting(self) -> str | None:
         return self.state().waits_for

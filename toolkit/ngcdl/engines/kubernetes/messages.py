@@ -49,6 +49,11 @@ _REMEDIES = {
     # https://github.com/projectnessie/nessie/issues/11823
     "unable to validate against any security context constraint": "OpenShift allows no such user ID here. Leave --root "
     "out; whoever runs the cluster can allow every other ID:\n    oc adm policy add-scc-to-user nonroot-v2 -z default",
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/
+    "low on resource: memory": "Pods that use more memory than they request are evicted first. To request it:\n"
+    "    ngcdl run ... --memory 64g",
+    "low on resource: ephemeral-storage": "What a pod writes outside a claim fills its node's disk. To mount a claim:\n"
+    "    ngcdl run ... -v CLAIM:/path",
     # A webhook's answer, and its failed connection, are the API server's and not kubectl's:
     # https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
     "failed calling webhook": "A program on the cluster (a webhook) has to approve what is created, and could not be "
@@ -60,7 +65,7 @@ _REMEDIES = {
 
 
 def remedy(said: str) -> str:
-    """Return advice for a Job or a pod that may not be created, "" if none is known."""
+    """Return advice for a Job or a pod that may not be created, or that was evicted; "" if none is known."""
     return next((hint for words, hint in _REMEDIES.items() if words in said), "")
 
 

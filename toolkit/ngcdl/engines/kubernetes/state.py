@@ -71,11 +71,28 @@ class State:
         if over is None:
             return Exit(None, reason="its Job is gone from the cluster") if self.is_over else None
         if over["type"] == "Complete":
-            return Exit(0, False, None, seconds(over.get("lastTransitionTime")))
+            return Exit(0, False, self._earlier, seconds(over.get("lastTransitionTime")))
         last = sorted((pod for pod in self.pods if self.of(pod.index) is pod), key=lambda pod: pod.index)
         end = min((pod.ended for pod in last if pod.ended and pod.ended.code != 0), key=_blame, default=Exit(None))
         reason = end.reason or f"{over.get('reason')}: {over.get('message')}"
+        reason = "; ".join(filter(None, (reason, self._earlier)))
         return Exit(end.code, end.oom_killed, reason, end.finished or seconds(over.get("lastTransitionTime")))
+
+    @property
+    def _earlier(self) -> str | None:
+        """Say which pods Kubernetes, or the kernel, ended before the last ones: their programs began again."""
+        before = [pod.ended.reason for pod in self.pods if pod.ended and self.of(pod.index) is not pod]
+        why = [reason for reason in before if reason]
+        if not why:
+            return None
+        which = "one of its pods was" if len(why) == 1 else f"{len(why)} of its pods were"
+        return f"{which} replaced: {why[0]}"
+
+    def replaced(self, before: str, by: Pod) -> str:
+        """Say that the pod `by` takes the place of the one named `before`, and why, with advice."""
+        ended = next((pod.ended for pod in self.pods if pod.name == before), None)
+        how = f"ended ({ended.reason or f'exit code {ended.code}'})" if ended else "is gone"
+        return f"the pod {before} {how}; {by.name} takes its place\n{remedy(how)}".rstrip()
 
     @property
     def kept(self) -> str | None:
