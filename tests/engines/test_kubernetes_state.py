@@ -330,6 +330,10 @@ def test_what_keeps_a_pod_from_starting_on_its_node_is_said_after_half_a_minute(
 def test_a_suspended_job_says_so_until_it_is_resumed() -> None:
     held = {**JOB, **job("Suspended", reason="JobSuspended", message="Job suspended")}
     assert (State.read([held]).waits_for or "").startswith("the Job is suspended")
+    assert "--job-patch" in (State.read([held]).waits_for or "")
+    labels = {"kueue.x-k8s.io/queue-name": "research"}
+    queued = {**held, "metadata": {**held["metadata"], "labels": labels}}
+    assert "--job-patch" not in (State.read([queued]).waits_for or "")
     assert not State.read([held]).is_over
     held["status"]["conditions"][0]["status"] = "False"
     assert State.read([held]).waits_for is None

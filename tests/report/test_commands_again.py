@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from made_runs import DIGEST, STARTED, UUID, Made
 
+from ngcdl.cli.typed import _patch
 from ngcdl.record import Image, Run
 from ngcdl.report.measured import naming
 from ngcdl.report.shown.columns import read_story
@@ -111,6 +112,16 @@ def test_the_command_of_a_training_has_every_mount_that_was_typed_wherever_it_is
     run = GPU.run("x")
     run = replace(run, spec={**(run.spec or {}), "mounts": ["/data:/work:ro", "/opt/trainer:/ngcdl/trainer:ro"]})
     assert (naming.command(run) or "").endswith(f"--gpus {UUID} -v /data:/work:ro")
+
+
+def test_the_command_has_the_patches_themselves_as_their_files_may_have_changed() -> None:
+    patches = ("metadata:\n  labels: {a: b}\n", '{"spec": {}}')
+    run = GPU.run("x")
+    placement = Placement(patches=patches, avoid=("a=b",)).as_json()
+    run = replace(run, engine="kubernetes", spec={**(run.spec or {}), "placement": placement})
+    words = shlex.split(naming.command(run) or "")
+    assert [word.removeprefix("--job-patch=") for word in words if "--job-patch" in word] == list(patches)
+    assert tuple(map(_patch, patches)) == patches, "as they are typed"
 
 
 @pytest.mark.parametrize("engine", ["slurm", "kubernetes"])

@@ -168,7 +168,8 @@ def imported(config: settings.Settings) -> Run:
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
         "environment": {"HF_TOKEN": "***", "EPOCHS": "3"}, "mounts": ["/:/ngcdl/x", "models:/m"],
-        "ports": ["22222:22"], "packages": ["evil"], "placement": {"options": ["--comment=x"]},
+"ports": ["22222:22"], "packages": ["evil"],
+        "placement": {"options": ["--comment=x"], "patches": ["a:\n  b: c\n"]},
     }  # fmt: skip
     made = Made("cpu")
     made.keep(store, "x", spec=spec, image=Image("evil.example/x:1", DIGEST))
@@ -191,6 +192,7 @@ def test_a_stranger_s_run_is_refused_with_all_that_it_would_get(
     assert "    ports      22222:22\n" in said
     assert "    user       root, if the image names no other\n" in said
     assert "    sbatch     --comment=x\n" in said
+    assert "    job patch  a:\\n  b: c\\n\n" in said
     assert said.endswith("    ngcdl runs replay x --trust")
     assert "mine" not in said
     trusted = again(imported, config, trust=True).asked

@@ -198,6 +198,14 @@ DataPvc = Annotated[
     str | None,
     cluster(metavar="CLAIM", help="Volume claim that holds the data (Kubernetes)."),
 ]
+JobPatch = Annotated[
+    list[str] | None,
+    cluster(
+        "--job-patch",
+        metavar="FILE",
+        help="YAML or JSON to merge into the Job: tolerations, queues, ... (Kubernetes). Repeatable.",
+    ),
+]
 PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull the image with (Kubernetes).")]
 
 # -- arguments ------------------------------------------------------------------------------------------------------

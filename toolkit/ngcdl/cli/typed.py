@@ -102,6 +102,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
+    typed = replace(typed, placement=_with_patches(typed.placement))
     typed.placement.check(typed.engine)
     if typed.command and _lacks_image(typed):
         raise BadOption(f"With --engine {typed.engine} a command needs an image.", in_an_image(typed))
@@ -168,6 +169,23 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
 
 # The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _STARTERS = {".py": "python", ".sh": "bash"}
+
+
+def _with_patches(placement: Placement) -> Placement:
+    """Return `placement` with the content of each file in place of its name. A record repeats it as it was: what has
+    several lines, or begins with {, is the patch itself. Raise BadOption."""
+    return replace(placement, patches=tuple(map(_patch, placement.patches)))
+
+
+def _patch(word: str) -> str:
+    if "\n" in word or word.lstrip().startswith("{"):
+        return word
+    try:
+        return f"{Path(word).read_text(encoding='utf-8').rstrip()}\n"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        hint = "Name a file with what is to be merged into the Job, in YAML or JSON."
+        raise BadOption(f"--job-patch {word}: it can't be read ({why}).", hint) from error
 
 
 def _start(word: str) -> list[str] | None:

@@ -169,6 +169,7 @@ def _would_get(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
         "user": "root, if the image names no other" if kind.has_containers and spec.user is None else "",
         "resumes": str(training.get("resume") or ""),
         "sbatch": shlex.join(spec.placement.options if spec.placement else ()),
+        "job patch": "\n".join(spec.placement.patches if spec.placement else ()),
     }
     told = [f"    {name:<9}  {value}".replace("\n", "\\n") for name, value in what.items() if value]
     return "\n".join(["It would get:", *told])

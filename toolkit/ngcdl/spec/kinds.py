@@ -48,7 +48,7 @@ KINDS = {
     "kubernetes": Kind(
         is_cluster=True,
         shares_files=False,
-        takes=("nodes", "namespace", "data_pvc", "pull_secret", "avoid"),
+        takes=("nodes", "namespace", "data_pvc", "pull_secret", "patches", "avoid"),
         short="k8s",
         choose="Choose it:\n    kubectl config use-context {its}",
     ),

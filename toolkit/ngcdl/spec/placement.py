@@ -9,9 +9,13 @@ from typing import Any, Self
 
 from ngcdl.errors import BadOption
 from ngcdl.spec.kinds import KINDS, kind_of
+from ngcdl.spec.secrets import redacted
 
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
-TYPED = {"time_limit": "--time", "options": "--sbatch"}
+TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"}
+_LISTS = ("options", "patches", "avoid")
+_LONGEST_PATCH = 1 << 16
+_DOCUMENT = re.compile(r"^---", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
 _PRINTED = re.compile(r"[!-~]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -25,7 +29,8 @@ class Placement:
     `partition`, `account`, `qos`, `time_limit` and `options` (further words for sbatch) are Slurm's, as sbatch takes
     them. `cpus` are per GPU, or per task if it has none, and are ignored if the run has a `cpu_limit`; `images` is a
     folder that all nodes share, in which an image that one node fetched is kept for all. `namespace`, `data_pvc` (a
-    claim that has the data) and `pull_secret` (the name of a Secret) are Kubernetes'.
+    claim that has the data), `pull_secret` (the name of a Secret) and `patches` (of the Job, the text of each) are
+    Kubernetes'.
 
     ngcdl sets the rest itself, to keep a run off nodes that can't run its image: `gpu_type` is the type of Slurm's
     GPUs to ask for; `avoid` lists nodes by name (Slurm), or node labels, KEY=VALUE (Kubernetes).
@@ -43,6 +48,7 @@ class Placement:
     data_pvc: str | None = None
     pull_secret: str | None = None
     options: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
     gpu_type: str | None = None
     avoid: tuple[str, ...] = ()
 
@@ -76,18 +82,34 @@ class Placement:
         for word in self.options:  # each is a line of the script
             if _CONTROL.search(word):
                 raise BadOption(f"--sbatch {word!r}: must be one line, without control characters.")
+        for text in self.patches:
+            _check_patch(text)
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "options": list(self.options), "avoid": list(self.avoid)}
+        return {**asdict(self), **{name: list(getattr(self, name)) for name in _LISTS}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Parse the output of as_json. Raise BadOption as `check_values` does."""
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known and value is not None}
-        found = cls(**{**values, **{name: tuple(values.get(name, ())) for name in ("options", "avoid")}})
+        found = cls(**{**values, **{name: tuple(values.get(name, ())) for name in _LISTS}})
         found.check_values()
         return found
+
+
+def _check_patch(text: str) -> None:
+    if len(text) > _LONGEST_PATCH:
+        raise BadOption("--job-patch: it is longer than 64 KiB.")
+    if _DOCUMENT.search(text.strip().removeprefix("---")):
+        raise BadOption(
+            "--job-patch: it has several documents (---).", "Name a file for each: --job-patch is repeatable."
+        )
+    if redacted("", text) != text:
+        raise BadOption(
+            "--job-patch: something in it looks like a secret, and would be written into record and manifest.",
+            "As a variable it is kept in the run's own Secret:\n    ngcdl run ... -e NAME",
+        )
 
 
 def _typed(name: str) -> str:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ngcdl.cli.options import Account, DataPvc, Namespace, Nodes, Partition, PullSecret, Qos, RunIn, Sbatch, TimeLimit
+from ngcdl.cli.options import (
+    Account,
+    DataPvc,
+    JobPatch,
+    Namespace,
+    Nodes,
+    Partition,
+    PullSecret,
+    Qos,
+    RunIn,
+    Sbatch,
+    TimeLimit,
+)
 
 
 class Placed:
@@ -18,3 +30,4 @@ class Placed:
     namespace: Namespace = None
     data_pvc: DataPvc = None
     pull_secret: PullSecret = None
+    patches: JobPatch = None

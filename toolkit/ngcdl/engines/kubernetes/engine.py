@@ -15,7 +15,7 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
-from ngcdl.engines.kubernetes import nodes, yaml
+from ngcdl.engines.kubernetes import nodes, patches, yaml
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
@@ -71,10 +71,12 @@ class KubernetesEngine(OfKind, NoImages):
         return self._kubectl.context
 
     def gpu_way(self) -> GpuWay:
-        return GpuWay("device-plugin", "each pod requests nvidia.com/gpu")
+        return GpuWay("device-plugin", "each pod requests them")
 
     def placed(self, placement: Placement | None) -> Placement | None:
         place = placement or Placement()
+        if place.patches:
+            patches.patched(self._kubectl, patches.sample(1), place.patches)  # raises while nothing has begun
         if place.namespace:
             return place
         with contextlib.suppress(ClusterError):  # a manifest can be written without a cluster
@@ -83,8 +85,16 @@ class KubernetesEngine(OfKind, NoImages):
         return place
 
     def nodes(self, placement: Placement, gpus: int) -> tuple[Node, ...]:
-        del placement
-        return nodes.with_gpus(self._seen, gpus)
+        return self._able(placement, gpus) or ()
+
+    def _able(self, placement: Placement, gpus: int) -> tuple[Node, ...] | None:
+        """Return the nodes that could take a pod; None if a patch has it request GPUs that nodes are not asked for."""
+        if not placement.patches:
+            return nodes.with_gpus(self._seen, gpus)
+        job = patches.patched(self._kubectl, patches.sample(gpus), placement.patches)
+        if gpus and patches.chooses_gpus(job):
+            return None
+        return nodes.with_gpus(self._seen, gpus, patches.node_labels(job))
 
     def kept_off(self, placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
         return replace(placement, avoid=nodes.labels_of(bad, good))
@@ -116,10 +126,11 @@ class KubernetesEngine(OfKind, NoImages):
         """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
         wanted, each = placement_of(order.spec).nodes, order.spec.gpus.per_node
         try:
-            there = len({node.name for node in nodes.with_gpus(self._seen, each)})
+            able = self._able(placement_of(order.spec), each)
         except ClusterError:
             return None
-        if there >= wanted:
+        there = len({node.name for node in able or ()})
+        if able is None or there >= wanted:
             return None
         with_gpus = f" with {each} GPU{'' if each == 1 else 's'}" if each else ""
         return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, the run can't begin."
@@ -171,7 +182,10 @@ class KubernetesEngine(OfKind, NoImages):
 
     def _objects(self, order: Order) -> list[dict[str, Any]]:
         runtime = nodes.RUNTIME if order.spec.gpus.per_node and self._seen.has_runtime else None
-        return objects(order, runtime)
+        made = objects(order, runtime)
+        if own := placement_of(order.spec).patches:
+            made = [patches.patched(self._kubectl, one, own) if one["kind"] == "Job" else one for one in made]
+        return made
 
     def find(self, run_id: str) -> Job | None:
         folder = self._runs / run_id

@@ -44,6 +44,17 @@ class Kubectl:
         """Return the object that kubectl prints as JSON. Raise EngineError."""
         return _object(self.text(*words, "-o", "json"), words[0])
 
+    def merged(self, thing: Mapping[str, Any], patch: str) -> dict[str, Any]:
+        """Return an object with a strategic merge patch (YAML or JSON) in it, without a cluster. Raise EngineError."""
+        with os.fdopen(os.memfd_create("patch"), "w", encoding="utf-8") as file:  # neither in argv nor on a disk
+            file.write(patch)
+            file.flush()
+            words = ("--local", "-f", "-", "--type=strategic", f"--patch-file=/dev/fd/{file.fileno()}", "-o", "json")
+            said, trouble = replace(self, namespace=None)._ran(("patch", *words), thing, SECONDS, (file.fileno(),))
+        if trouble:
+            raise trouble
+        return _object(said, "patch")
+
     def visible(self, kinds: str, seconds: float) -> tuple[Sequence[dict[str, Any]], EngineError | None]:
         """Return the objects of several kinds, and the error if some kinds could not be listed.
 
@@ -72,8 +83,11 @@ class Kubectl:
         except OSError as error:
             raise KubectlMissing(self.program, error.strerror or str(error)) from error
 
-    def _ran(self, words: Sequence[str], given: Any, seconds: float) -> tuple[str, EngineError | None]:
-        """Return kubectl's stdout, and what its failure means. Raise EngineError if it can't start or hangs."""
+    def _ran(
+        self, words: Sequence[str], given: Any, seconds: float, files: Sequence[int] = ()
+    ) -> tuple[str, EngineError | None]:
+        """Return kubectl's stdout, and what its failure means. `files`: open files that it reads. Raise EngineError if
+        it can't start or hangs."""
         argv = self._argv(f"--request-timeout={seconds:g}s", *words)
         content = b"" if given is None else json.dumps(given).encode()
         try:
@@ -83,6 +97,7 @@ class Kubectl:
                 capture_output=True,
                 timeout=seconds + EXTRA_SECONDS,
                 env=without_keys(os.environ),
+                pass_fds=files,
                 check=False,
             )
         except OSError as error:

@@ -34,8 +34,8 @@ def translated(said: str) -> EngineError:
 
 
 _BY_A_RULE = (
-    "A rule of this cluster refuses it; whoever runs the cluster knows what it asks for. What ngcdl creates:\n"
-    "    ngcdl run ... --dry-run"
+    "A rule of this cluster refuses it; whoever runs the cluster knows what it asks for. What ngcdl creates, and how "
+    "to add to it:\n    ngcdl run ... --dry-run\n    ngcdl run ... --job-patch FILE"
 )
 # What is created is refused with these words: pods mostly in an event about their Job, as kubectl creates only the Job.
 _REMEDIES = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ngcdl.engines.kubernetes.kubectl import Kubectl
@@ -51,12 +52,12 @@ def seen(kubectl: Kubectl) -> Seen:
     return Seen(nodes, RUNTIME in classes, None if nodes else trouble)
 
 
-def with_gpus(cluster: Seen, gpus: int) -> tuple[Node, ...]:
-    """Return the Linux nodes with at least `gpus` GPUs; if `gpus` is 0, all of them, without their cards. Raise the
-    cluster's trouble."""
+def with_gpus(cluster: Seen, gpus: int, labels: Mapping[str, str] = MappingProxyType({})) -> tuple[Node, ...]:
+    """Return the Linux nodes that have these labels and at least `gpus` GPUs; if `gpus` is 0, all of them, without
+    their cards. Raise the cluster's trouble."""
     if cluster.trouble:
         raise cluster.trouble
-    found = [_node(item, gpus) for item in cluster.nodes if _is_linux(item)]
+    found = [_node(item, gpus) for item in cluster.nodes if _has(item, labels)]
     return tuple(node for node in found if node.gpus >= gpus)
 
 
@@ -71,8 +72,9 @@ def labels_of(bad: Sequence[Node], good: Sequence[Node]) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _is_linux(item: Mapping[str, Any]) -> bool:
-    return str((item["metadata"].get("labels") or {}).get(_SYSTEM, "linux")) == "linux"
+def _has(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    its = {_SYSTEM: "linux", **(item["metadata"].get("labels") or {})}
+    return its.items() >= {_SYSTEM: "linux", **labels}.items()
 
 
 def _node(item: Mapping[str, Any], gpus: int) -> Node:

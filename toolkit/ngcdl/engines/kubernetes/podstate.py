@@ -192,7 +192,8 @@ def _remedies(said: str) -> Iterator[str]:
         yield "List the claims:"
         yield "    kubectl get pvc"
     if "untolerated taint" in said:
-        yield "Some nodes are reserved for others (taints): kubectl describe nodes"
+        yield "Some nodes are reserved (taints: kubectl describe nodes). If they are for you, name a file with the"
+        yield "toleration: --job-patch FILE"
     if "anti-affinity" in said:
         yield "--nodes needs that many machines: fewer nodes, each with more GPUs, may fit."
 

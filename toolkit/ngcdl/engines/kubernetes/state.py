@@ -16,6 +16,9 @@ from ngcdl.errors import ClusterRefused, EngineError
 _CREATED_LATER = re.compile(
     rf"exceeded quota|internal error|etcdserver|connection refused|{TIMED_OUT.pattern}", re.IGNORECASE
 )
+# Where Kueue holds every Job, it starts none without this label:
+# https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/manage_jobs_without_queue_name/
+_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,10 @@ class State:
         """What the job waits for, in Kubernetes' words and with advice; None if it does not wait."""
         if self.job and condition(self.job.get("status", {}), "Suspended", "True"):
             who = "by a queue such as Kueue, or by hand. Its events may say more"
-            return f"the Job is suspended, {who}:\n    kubectl describe job {self.job['metadata']['name']}"
+            said = f"the Job is suspended, {who}:\n    kubectl describe job {self.job['metadata']['name']}"
+            if _QUEUE in (self.job["metadata"].get("labels") or {}):
+                return said
+            return f"{said}\nIt names no queue of Kueue's (the label {_QUEUE}), which --job-patch FILE can add."
         if self.refused:
             return f"{self.refused}\n{remedy(self.refused)}".rstrip()
         return next((pod.waits_for for pod in self.pods if pod.waits_for), None)

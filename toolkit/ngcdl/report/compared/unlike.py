@@ -35,7 +35,7 @@ _DERIVED = frozenset(
     {"image", "command", "gpus", "replicas", "nodes", "workload", "tty", "stdin", "placement", "packages"}
 )
 # Parts of the placement on a cluster that may affect the speed: the others say who pays, and where files come from.
-_OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options"})
+_OF_PLACE = frozenset({"nodes", "partition", "container", "cpus", "options", "patches"})
 _DERIVED_OF_WORKLOAD = frozenset({"device", "data", "compile", "largest_batch", "autotune"})
 # What is varied -> what may differ between the arms if it was not requested: a card computes in TF32 and the CPU in
 # float32, and a framework lays out images as its device computes them fastest in that precision.

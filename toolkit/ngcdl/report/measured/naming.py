@@ -209,10 +209,11 @@ def _placement(placement: Mapping[str, Any]) -> list[str]:
     """Return the options that place the run on a cluster, without values that ngcdl found by itself."""
     words = []
     for name, value in placement.items():
-        if name == "options" or name in _NOT_TYPED or value in (None, _PLACED.get(name)):
+        if name in ("options", "patches") or name in _NOT_TYPED or value in (None, _PLACED.get(name)):
             continue
         words += [TYPED.get(name, f"--{name.replace('_', '-')}"), str(value)]
-    return words + [f"--sbatch={word}" for word in placement.get("options") or ()]
+    words += [f"--sbatch={word}" for word in placement.get("options") or ()]
+    return words + [f"--job-patch={text}" for text in placement.get("patches") or ()]
 
 
 def _container(spec: Mapping[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ _COMPUTED = ("feed", "precision", "compiled", "channels_last", "teacher", "clip"
 # Parts of the spec and of the placement.
 _ASKED = (
     "environment", "mounts", "ports", "shm_bytes", "ulimits", "cpu_limit", "memory_bytes", "nodes", "partition",
-    "container", "cpus", "options",
+    "container", "cpus", "options", "patches",
 )  # fmt: skip
 
 
