@@ -61,6 +61,67 @@ def test_a_pull_into_a_pipe_is_a_line_a_layer(capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_the_total_of_a_pull_is_that_of_all_layers_also_of_those_whose_turn_has_not_come(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = Screen()
+    for layer in range(40):
+        screen.pull(PullEvent(f"{layer}", "Waiting", 0, 300 << 20))
+    for layer in range(40):
+        screen.pull(PullEvent(f"{layer}", "Pulling fs layer"))
+    for layer in range(6):
+        screen.pull(PullEvent(f"{layer}", "Downloading", 290 << 20, 300 << 20))
+    assert capsys.readouterr().err == "ngcdl: 290.0 MiB of 11.7 GiB in 40 layers\n"
+
+
+def test_a_pull_of_which_some_layers_sizes_are_unknown_has_no_total_and_no_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pulled() -> Screen:
+        screen = Screen()
+        for layer in ("aaa", "bbb", "ccc"):
+            screen.pull(PullEvent(layer, "Pulling fs layer"))
+        screen.pull(PullEvent("aaa", "Already exists"))
+        screen.pull(PullEvent("bbb", "Downloading", 512, 1024))
+        return screen
+
+    pulled()
+    assert capsys.readouterr().err.splitlines()[-1] == "ngcdl: 512 B so far; 1 of 3 layers complete"
+    on_terminal(monkeypatch)
+    screen = pulled()
+    assert screen._progress
+    assert [task.total for task in screen._progress.tasks] == [None, 1024]
+    screen.pull(PullEvent("ccc", "Downloading", 0, 1024))
+    assert screen._progress.tasks[0].total == 2048, "now all sizes are known"
+    screen.quiet()
+
+
+def test_the_speed_of_a_pull_does_not_count_what_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    screen = Screen()
+    for layer in ("aaa", "bbb"):
+        screen.pull(PullEvent(layer, "Waiting", 5 << 30, 6 << 30))
+    for at in (5 << 30, 5 << 30):
+        screen.pull(PullEvent("aaa", "Downloading", at, 6 << 30))
+    assert screen._progress
+    layers = screen._progress.tasks[0]
+    assert (layers.completed, layers.total) == (10 << 30, 12 << 30)
+    assert not layers.speed
+    screen.quiet()
+
+
+@pytest.mark.parametrize("columns", [50, 60, 75])
+def test_no_figure_of_a_pull_is_cut(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    terminal = on_terminal(monkeypatch, columns)
+    screen = Screen()
+    screen.pull(PullEvent("0123456789ab", "Downloading", 888_800_000, 999_900_000))
+    screen.quiet()
+    *_, row = terminal.kept.getvalue().decode().split("0123456789ab")
+    assert "888.8/999.9 MB" in row
+    assert "-:--:--" in row
+    assert "…" not in row
+
+
 def test_a_download_into_a_pipe_tells_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     screen.download(60 << 20, 180 << 20, float(1 << 20))
@@ -106,6 +167,14 @@ class Terminal(io.TextIOWrapper):
 
     def isatty(self) -> bool:
         return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> Terminal:
+    made = Terminal()
+    monkeypatch.setattr("sys.stderr", made)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    return made
 
 
 @pytest.mark.parametrize(("chunks", "seen"), [

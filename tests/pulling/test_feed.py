@@ -12,7 +12,7 @@ import pytest
 from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 
-from ngcdl.engines.values import LayerStore
+from ngcdl.engines.values import LayerStore, PullEvent
 from ngcdl.errors import (
     BadOption,
     BlobMissing,
@@ -70,6 +70,13 @@ def test_every_layer_is_shown_with_its_bytes_and_no_line_of_the_relay_is(table: 
         assert {one.status for one in events} >= {"Downloading", "Download complete", "Pull complete"}
         assert {one.total_bytes for one in events if one.status == "Downloading"} == {len(layer)}
     assert [one for one in table.shown if one.layer is None] == []
+
+
+def test_the_sizes_of_all_layers_are_told_before_the_first_is_fetched(table: Table) -> None:
+    table.pull()
+    assert table.shown[: len(LAYERS)] == [
+        PullEvent(digest(layer)[7:19], "Waiting", 0, len(layer)) for layer in LAYERS
+    ]  # fmt: skip
 
 
 def test_a_configuration_that_was_damaged_here_is_fetched_once_more(table: Table) -> None:

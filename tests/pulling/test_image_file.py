@@ -48,7 +48,9 @@ def test_the_file_has_every_blob_under_its_digest_and_both_lists_of_contents(tab
     assert len(files[f"blobs/{name.replace(':', '/')}"]) == about["size"]
     assert table.left() == [], "the blobs are removed once the file is whole"
     assert {event.layer for event in table.shown} == {digest(layer)[7:19] for layer in LAYERS}
-    assert isinstance(table.shown[0], PullEvent)
+    assert table.shown[: len(LAYERS)] == [
+        PullEvent(digest(layer)[7:19], "Waiting", 0, len(layer)) for layer in LAYERS
+    ], "the sizes of all are told before the first is fetched"
 
 
 def test_the_same_image_gives_the_same_bytes(table: Table, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from ngcdl import console
-from ngcdl.engines.values import Chunk, PullEvent
+from ngcdl.engines.values import WAITING, Chunk, PullEvent
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -34,6 +34,8 @@ CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I00
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
 _STEP = re.compile(rb"\d{4}-\d\d-\d\d [\d:.]+: step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
 _DONE = ("Pull complete", "Already exists")
+# The least columns of a terminal on which a row of a pull has a bar, and a speed: a figure that is cut is another one.
+_WITH_BAR, _WITH_SPEED = 75, 60
 
 
 class Screen:
@@ -59,7 +61,7 @@ class Screen:
         self._unread: list[TextIO] = []  # the reader of these streams has gone
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._layers: dict[str, tuple[int, int]] = {}
+        self._layers: dict[str, tuple[int, int | None]] = {}
         self._whole: set[str] = set()
         self._last_line = 0.0
 
@@ -103,25 +105,33 @@ class Screen:
         if event.status.startswith("Pulling from"):
             return  # its "layer" is the tag, and the image was already named
         self._count(event)
-        done = sum(layer[0] for layer in self._layers.values())
-        total = sum(layer[1] for layer in self._layers.values())
+        if event.status == WAITING:
+            return  # the bar begins with the first byte that comes: its speed must not count what was here before
+        done = sum(here for here, _ in self._layers.values())
+        sizes = [size for _, size in self._layers.values()]
+        known = [size for size in sizes if size is not None]
+        total = sum(known) if len(known) == len(sizes) else None
+        whole = f"{len(self._whole)} of {len(self._layers)}"
         if self._moving:
-            self._bar("layers", f"{len(self._whole)} of {len(self._layers)}", done, total)
+            self._bar("layers", whole, done, total)
             self._row(event)
         elif event.status in _DONE:
             self.say(f"{event.layer}: {event.status}")
-        elif total and time.monotonic() - self._last_line > LINE_SECONDS:
+        elif done and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()
-            self.say(f"{console.size(done)} of {console.size(total)} in {len(self._layers)} layers")
+            count = len(self._layers)
+            of = f" of {console.size(total)} in {count} layer{'' if count == 1 else 's'}"
+            self.say(f"{console.size(done)}{f' so far; {whole} layers complete' if total is None else of}")
 
     def _count(self, event: PullEvent) -> None:
-        """Track each layer, as (bytes here, bytes in total), and which are unpacked."""
+        """Track each layer, as (bytes here, bytes in total or None), and which are unpacked. An engine that pulls by
+        itself tells a layer's size only once it fetches that layer."""
         assert event.layer is not None  # the caller checked
-        known = self._layers.setdefault(event.layer, (0, 0))
-        if event.status == "Downloading" and event.total_bytes:
+        _, size = self._layers.setdefault(event.layer, (0, None))
+        if event.status in ("Downloading", WAITING) and event.total_bytes:
             self._layers[event.layer] = (event.current_bytes or 0, event.total_bytes)
         elif event.status in (*_DONE, "Download complete"):
-            self._layers[event.layer] = (known[1], known[1])
+            self._layers[event.layer] = (size or 0, size or 0)
         if event.status in _DONE:
             self._whole.add(event.layer)
 
@@ -158,12 +168,13 @@ class Screen:
             def narrow() -> Column:
                 return Column(no_wrap=True)
 
+            width = console.columns(sys.stderr) or 0
             self._progress = bars.Progress(
                 bars.TextColumn("{task.description:<12}", table_column=narrow()),
                 bars.TextColumn("{task.fields[status]:<11}", table_column=narrow()),
-                bars.BarColumn(bar_width=14, table_column=narrow()),
+                *([bars.BarColumn(bar_width=14, table_column=narrow())] if width >= _WITH_BAR else []),
                 bars.DownloadColumn(table_column=narrow()),
-                bars.TransferSpeedColumn(table_column=narrow()),
+                *([bars.TransferSpeedColumn(table_column=narrow())] if width >= _WITH_SPEED else []),
                 bars.TimeRemainingColumn(table_column=narrow()),
                 console=console.err(),
             )

@@ -71,6 +71,8 @@ class PullEvent:
 
 
 ShowPull = Callable[[PullEvent], None]
+# The status of a layer whose turn has not come, as Docker's engine words it; ngcdl's own pulls tell its bytes, too.
+WAITING = "Waiting"
 
 
 def short_id(digest: str) -> str:

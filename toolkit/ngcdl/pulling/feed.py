@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ngcdl.engines.base import Engine
-from ngcdl.engines.values import LayerStore, PullEvent, ShowPull, short_id
+from ngcdl.engines.values import WAITING, LayerStore, PullEvent, ShowPull, short_id
 from ngcdl.errors import (
     BadOption,
     DigestMismatch,
@@ -202,8 +202,11 @@ class Feed:
         while not turn.take():
             for layer in image.layers:
                 here = min(blob_folder.here_bytes(self.folder, layer.digest), layer.size_bytes)
+                name = short_id(layer.digest)
                 if here:
-                    self._show(PullEvent(short_id(layer.digest), "Downloading", here, layer.size_bytes))
+                    self._show(PullEvent(name, "Downloading", here, layer.size_bytes))
+                else:  # without its size: the engine may have it, and then it is not fetched
+                    self._show(PullEvent(name, WAITING))
             time.sleep(_LOOK_SECONDS)
 
     def _offer(
@@ -246,12 +249,10 @@ class Feed:
             takes = not is_last and not store.keeps_packed and verdict is disk_space.LayerForm.UNPACKED
             as_tars += [takes] * (len(holds) - there)
             offered = offer.unpacked(offered, document.tree, holds, as_tars)
-        return Relay(
-            offered,
-            lambda: Connection(self.ref.registry, self.credential),
-            self._grown,
-            ahead=[blob for blob in offered.blobs if blob.digest in missing],
-        )
+        ahead = [blob for blob in offered.blobs if blob.digest in missing]
+        for blob in ahead:  # only some are fetched at a time, and the total is that of all
+            self._show(replace(blob.event(), status=WAITING))
+        return Relay(offered, lambda: Connection(self.ref.registry, self.credential), self._grown, ahead=ahead)
 
     def _config(self, registry: Registry, about: dict[str, object]) -> tuple[Blob, dict[str, Any]]:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""

@@ -26,11 +26,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from ngcdl.engines.values import ShowPull
+from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
 from ngcdl.pulling import disk_space
 from ngcdl.pulling.blob_folder import here_bytes
@@ -122,6 +122,8 @@ class Saving:
     def _fetch(self, blobs: Sequence[Blob], screen: threading.Lock) -> None:
         """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
         waiting = deque(blobs)
+        for blob in blobs[1:]:  # only some are fetched at a time, and the total is that of all
+            self.show(replace(blob.event(), status=WAITING))
 
         def work() -> None:
             with self._registry() as registry, contextlib.suppress(IndexError):
