@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import signal
 from pathlib import Path
 
+import pytest
 from house import House, until
 
+from ngcdl.cli import runs
 from ngcdl.record import Owner, Run
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
@@ -54,6 +58,44 @@ def test_a_run_that_wrote_nothing_is_there_and_has_no_log(kept: House) -> None:
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith(f"ngcdl: {GOLDEN.name} has no log: it wrote nothing.\n")
     assert f"ngcdl show {GOLDEN.name}" in done.stderr
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *pieces: bytes) -> str:
+    """Return what a terminal shows of a log that was read in these pieces: a line is blanked, then written anew."""
+    with io.BytesIO() as kept:
+        monkeypatch.setattr("sys.stdout", Terminal())
+        monkeypatch.setenv("TERM", "xterm")
+        write = runs._writer(kept)
+        for piece in pieces:
+            write(piece)
+        text = kept.getvalue().decode()
+    assert not re.search(r"\r(?!\x1b\[K)", text)
+    return re.sub(r"[^\n]*\r\x1b\[K", "", text)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("data", "seen"), [
+    (b"a 1%\ra 2%\rdone\n", "done\n"),
+    (b"a 100%\r\nb\r\r\n\r\nc 1%\r", "a 100%\nb\n\nc 1%"),
+    (b"a\n\x1b[32mGREEN\x1b[0m end\n\x1b[2K\rb 1%\x1b[2K\rb\n", "a\nGREEN end\nb\n"),
+    (b"a\x1b]0;title\x07b\x1b]8;;x\x1b\\c \xe8\xaf\xad\n", "abc \u8bed\n"),
+])  # fmt: skip
+def test_a_terminal_gets_the_last_state_of_each_line_wherever_the_log_was_cut(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, seen: str
+) -> None:
+    for at in range(len(data) + 1):
+        assert shown(monkeypatch, data[:at], data[at:]) == seen
+    assert shown(monkeypatch, *(bytes([one]) for one in data)) == seen
+
+
+def test_an_escape_sequence_without_an_end_holds_back_no_more_than_a_few_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert shown(monkeypatch, b"a\x1b]", b"x" * 5000, b"b\n") == "ab\n"
 
 
 def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:

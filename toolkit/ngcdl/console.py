@@ -55,9 +55,9 @@ def err() -> Console:
     return Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
-def plain(text: str) -> str:
-    """Remove control characters and escape sequences, but not newlines and tabs."""
-    return _CONTROL.sub("", text)
+def plain(text: str, kept: str = "") -> str:
+    """Remove control characters and escape sequences, but not newlines, tabs and the characters in `kept`."""
+    return _CONTROL.sub(lambda found: found[0] if found[0] in kept else "", text) if kept else _CONTROL.sub("", text)
 
 
 def program() -> str:

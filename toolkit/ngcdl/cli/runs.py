@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from ngcdl.storing.store import Store
 
 NEWEST = 20
 _LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
+_BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
+_LONGEST = 4096  # characters of one to hold back; a longer one counts as text
 UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
 
 
@@ -143,12 +146,32 @@ def _follow_container(run: Run, file: IO[bytes], write: Callable[[bytes], None])
 
 
 def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
-    """Return a function that writes to `stream` and flushes it; on a terminal, without control characters."""
+    """Return a function that writes to `stream` and flushes it; on a terminal, without control characters, and of a
+    line that was rewritten with \\r, as progress bars do, the last state."""
+    if not sys.stdout.isatty():
+
+        def pass_on(data: bytes) -> None:
+            stream.write(data)
+            stream.flush()
+
+        return pass_on
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    is_terminal = sys.stdout.isatty()
+    back = "\r\x1b[K" if console.on_terminal(sys.stdout) else "\r"
+    unfinished = ""
+
+    def last_state(line: str) -> str:
+        _, was_rewritten, state = line.rstrip("\r").rpartition("\r")
+        return back + state if was_rewritten else state
 
     def write(data: bytes) -> None:
-        stream.write(console.plain(decode(data)).encode() if is_terminal else data)
+        nonlocal unfinished
+        text = unfinished + decode(data)
+        begun = _BEGUN.search(text)
+        end = begun.start() if begun and len(begun[0]) <= _LONGEST else len(text)
+        clean = console.plain(text[:end], kept="\r")
+        shown = clean.rstrip("\r")  # what follows decides whether the line ends or is rewritten
+        unfinished = clean[len(shown) :] + text[end:]
+        stream.write("\n".join(last_state(line) for line in shown.split("\n")).encode())
         stream.flush()
 
     return write
