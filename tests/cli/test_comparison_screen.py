@@ -26,11 +26,11 @@ class Terminal(io.TextIOWrapper):
         return found
 
 
-def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 44) -> Terminal:
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "44")
+    monkeypatch.setenv("COLUMNS", str(columns))
     return made
 
 
@@ -43,7 +43,7 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
     screen.chunk(Chunk("stdout", b"step 1\nste"))
     assert terminal.said() == f"\r{'round 1 of 3, cpu: ste':<43}"
     screen.chunk(Chunk("stderr", b"p 2 \x1b]0;title\x07of 9 " + b"x" * 90 + b"\r"))
-    assert terminal.said() == f"\r{'round 1 of 3, cpu: step 2 of 9 ' + 'x' * 90:.43}", "no longer than the line"
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: step 2 of 9 ' + 'x' * 90:.40}...", "no longer than the line"
     screen.chunk(Chunk("stdout", "语言\r\n\n".encode()))
     assert terminal.said() == f"\r{'round 1 of 3, cpu: 语言':<41}", "these two are as wide as four"
     screen.say("round 1 of 3, cpu: took 5 s")
@@ -54,6 +54,19 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
     assert terminal.said() == "\r\x1b[K"
     screen.quiet()
     assert terminal.said() == ""
+
+
+def test_of_a_training_s_step_the_speed_is_whole_on_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch, 80)
+    screen = ComparisonScreen(is_cluster=False)
+    screen._clock = iter(range(100)).__next__
+    screen.begins("round 1 of 3, device=gpu")
+    terminal.said()
+    step = b"2018-02-16 18:21:30.123456: step 1230, loss = 4.68 (4721.3 examples/sec; 0.027 sec/batch)\n"
+    screen.chunk(Chunk("stdout", step))
+    said = terminal.said()
+    assert said.startswith("\rround 1 of 3, device=gpu: step 1230, loss = 4.68 (4721.3 examples/sec; ")
+    assert said.endswith("...")
 
 
 def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

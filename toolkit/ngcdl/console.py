@@ -33,6 +33,7 @@ _CONTROL = re.compile(
 )
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
+CUT = "..."  # at the end of a text that was cut
 # The variable in which scripts/ngcdl passes on the path by which it was called, before it replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
@@ -101,10 +102,12 @@ def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:
 
 
 def filling(line: str, width: int) -> str:
-    """Cut `line`, or pad it with spaces, so that it fills `width` columns of a terminal."""
-    from rich.cells import set_cell_size
+    """Cut `line`, with a mark, or pad it with spaces, so that it fills `width` columns of a terminal."""
+    from rich.cells import cell_len, set_cell_size
 
-    return set_cell_size(line, width)
+    if cell_len(line) <= width:
+        return set_cell_size(line, width)
+    return set_cell_size(line, width - len(CUT)) + CUT
 
 
 def columns(stream: Any) -> int | None:

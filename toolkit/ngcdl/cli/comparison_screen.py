@@ -6,7 +6,7 @@ import re
 import sys
 
 from ngcdl import console
-from ngcdl.cli.screen import CHATTER, STEP_SECONDS, Screen
+from ngcdl.cli.screen import CHATTER, STEP, STEP_SECONDS, Screen
 from ngcdl.engines.values import Chunk
 
 _LONGEST = 4096  # bytes to keep of a line that has not ended
@@ -40,7 +40,9 @@ class ComparisonScreen(Screen):
         lines = [line for line in _ENDS.split(self._written) if line.strip() and not CHATTER.match(line)]
         if lines:
             self._drawn = self._clock()
-            self._draw(lines[-1].decode(errors="replace"))
+            last = lines[-1]
+            step = STEP.match(last)  # the speed has more room without the time
+            self._draw(last[step.end("when") if step else 0 :].decode(errors="replace"))
 
     def say(self, text: str) -> None:
         self._wipe()

@@ -32,7 +32,7 @@ _LONGEST = 4096  # bytes of an unfinished control string to hold back; a longer 
 # What TensorFlow prints before a training at any log level. It stays in log.txt.
 CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
-_STEP = re.compile(rb"\d{4}-\d\d-\d\d [\d:.]+: step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
+STEP = re.compile(rb"(?P<when>\d{4}-\d\d-\d\d [\d:.]+: )step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
 _DONE = ("Pull complete", "Already exists")
 # The least columns of a terminal on which a row of a pull has a bar, and a speed: a figure that is cut is another one.
 _WITH_BAR, _WITH_SPEED = 75, 60
@@ -206,7 +206,7 @@ class Screen:
         *lines, self._started_output = (self._started_output + data).split(b"\n")
         drawn = []
         for line in (one + b"\n" for one in lines):
-            is_step = _STEP.match(line)
+            is_step = STEP.match(line)
             if is_step and self._clock() - self._last_step < STEP_SECONDS:
                 self._passed_over = line
                 continue
