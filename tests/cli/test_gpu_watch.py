@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from ngcdl import console
 from ngcdl.cli.gpu import _card, _watch, gpu
 from ngcdl.errors import BadOption
-from ngcdl.telemetry.card import Driver, GpuReading
+from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
 
 
 class FakeNvml:
@@ -26,6 +29,58 @@ class FakeNvml:
 
     def driver(self) -> Driver:
         return Driver("535.104.05", None, "12.2")
+
+
+class EightCards(FakeNvml):
+    """A driver with eight cards; the second reading raises KeyboardInterrupt."""
+
+    left = 2
+
+    def read(self, activity: bool) -> tuple[GpuReading, ...]:
+        (card,) = super().read(activity)
+        return tuple(
+            replace(
+                card, index=at, gpu_percent=97, memory_used_bytes=40 << 30, memory_total_bytes=80 << 30, watts=650.2,
+                celsius=61, processes=(GpuProcess(1234, 40 << 30, "python"),), error="GPU is lost" if at == 7 else None,
+            )
+            for at in range(8)
+        )  # fmt: skip
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, rows: int) -> list[str]:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    for name, value in {"TERM": "xterm", "COLUMNS": f"{columns}", "LINES": f"{rows}", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(KeyboardInterrupt):
+        _watch(EightCards(), False, 0.0)
+    *_, frame = console.plain(terminal.getvalue()).rpartition("Driver")
+    return [line.rstrip() for line in f"Driver{frame}".splitlines()]
+
+
+def test_where_the_cards_don_t_fit_each_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, names, *cards = drawn(monkeypatch, 80, 24)
+    assert head == "Driver 535.104.05   CUDA 12.2   NVML n/a"
+    assert names == "GPU   USE             MEMORY  POWER  TEMP  PROCESSES  NAME"
+    assert cards == [
+        *(f"  {at}  97 %  40960 / 81920 MiB  650 W  61 C  1          Tesla T4" for at in range(7)),
+        "  7  97 %  40960 / 81920 MiB  650 W  61 C  1          error: GPU is lost",
+    ]
+    assert drawn(monkeypatch, 80, 100)[2] == "GPU 0  Tesla T4   compute capability n/a", "there is room for all"
+    assert drawn(monkeypatch, 40, 24)[2].endswith("…"), "what is cut has a mark"
+
+
+def test_where_not_even_a_line_for_each_card_fits_it_says_how_many_there_are_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = drawn(monkeypatch, 80, 8)
+    assert len(lines) == 8
+    assert (lines[-2][:3], lines[-1]) == ("  4", "3 more: ngcdl gpu shows all GPUs")
 
 
 def watched(capsys: pytest.CaptureFixture[str], as_json: bool) -> str:

@@ -112,3 +112,17 @@ def test_how_much_of_a_card_worked_stands_below_it_where_it_is_known(going: Run)
     assert len(said) <= 80 - len("memory  ")
     assert _line(going, read, 34.0).count("SMs") == 1
     assert f"61 W   {said}   GPU 1 97 % busy" in _line(going, read, 34.0)
+
+
+@pytest.mark.parametrize(("height", "cards", "activities"), [(22, 8, 8), (21, 8, 0), (14, 8, 0), (13, 6, 0), (7, 0, 0)])
+def test_on_a_low_terminal_it_says_less_of_the_cards_and_nothing_is_below_its_end(
+    going: Run, height: int, cards: int, activities: int
+) -> None:
+    read = Now(1230, 5.0, 2.5, gpus=tuple(CardNow(at, 97.0, None, None, 61.0, None, 12.4) for at in range(8)))
+    rows = rows_of(going, read, 34.0, height=height)
+    assert len(rows) <= height
+    assert [name for name, _ in rows[:4]] == ["run", "step", "loss", "speed"]
+    assert sum(name.startswith("GPU ") for name, _ in rows) == cards
+    assert sum("SMs" in said for _, said in rows) == activities
+    assert [name for name, _ in rows[-2:]] == ["CPU", "memory"]
+    assert (("", f"{8 - cards} more: --json has all GPUs") in rows) == (cards < 8)

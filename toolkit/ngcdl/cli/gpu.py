@@ -70,7 +70,12 @@ def _watch(nvml: Nvml, json: bool, seconds: float) -> None:
 
     with Live(console=console.out(), auto_refresh=False) as live:
         while True:
-            live.update(Text(_text(_read(nvml))), refresh=True)
+            report = _read(nvml)
+            shown = Text(_text(report))
+            height = live.console.height
+            if len(live.console.render_lines(shown, pad=False)) > height:
+                shown = Text("\n".join(_brief(report, height)), no_wrap=True, overflow="ellipsis")
+            live.update(shown, refresh=True)
             time.sleep(seconds)
 
 
@@ -102,9 +107,31 @@ def _document(report: _Report) -> dict[str, Any]:
     }
 
 
+def _head(driver: Driver) -> str:
+    return f"Driver {driver.version or _NONE}   CUDA {driver.cuda or _NONE}   NVML {driver.nvml_version or _NONE}"
+
+
+def _brief(report: _Report, height: int) -> list[str]:
+    """Return a line for each card, in at most `height` lines; if there are more cards, the last line says so."""
+    rows = [("GPU", "USE", "MEMORY", "POWER", "TEMP", "PROCESSES", "NAME"), *map(_row, report.gpus)]
+    lines = [console.plain(_head(report.driver)), *console.table(rows, right=range(5))]
+    if len(lines) <= height:
+        return lines
+    shown = max(height - 1, 2)  # what is above the cards, at least
+    return [*lines[:shown], f"{len(lines) - shown} more: ngcdl gpu shows all GPUs"]
+
+
+def _row(card: GpuReading) -> tuple[str, ...]:
+    memory = _of(_mib(card.memory_used_bytes), _mib(card.memory_total_bytes), "MiB")
+    processes = _NONE if card.processes is None else str(len(card.processes))
+    said = f"{len(card.mig_devices)} MIG" if card.mig else processes
+    use, power, temperature = _value(card.gpu_percent, " %"), _value(card.watts, " W"), _value(card.celsius, " C")
+    name = f"error: {card.error}" if card.error else card.name or _NONE
+    return _value(card.index), use, memory, power, temperature, said, name
+
+
 def _text(report: _Report) -> str:
-    driver = report.driver
-    head = f"Driver {driver.version or _NONE}   CUDA {driver.cuda or _NONE}   NVML {driver.nvml_version or _NONE}"
+    head = _head(report.driver)
     cards = [_card(card, report.names) for card in report.gpus]
     return console.plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -48,7 +48,8 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
     with Live(console=console.out(), auto_refresh=False) as live:
         for run, read, t in _readings(store, run_id, seconds):
             silent = silence.silent_seconds(run, store.folder(run.id))
-            rows = rows_of(run, read, t, "" if silent is None else silence.in_words(silent))
+            words = "" if silent is None else silence.in_words(silent)
+            rows = rows_of(run, read, t, words, live.console.height)
             width = max(len(name) for name, _ in rows)
             shown = "\n".join(console.plain(f"{name:<{width}}  {said}") for name, said in rows)
             live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
@@ -67,8 +68,9 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
             return
 
 
-def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, str]]:
-    """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row."""
+def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None = None) -> list[tuple[str, str]]:
+    """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row. If
+    there are more than `height` rows, what is known of the GPUs is told in fewer."""
     rows = [("run", f"{run.id}  ({_standing(run, t)})")]
     if run.is_waiting:
         rows.append(("waits", str(run.reason)))
@@ -82,15 +84,28 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "") -> list[tuple[str, 
         rows.append(("waits", f"{100 * read.waited_share:.0f} % of the time for its next batch"))
     if silent:
         rows.append(("waits", silent))
-    for card in read.gpus[:_MOST_CARDS]:
-        rows.append((f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)))
-        rows += [("", worked)] if (worked := activity(vars(card))) else []
-    if len(read.gpus) > _MOST_CARDS:
-        rows.append(("", f"{len(read.gpus) - _MOST_CARDS} more: --json has all GPUs"))
-    rows.append(("CPU", f"{number(read.cores)} cores; all cores {number(read.host_cpu_percent, 0, ' %')} busy"))
     whole = "" if read.memory_limit_bytes is None else f" of {size(read.memory_limit_bytes)}"
-    rows.append(("memory", size(read.memory_bytes) + whole))
-    return rows
+    below = [
+        ("CPU", f"{number(read.cores)} cores; all cores {number(read.host_cpu_percent, 0, ' %')} busy"),
+        ("memory", size(read.memory_bytes) + whole),
+    ]
+    return [*rows, *_cards(read.gpus, None if height is None else height - len(rows) - len(below)), *below]
+
+
+def _cards(cards: Sequence[CardNow], most: int | None) -> list[tuple[str, str]]:
+    """Return the rows of the cards, at most `most` of them: first without how much of each worked, then of fewer."""
+    shown = cards[:_MOST_CARDS]
+    named = [(f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)) for card in shown]
+    more = [("", f"{len(cards) - len(shown)} more: --json has all GPUs")] if len(cards) > len(shown) else []
+    rows = []
+    for row, card in zip(named, shown, strict=True):
+        rows += [row, *([("", worked)] if (worked := activity(vars(card))) else [])]
+    if most is None or len(rows) + len(more) <= most:
+        return rows + more
+    if len(named) + len(more) <= most:
+        return named + more
+    fit = max(most - 1, 0)
+    return [*named[:fit], ("", f"{len(cards) - fit} more: --json has all GPUs")]
 
 
 def _standing(run: Run, t: float) -> str:
