@@ -37,6 +37,24 @@ def test_the_last_attempt_is_shown_and_no_training_that_it_took_back(
     assert "from nothing tested after 3.00 s: precision @ 1 0.9400\n" in text
 
 
+def test_advice_and_an_error_of_several_lines_are_wrapped_on_a_terminal_and_a_command_is_not(
+    house: House, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(shown, "_path", lambda *_: "~/x")
+    command = f"    ngcdl run {'--pip ab ' * 9}".rstrip()
+    advice = "Look for dust in its fans, and for a distance to its neighbours, please."
+    found = (Finding("hot", "The card was hot.", {}, f"{advice}\n{command}"),)
+    reason = f"ValueError: no\n{'many words ' * 9}"
+    house.store.create(Run("x", "failed", 1.0, summary=Summary(steps=10), findings=found, reason=reason))
+    shown.show_summary(house.store, house.store.load("x"))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 60] == [f"{'':9}{command}"]
+    assert f"{'':9}its neighbours, please." in lines
+    assert sum("many words" in line for line in lines) == 2
+
+
 def test_the_record_s_path_begins_at_home_on_a_terminal_and_is_whole_for_a_program(
     house: House, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

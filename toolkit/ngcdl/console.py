@@ -81,18 +81,21 @@ def say(text: str) -> None:
     _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
-def wrapped(text: str, stream: Any, indent: int = 2) -> str:
+def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
     """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole. A word
-    that is longer than an indented line, such as an address, has a line of its own, not indented."""
+    that is longer than an indented line, such as an address, has a line of its own, not indented. `lead` stands before
+    the text, and does not make a command of it."""
     width = columns(stream)
     if width is None:
-        return text
+        return lead + text
     import textwrap
 
     folded = textwrap.TextWrapper(
         width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
     )
-    return "\n".join(line if is_to_type(line) else _folded_by(folded, line) for line in text.splitlines())
+    first, *more = text.splitlines() or [""]
+    lines = [(lead, first), *(("", line) for line in more)]
+    return "\n".join(before + line if is_to_type(line) else _folded_by(folded, before + line) for before, line in lines)
 
 
 def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:

@@ -65,8 +65,9 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     if (trace := store.folder(run.id) / TRACE).exists():
         rows.append(("timeline", f"{_path(trace, stream)}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
-    shown = (f"{name:<{width}}  {console.plain(text)}" for name, text in rows)
-    return "\n".join(console.wrapped(line, stream, width + 2) for line in shown)
+    return "\n".join(
+        console.wrapped(console.plain(text), stream, width + 2, lead=f"{name:<{width}}  ") for name, text in rows
+    )
 
 
 def _path(path: Path, stream: Any) -> str:
