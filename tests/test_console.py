@@ -12,6 +12,7 @@ import pytest
 import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from ngcdl import console
 from ngcdl.cli.app import app
@@ -138,6 +139,26 @@ def test_a_terminal_that_can_t_move_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert not console.on_terminal(Terminal())
 
 
+def test_columns_with_wide_characters_are_aligned_and_such_words_are_wrapped_by_their_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [("NAME", "N", "WHAT"), ("语言", "7", "语言 语言 语言"), ("a", "70", "b")]
+    assert console.table(rows, right={1}) == ["NAME   N  WHAT", "语言   7  语言 语言 语言", "a     70  b"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "训练模型 " * 9
+    lines = console.wrapped(f"command  {text}", sys.stdout, 9).splitlines()
+    assert [cell_len(line) for line in lines] == [35, 35, 35]
+    assert " ".join("".join(lines).split()) == f"command {text}".strip()
+
+
+def test_a_text_is_cut_by_its_width_and_has_a_mark() -> None:
+    assert console.cut("训练模型", 8) == "训练模型"
+    assert console.cut("训练模型", 7) == "训练..."
+    assert console.cut("ab cdef", 6) == "ab..."
+    assert console.filling("训练模型", 6) == "训... "
+
+
 def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:
     rows = [("RUN", "STEPS", "IMAGE"), ("first", "7", "pytorch:26.07-py3"), ("second", "1,000", "tensorflow")]
     assert console.table(rows) == [
@@ -162,10 +183,11 @@ def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:
     ]
 
 
-@given(st.lists(st.tuples(*[st.text("ab,", max_size=9)] * 4), min_size=1), st.integers(20, 60))
+# "语" and "🚀" are two columns wide.
+@given(st.lists(st.tuples(*[st.text("ab,语🚀", max_size=7)] * 4), min_size=1), st.integers(20, 60))
 def test_a_table_is_no_wider_than_its_terminal_and_loses_no_cell(rows: list[tuple[str, ...]], width: int) -> None:
     lines = console.table(rows, width)
-    assert max(map(len, lines)) <= width
+    assert max(map(cell_len, lines)) <= width
     assert "".join("".join(lines).split()) == "".join("".join(row) for row in rows)
 
 

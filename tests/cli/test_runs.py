@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from house import LIKE_OTHERS, House
 from made_runs import Made
+from rich.cells import cell_len
 
 from ngcdl.cli.lookup import RECENT, RECENT_BYTES
 from ngcdl.folder import EVENTS
@@ -156,6 +157,16 @@ def test_on_every_terminal_a_run_has_one_line_and_a_speed_never_goes_without_its
     assert [line.split()[0][-6:] for line in lines[1:]] == [QUIET[-6:], LONG[-6:]]
     assert "EXAMPLES/S" not in lines[0] or "(synthetic)" in lines[2]
     assert ("EXAMPLES/S" in lines[0]) == (columns >= 90)
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+def test_a_command_with_wide_characters_and_newlines_has_one_line_in_the_table(house: House, columns: int) -> None:
+    words = ["python", "训练\n\n模型.py", *["图像分类\n数据集"] * 9]
+    house.store.create(Run("x", "finished", 1.0, engine="local", spec={"command": words}))
+    lines = on_terminal(house, columns)
+    assert len(lines) == 2
+    assert all(cell_len(line) <= columns for line in lines)
+    assert lines[1].endswith("...")
 
 
 def test_a_wide_terminal_and_a_pipe_get_all_columns(several: House) -> None:

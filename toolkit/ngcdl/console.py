@@ -34,6 +34,7 @@ _CONTROL = re.compile(
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
 CUT = "..."  # at the end of a text that was cut
+_FILLER = "\0"  # `plain` leaves none
 # The variable in which scripts/ngcdl passes on the path by which it was called, before it replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
@@ -99,18 +100,39 @@ def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
 
 
 def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:
-    first, *more = folded.wrap(line) or [""]
+    first, *more = folded.wrap(_filled(line)) or [""]
     words = [one.strip() for one in more]
-    return "\n".join([first, *(w if len(one) > folded.width else one for one, w in zip(more, words, strict=True))])
+    lines = [first, *(w if len(one) > folded.width else one for one, w in zip(more, words, strict=True))]
+    return "\n".join(lines).replace(_FILLER, "")
+
+
+def _filled(text: str) -> str:
+    """Put a filler after each character that is two columns wide, because textwrap counts characters."""
+    return text if text.isascii() else "".join(one + _FILLER * (cells(one) - 1) for one in text)
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal `text` fills: Chinese characters, for example, are two wide."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Cut `text`, with a mark, if it is wider than `width` columns of a terminal."""
+    if cells(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - len(CUT)).rstrip() + CUT
 
 
 def filling(line: str, width: int) -> str:
-    """Cut `line`, with a mark, or pad it with spaces, so that it fills `width` columns of a terminal."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(line) <= width:
-        return set_cell_size(line, width)
-    return set_cell_size(line, width - len(CUT)) + CUT
+    """Cut `line`, or pad it with spaces, so that it fills `width` columns of a terminal."""
+    line = cut(line, width)
+    return line + " " * (width - cells(line))
 
 
 def columns(stream: Any) -> int | None:
@@ -126,23 +148,24 @@ def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Contai
     """Return the lines of a table of `rows`, the head first. Columns that don't fit into `width` go on an indented line
     below. `right` has the indices of the right-aligned columns. Newlines in a cell become spaces."""
     rows = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
     for row in rows:
-        cells = [
-            cell.rjust(w) if at in right else cell.ljust(w)
-            for at, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
+        room = [" " * (w - cells(cell)) for cell, w in zip(row, widths, strict=True)]
+        padded = [r + cell if at in right else cell + r for at, (cell, r) in enumerate(zip(row, room, strict=True))]
         for first, end in _spans(widths, width):
-            line = ((_BELOW if first else "") + "  ".join(cells[first:end])).rstrip()
-            lines += [line] if width is None or len(line) <= width else _folded(line, width)
+            line = ((_BELOW if first else "") + "  ".join(padded[first:end])).rstrip()
+            lines += [line] if width is None or cells(line) <= width else _folded(line, width)
     return lines
 
 
 def _folded(line: str, width: int) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(line, width, subsequent_indent=_BELOW + "  ", break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.wrap(
+        _filled(line), width, subsequent_indent=_BELOW + "  ", break_long_words=False, break_on_hyphens=False
+    )
+    return [one.replace(_FILLER, "") for one in folded]
 
 
 def _spans(widths: Sequence[int], width: int | None) -> list[tuple[int, int]]:

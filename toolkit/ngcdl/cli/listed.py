@@ -18,7 +18,6 @@ from ngcdl.running import silence
 HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
 # The columns that a narrow terminal always gets, and those that it gets in this order while there is room.
 _ALWAYS, _WANTED = ("RUN", "STATUS", "WHAT"), ("WHEN", "EXAMPLES/S", "TOOK", "BUSY")
-_CUT = "..."
 _LEAST = 12  # the fewest characters of WHAT
 _ID = re.compile(r"\d{8}-\d{6}-.+-([0-9a-f]{6})")  # storing/store.py
 _DAY = 86400
@@ -30,15 +29,15 @@ def table(
     """Return a line for each run. `silent`: for how many s a run has reported nothing, by id, if that is long. `ids`:
     those of all runs. If `width` is None, nothing is cut, and times are absolute, as the output may be read later."""
     rows = [
-        (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), "".join(_what(run)))
+        (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), _line(*_what(run)))
         for run in found
     ]
     whole = console.table([HEAD, *rows])
-    if width is None or max(map(len, whole)) <= width:
+    if width is None or max(map(console.cells, whole)) <= width:
         return whole
     ends = _ends(found, ids)
     rows = [(ends[row[0]], *row[1:]) for row in rows]
-    needed = max(len(name) + (len(_CUT) if more else 0) for name, more in map(_what, found))
+    needed = max(console.cells(name) + (len(console.CUT) if more else 0) for name, more in map(_what, found))
     return _narrow(rows, needed, width)
 
 
@@ -46,21 +45,20 @@ def _narrow(rows: Sequence[Sequence[str]], needed: int, width: int) -> list[str]
     """Return the lines of the columns that there is room for. WHAT gets the rest of the width. EXAMPLES/S is shown only
     if WHAT then has `needed` characters, so that no speed appears without the data set that it was reached on."""
     rows = [(*row[:3], re.sub(", no step for .*", ", silent", row[3]), *row[4:]) for row in rows]
-    wide = {name: max(map(len, column)) + 2 for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)}
+    wide = {
+        name: max(map(console.cells, column)) + 2
+        for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)
+    }
     left, shown, least = width - wide["RUN"] - wide["STATUS"], set(_ALWAYS), _LEAST
     for name in _WANTED:
         beside = max(needed, least) if name == "EXAMPLES/S" else least
         if left - wide[name] >= beside:
             left, least = left - wide[name], beside
             shown.add(name)
-    rows = [(*row[:-1], _cut(row[-1], max(left, least))) for row in rows]
+    rows = [(*row[:-1], console.cut(row[-1], max(left, least))) for row in rows]
     return console.table(
         [[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in (HEAD, *rows)], width
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - len(_CUT)].rstrip()}{_CUT}"
 
 
 def _ends(found: Sequence[Run], ids: Sequence[str]) -> dict[str, str]:
@@ -134,6 +132,10 @@ def _what(run: Run) -> tuple[str, str]:
     if command := naming.typed(run):
         return "", f"{command} in {image}" if image else command
     return "", image or f"({run.engine})"
+
+
+def _line(*parts: str) -> str:
+    return console.plain("".join(parts)).replace("\n", " ")
 
 
 def _short(reference: str) -> str:
