@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
@@ -30,6 +31,7 @@ from ngcdl.errors import (
 from ngcdl.pulling import disk_space, fetch
 from ngcdl.pulling.relay import is_relays
 from ngcdl.registry.key import Credential, Secret
+from ngcdl.registry.manifest import Layer, Manifest
 
 
 def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table: Table) -> None:
@@ -77,6 +79,23 @@ def test_the_sizes_of_all_layers_are_told_before_the_first_is_fetched(table: Tab
     assert table.shown[: len(LAYERS)] == [
         PullEvent(digest(layer)[7:19], "Waiting", 0, len(layer)) for layer in LAYERS
     ]  # fmt: skip
+
+
+def test_while_another_ngcdl_pulls_a_layer_of_which_nothing_came_has_no_size_as_it_may_never_be_fetched(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ngcdl.pulling.feed._LOOK_SECONDS", 0.0)
+    table.folder.mkdir()
+    (table.folder / f"{digest(LAYERS[0]).replace(':', '-')}.part").write_bytes(b"low")
+    image = Manifest("", V2, None, tuple(Layer(digest(layer), len(layer)) for layer in LAYERS))
+    turns = iter((False, True))
+    with table.feed() as feed:
+        feed._wait(SimpleNamespace(take=lambda: next(turns)), image)
+    begun, *others = LAYERS
+    assert table.shown == [
+        PullEvent(digest(begun)[7:19], "Downloading", 3, len(begun)),
+        *[PullEvent(digest(layer)[7:19], "Waiting") for layer in others],
+    ]
 
 
 def test_a_configuration_that_was_damaged_here_is_fetched_once_more(table: Table) -> None:

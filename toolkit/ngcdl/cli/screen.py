@@ -106,7 +106,7 @@ class Screen:
             return  # its "layer" is the tag, and the image was already named
         self._count(event)
         if event.status == WAITING:
-            return  # the bar begins with the first byte that comes: its speed must not count what was here before
+            return  # more such layers follow, and nothing has moved: a total would not be that of all
         done = sum(here for here, _ in self._layers.values())
         sizes = [size for _, size in self._layers.values()]
         known = [size for size in sizes if size is not None]
