@@ -93,9 +93,9 @@ def id_of(name: str, store: Store) -> str:
 
 
 def logs(name: str, follow: bool) -> None:
-    """Print log.txt as it was written; with `follow`, go on until the run has ended. If no ngcdl watches the run any
-    more, `follow` prints what its container writes, or, if it has no container, only waits for its end. Raise NoLog,
-    EngineError or RunElsewhere."""
+    """Print log.txt, in a pipe as it was written; with `follow`, go on until the run has ended. If no ngcdl watches
+    the run any more, `follow` prints what its container writes, or, if it has no container, only waits for its end.
+    Raise NoLog, EngineError or RunElsewhere."""
     store = lookup.open_store()
     run_id = id_of(name, store)
     path = store.folder(run_id) / LOG
