@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ngcdl.engines.kubernetes import bundle
+from ngcdl.engines.kubernetes import bundle, pod_output
 from ngcdl.engines.kubernetes.pod_output import BEGIN, END, PodOutput
 
 STOPPED = "trap 'echo saved; exit 143' TERM; echo ready; while :; do sleep 0.1; done"
@@ -40,7 +44,6 @@ class Pod:
         return process.returncode, said
 
     def brings(self, trainer: Path) -> None:
-        import base64
 
         (self._brought / bundle.KEY).write_bytes(base64.b64decode(bundle.packed(str(trainer))))
 
@@ -270,3 +273,34 @@ def test_the_end_that_a_node_kept_of_a_long_log_goes_on_in_what_was_brought_and_
     for last in (2100, 2100, 2200):  # what lies between is lost with the node's older file
         told("".join(steps[2000:last]).encode(), tmp_path, 65536)
         assert log.read_text() == title + "".join(steps[:1200]) + title + "".join(steps[2000:last])
+
+
+def printed(size: int, **headers: str) -> bytes:
+    """What a program in a pod can print itself: a packed record, of events of `size` bytes, or with such headers."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("events.jsonl")
+        entry.size, entry.pax_headers = size, {name.replace("_", "."): value for name, value in headers.items()}
+        archive.addfile(entry, io.BytesIO(bytes(size)))
+    return BEGIN + base64.encodebytes(gzip.compress(tar.getvalue())) + END
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (printed(2 << 20), "it has more than 1 MiB"),
+        (printed(0, GNU_sparse_map="a,b"), "invalid literal for int"),
+    ],
+)
+def test_a_record_that_no_ngcdl_packed_neither_fills_the_memory_nor_ends_what_reads_it(
+    tmp_path: Path, record: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_output, "_MOST_BYTES", 1 << 20)
+    with pytest.warns(UserWarning, match=f"the record of a pod can't be read: .*{said}"):
+        PodOutput(tmp_path, "x").take(record)
+    assert not (tmp_path / "events.jsonl").exists()
+
+
+def test_a_file_that_is_large_only_by_its_header_is_none_of_a_record_s(tmp_path: Path) -> None:
+    PodOutput(tmp_path, "x").take(printed(0, GNU_sparse_map="0,0", GNU_sparse_size=str(1 << 40)))
+    assert not (tmp_path / "events.jsonl").exists()

@@ -332,3 +332,15 @@ def test_processes_and_containers_of_the_other_machine_are_not_ours_to_stop(
     archive.take_in(other, tmp_path / "x.tar", quiet)
     taken = other.load("run-1")
     assert (taken.owner, taken.container, taken.engine_id) == (None, None, None)
+
+
+@pytest.mark.parametrize("header", [{"GNU.sparse.map": "a,b"}, {"GNU.sparse.size": "x"}, {"GNU.sparse.major": "1"}])
+def test_a_header_that_tarfile_stumbles_over_is_a_broken_archive(
+    store: Store, tmp_path: Path, header: dict[str, str]
+) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as made:
+        entry = tarfile.TarInfo("run-1/run.json")
+        entry.pax_headers = header
+        made.addfile(entry, io.BytesIO(b""))
+    with pytest.raises(ArchiveBroken):
+        archive.take_in(store, tmp_path / "x.tar", quiet)

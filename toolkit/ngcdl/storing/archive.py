@@ -143,7 +143,7 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
             for folder in placed:
                 folder.rename(store.folder(folder.name))
             return [folder.name for folder in placed] + [kept.id for kept in new]
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:  # tarfile raises all of these
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
         is_ours = error.filename is not None and str(error.filename).startswith(str(store.root))

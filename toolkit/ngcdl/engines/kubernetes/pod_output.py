@@ -9,9 +9,8 @@ where that end belongs. Nothing is ever overwritten, and output that is not foun
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
-import gzip
+import errno
 import io
 import re
 import tarfile
@@ -27,6 +26,8 @@ _KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[
 _PACKED = re.compile(rb"[A-Za-z0-9+/]{1,76}={0,2}\n?")  # a line of base64, or its beginning
 _WHOLE_BYTES = 77  # of all of its lines but the last one
 _SOUGHT_BYTES = 4096
+# What fits into a node's usual log of 10 MiB is some 100 MiB unpacked: samples and events shrink to a tenth or less.
+_MOST_BYTES = 1 << 29
 
 
 class PodOutput:
@@ -157,14 +158,21 @@ def _title(pod: str) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Write those files of a record that have known names, each atomically; skip a broken record."""
+    """Write those files of a record that have known names, each atomically; skip a broken record, and one of more than
+    _MOST_BYTES: whatever runs in the pod can print one."""
     try:
-        content = gzip.decompress(base64.b64decode(packed))  # whole, and its checksum right, before any of it is kept
+        inflating = zlib.decompressobj(wbits=31)  # gzip, of one member
+        content = inflating.decompress(base64.b64decode(packed), _MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 20} MiB")
+        if not inflating.eof:  # whole, and its checksum right, before any of it is kept
+            raise EOFError("its end is missing")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for entry in archive:
-                file = archive.extractfile(entry) if entry.isreg() and _KEPT.fullmatch(entry.name) else None
+                is_kept = entry.isreg() and entry.sparse is None and _KEPT.fullmatch(entry.name)
+                file = archive.extractfile(entry) if is_kept else None
                 if file:
                     with whole.written(folder / entry.name, mode=0o666, sync=False) as kept:
                         kept.write(file.read())
-    except (tarfile.TarError, zlib.error, binascii.Error, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError) as error:  # also base64's
         warnings.warn(f"the record of a pod can't be read: {error}", stacklevel=1)
