@@ -43,6 +43,7 @@ def redact(text: str) -> str:
     ("MY_API_KEY: hunter2", "MY_API_KEY: ***"),
     ("http://me:se@cr/et@proxy:3128/x", "http://***@proxy:3128/x"),
     ("https://token@github.com/x.git", "https://***@github.com/x.git"),
+    ("me:s/@t@proxy.example:3128", "***@proxy.example:3128"),
     ("a token eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl there", "a token *** there"),
     ("export DB_PASS='hunter 2' ls", "export DB_PASS=*** ls"),
     ("WANDB_KEY=hunter2 AWS_ACCESS_KEY_ID=abc KEY_2=x", "WANDB_KEY=*** AWS_ACCESS_KEY_ID=*** KEY_2=***"),
@@ -62,7 +63,7 @@ def test_what_has_the_form_of_a_secret_is_taken_out_and_the_rest_stays(text: str
     "nvcr.io/nvidia/tensorflow@sha256:cd3b53745974", "The author: Bird", "NVRM: Xid (PCI:0000:01:00): 79, GPU has gone",
     "https://docs.nvidia.com/deploy/", "step 100, loss = 4.61", "unauthorized: authentication required",
     "PASS: test_a", "KeyError: 'x'", "----- a table ----- of lines -----", "BYPASS=1",
-    "ngcdl login --password-stdin -v",
+    "ngcdl login --password-stdin -v", "warmup:100@lr", "proxy.example:3128",
 ])  # fmt: skip
 def test_what_is_no_secret_stays_readable(text: str) -> None:
     assert redact(text) == text
@@ -145,6 +146,25 @@ INFO = {
 def test_a_proxy_that_is_no_address_is_a_secret_as_a_whole(tmp_path: Path) -> None:
     hands = Hands(root=tmp_path, environ={"HOME": str(tmp_path), "HTTPS_PROXY": "http://me:pa[ss@proxy"})
     assert "http://me:pa[ss@proxy" in list(bundle.secrets(hands))
+
+
+def test_a_variable_that_names_a_secret_and_the_password_of_a_bare_proxy_are_in_no_member(tmp_path: Path) -> None:
+    said = {
+        "DOCKER_PASS": "Canary0", "DOCKER_PAT": "Canary1", "DOCKER_HUB_PWD": "Canary2", "NVIDIA_KEY": "Canary3",
+        "DOCKER_CONTENT_TRUST_ROOT_PASSPHRASE": "Canary4", "http_proxy": "bird:Canary5@proxy.example:3128",
+        "https_proxy": "http://bird:Canary6@proxy.example:3128", "NGCDL_RUNS": "/data/runs",
+    }  # fmt: skip
+    environ = {"HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path), **said}
+    hands = Hands(tmp_path, environ, lambda *_: "it said Canary5 and Canary6")
+    bundle.write(tmp_path / "b.tgz", DOCUMENT, hands, info=lambda: {"HttpProxy": "bird:pw@proxy.example:3128"})
+    with tarfile.open(tmp_path / "b.tgz") as archive:
+        texts = [file.read().decode() for one in archive.getmembers() if (file := archive.extractfile(one))]
+    assert [text for text in texts if "Canary" in text or "bird:" in text] == []
+    shown = "".join(texts)
+    assert "it said *** and ***" in shown
+    assert '"http_proxy": "***@proxy.example:3128"' in shown
+    assert '"https_proxy": "http://***@proxy.example:3128"' in shown
+    assert '"NGCDL_RUNS": "/data/runs"' in shown
 
 
 @pytest.fixture

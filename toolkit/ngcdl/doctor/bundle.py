@@ -27,6 +27,7 @@ from ngcdl import __version__
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.redact import Redactor, known_names
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.spec import redacted
 
 _TAIL_BYTES = 64 << 10
 _SECONDS = 5.0
@@ -135,7 +136,10 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     from ngcdl.settings import KEY_VARIABLES
 
     kept = {
-        name: value for name, value in environ.items() if name.startswith(_VARIABLES) or name.lower().endswith("_proxy")
+        # Only the name is judged here (DOCKER_PASS): of a value, the Redactor hides no more than the secret in it.
+        name: redacted(name, "") or value
+        for name, value in environ.items()
+        if name.startswith(_VARIABLES) or name.lower().endswith("_proxy")
     }
     return kept | {name: "(set)" for name in KEY_VARIABLES if environ.get(name)}
 
@@ -183,7 +187,9 @@ def secrets(hands: Hands) -> Iterator[str]:
     for name, value in hands.environ.items():
         if name.lower().endswith("_proxy"):
             try:
-                values += [password] if (password := urlsplit(value).password) else []
+                # curl and wget also take a proxy without http://
+                password = urlsplit(value if "://" in value else f"//{value}").password
+                values += [password] if password else []
             except ValueError:  # not a URL, so it is unknown where a password would be
                 values.append(value)
     for value in values:

@@ -32,6 +32,8 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     # USER:PASSWORD@ in addresses, even if the password contains an @ or a /; and TOKEN@
     (r"(://)[^\s\"':/]{1,256}:[^\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
     (r"(://)[^/\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
+    # a proxy's address may lack its http://, if nothing else is in the text
+    (r"\A[^\s\"':/@]{1,256}:(?!//)[^\s\"']{1,512}@(?=[\w.-]{1,256}:\d{1,5}/?\Z)", f"{_HIDDEN}@"),
     # an address's query: a signature (Azure's sig=, Amazon's X-Amz-Signature=) is as good as a key
     (r"(https?://[^\s\"'?]{1,2048}\?)[^\s\"']+", rf"\1{_HIDDEN}"),
     # in a shell command: names that end in such a word, and options with their value after a space
