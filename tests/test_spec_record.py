@@ -62,6 +62,7 @@ def test_a_variable_whose_name_says_secret_is_hidden(name: str) -> None:
         "redis://:$ecret@host",
         "postgresql+psycopg://me:p%40ss@word@db/x?a=b",
         "https://0123456789abcdef0123456789@host/x",
+        "https://1yZq8TtPqWn3kLmN:@host/me/",
         "-H 'Authorization: Bearer s3cret'",
         f"hf_{LONG}",
         f"ghp_{LONG}",
@@ -102,6 +103,8 @@ def test_a_value_that_holds_a_secret_is_hidden_under_any_name(value: str) -> Non
         ("IMAGE", "docker://host:5000/x@sha256:0123"),
         ("IMAGE", "ubuntu:22.04@sha256:0123456789abcdef"),
         ("FORM", "https://{user}:{password}@host"),
+        ("FORM", "https://{token}:@host"),
+        ("DATABASE_URL", "postgres://postgres:@host/x"),
     ],
 )
 def test_a_value_that_holds_none_is_shown(name: str, value: str) -> None:
@@ -184,6 +187,7 @@ def test_what_such_a_name_shows_is_a_small_number_or_a_switch(before: str, part:
         (("curl", "https://h/x?a=b&sig=ab%2F&c=d"), ("curl", "https://h/x?a=b&sig=***&c=d")),
         (("sh", "-c", f"t hf_{LONG} -c 'AccountKey={LONG}==;x'"), ("sh", "-c", "t *** -c 'AccountKey=***;x'")),
         (("git", "clone", "https://me:hush@host/x"), ("git", "clone", "https://me:***@host/x")),
+        (("pip", "--index-url", "https://hushhush:@host/x"), ("pip", "--index-url", "https://***:@host/x")),
         (("x", "--proxy=http://me:$hush@h:1", "y"), ("x", "--proxy=http://me:***@h:1", "y")),
         (("env", "GH_PAT=hush", "FILE_PATH=x"), ("env", "GH_PAT=***", "FILE_PATH=x")),
         (
@@ -230,7 +234,7 @@ def test_words_that_only_resemble_a_secret_s_are_recorded_as_they_are(line: str)
         "max(a, key=len)",
         'git clone "https://me:$PASSWORD@host/x"',
         'curl "https://host/x?token=$TOKEN&sig=${SIG}"; DB_PWD=$PWD t',
-        "git clone https://${NAME}:${PASSWORD}@host/x",
+        "git clone https://${NAME}:${PASSWORD}@host/x https://${TOKEN}:@host/x",
         'curl -H "Authorization: Bearer $TOKEN" -H "X-Api-Key: $(cat key)" http://h',
     ],
 )

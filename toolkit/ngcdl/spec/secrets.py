@@ -45,9 +45,9 @@ _IN_SCRIPT = re.compile(
 
 def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
     """Return patterns for secrets under any name, whose group 1 is the part that stays visible: an NGC key;
-    USER:PASSWORD@ in an address (a proxy's may lack its http://), or TOKEN@ as in git; headers; keys of Hugging Face,
-    GitHub, OpenAI and its like, and Azure; signatures and tokens in an address; Slack's webhooks. If a password begins
-    with what matches `filled_in`, it is a placeholder and stays visible.
+    USER:PASSWORD@ in an address (a proxy's may lack its http://), TOKEN@ as in git, or TOKEN:@; headers; keys of
+    Hugging Face, GitHub, OpenAI and its like, and Azure; signatures and tokens in an address; Slack's webhooks. If a
+    password begins with what matches `filled_in`, it is a placeholder and stays visible.
 
     https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1 https://www.rfc-editor.org/rfc/rfc9110#section-11.6.2
     https://github.blog/engineering/behind-githubs-new-authentication-token-formats/
@@ -57,6 +57,8 @@ def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
         rf"(://[^\s/?#@:\"']{{0,256}}:)(?!{filled_in})[^\s/?#\"']{{1,1024}}(?=@)",
         rf"(\A[^\s/@:]{{1,256}}:)(?!{filled_in})[^\s/@]{{1,1024}}(?=@[\w.-]{{1,256}}:\d{{1,5}}/?\Z)",
         r"(https?://)[\w.~%-]{26,1024}(?=@)",
+        # a user without a password is a key (other addresses have such users: postgres://postgres:@host)
+        rf"(https?://)(?!{filled_in})[^\s/?#@:\"']{{8,1024}}(?=:@)",
         r"(authorization[\\\"']{0,2}\s?:\s?[\\\"']{0,2}(?:basic|bearer|token)\s)[\w+/.~-][\w+/.~=-]*",
         r"(?<![\w-])((?:x-[\w-]{0,64}|[\w-]{0,64}(?:api|auth|access|private)-)(?:key|token): )[\w+/.~-][\w+/.~=-]*",
         r"()(?<![\w-])(?-i:(?:hf|gh[opsur])_[A-Za-z0-9]{30}|github_pat_\w{30})\w*",
