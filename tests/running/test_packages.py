@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -71,7 +72,7 @@ def test_a_container_of_the_image_installs_them_once(tmp_path: Path) -> None:
     assert variables["PYTHONUSERBASE"] == inside.PACKAGES
     assert "EPOCHS" not in variables
     kept = first.folder.parent
-    assert (kept / packages.LIST).read_text() == "-c constraints.txt\neinops\ntqdm==4.67.1\n"
+    assert (kept / packages.RUN / packages.LIST).read_text() == "-c constraints.txt\neinops\ntqdm==4.67.1\n"
     assert (kept / packages.LOG).read_text() == "Collecting einops\n"
     assert job.asked == ["remove"]
     assert show.said == ["installing for this image, once: einops, tqdm==4.67.1", "installed: einops==1"]
@@ -142,7 +143,7 @@ def test_lines_about_the_image_s_own_builds_are_checked_after_the_installation(t
     )
     engine = PipEngine(FakeJob())
     folder = packages.installed(engine, replace(SPEC, packages=lines), TARGET, None, tmp_path, FakeShow()).folder
-    assert (folder.parent / packages.KEPT).read_text().splitlines() == [
+    assert (folder.parent / packages.RUN / packages.KEPT).read_text().splitlines() == [
         "torch>=2", "numpy==1.26.4", "Torch ; python_version > '3'",
     ]  # fmt: skip
 
@@ -221,14 +222,15 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
 def test_a_repeated_run_gets_the_versions_that_it_had(tmp_path: Path) -> None:
     engine, show = PipEngine(FakeJob()), FakeShow()
 
+    def latest() -> Path:
+        return engine.orders[-1].folder.parent.with_suffix("") / packages.RUN
+
     def again(*before: str) -> list[str]:
         packages.installed(engine, SPEC, TARGET, None, tmp_path, show, before)
-        return (engine.orders[-1].folder.with_suffix("") / packages.CONSTRAINTS).read_text().splitlines()
+        return (latest() / packages.CONSTRAINTS).read_text().splitlines()
 
     assert again("einops==0.9", "a @ https://example.com/a.whl") == ["einops==0.9"]
-    assert (engine.orders[-1].folder.with_suffix("") / packages.LIST).read_text().splitlines()[1:] == list(
-        SPEC.packages
-    )
+    assert (latest() / packages.LIST).read_text().splitlines()[1:] == list(SPEC.packages)
     packages.installed(engine, SPEC, TARGET, None, tmp_path, show)
     many = len(engine.orders)
     assert packages.installed(engine, SPEC, TARGET, None, tmp_path, show, ("einops==1",)).installed == ("einops==1",)
@@ -238,7 +240,7 @@ def test_a_repeated_run_gets_the_versions_that_it_had(tmp_path: Path) -> None:
 def test_a_list_with_hashes_keeps_them_in_a_repeated_run(tmp_path: Path) -> None:
     engine, spec = PipEngine(FakeJob()), replace(SPEC, packages=("einops==1 --hash=sha256:ab",))
     folder = packages.installed(engine, spec, TARGET, None, tmp_path, FakeShow(), ("einops==1.0",)).folder
-    assert (folder.parent / packages.CONSTRAINTS).read_text() == ""
+    assert (folder.parent / packages.RUN / packages.CONSTRAINTS).read_text() == ""
 
 
 def test_a_password_in_an_address_is_not_recorded(tmp_path: Path) -> None:
@@ -247,6 +249,80 @@ def test_a_password_in_an_address_is_not_recorded(tmp_path: Path) -> None:
 
     (said,) = packages.installed(PipEngine(FakeJob(), pip=frozen), SPEC, TARGET, None, tmp_path, FakeShow()).installed
     assert "hunter2" not in said
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----"
+
+
+def a_link(at: Path, key: Path) -> None:
+    at.symlink_to(key)
+
+
+def a_pipe(at: Path, key: Path) -> None:
+    os.mkfifo(at)
+
+
+def an_endless_device(at: Path, key: Path) -> None:
+    at.symlink_to("/dev/zero")
+
+
+def a_file_of_eight_terabytes(at: Path, key: Path) -> None:
+    with at.open("wb") as file:
+        file.truncate(8 << 40)
+
+
+def nothing(at: Path, key: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize("leave", [a_link, a_pipe, an_endless_device, a_file_of_eight_terabytes, nothing])
+def test_what_a_package_leaves_instead_of_the_list_is_not_read(
+    tmp_path: Path, leave: Callable[[Path, Path], None]
+) -> None:
+    key = tmp_path / "id_ed25519"
+    key.write_text(f"{SECRET}\n")
+    engine, show = PipEngine(FakeJob(), pip=lambda order: leave(order.folder / packages.INSTALLED, key)), FakeShow()
+    with pytest.raises(PackagesNotInstalled, match="is missing, or is no file that pip writes") as told:
+        packages.installed(engine, SPEC, TARGET, None, tmp_path / "kept", show)
+    assert SECRET not in "".join([str(told.value), told.value.hint, *show.said])
+    assert packages.installed(PipEngine(FakeJob()), SPEC, TARGET, None, tmp_path / "kept", show).installed
+
+
+def test_a_list_that_is_no_utf_8_is_read(tmp_path: Path) -> None:
+    engine = PipEngine(FakeJob(), pip=lambda order: (order.folder / packages.INSTALLED).write_bytes(b"caf\xe9==1\n"))
+    said = packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow()).installed
+    assert said == ("caf\ufffd==1",)
+    assert packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow()).installed == said
+
+
+def test_the_container_sees_neither_the_folder_of_the_packages_as_an_entry_nor_the_log(tmp_path: Path) -> None:
+    seen = []
+    engine = PipEngine(FakeJob(), pip=lambda order: seen.extend(one.name for one in order.folder.iterdir()))
+    with pytest.raises(PackagesNotInstalled):
+        packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+    assert sorted(seen) == sorted([packages.LIST, packages.CONSTRAINTS, packages.KEPT, "home"])
+
+
+def test_a_folder_that_an_older_installation_left_as_a_link_is_not_mounted(tmp_path: Path) -> None:
+    folder, home = packages.folder_of(tmp_path / "kept", SPEC, TARGET), tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").touch()
+    folder.mkdir(parents=True)
+    (folder / packages.BASE).symlink_to(home)
+    (folder / packages.INSTALLED).write_text("evil==1\n")
+    there = packages.installed(PipEngine(FakeJob()), SPEC, TARGET, None, tmp_path / "kept", FakeShow())
+    assert there.installed == ("einops==1",)
+    assert not there.folder.is_symlink()
+    assert (home / "thesis.tex").exists()
+
+
+def test_what_an_older_installation_left_is_taken(tmp_path: Path) -> None:
+    folder = packages.folder_of(tmp_path, SPEC, TARGET)
+    (folder / packages.BASE).mkdir(parents=True)
+    (folder / packages.INSTALLED).write_text("einops==0.8\n")
+    engine = PipEngine(FakeJob())
+    assert packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow()).installed == ("einops==0.8",)
+    assert engine.orders == []
 
 
 def test_a_container_that_was_killed_for_memory_says_so(tmp_path: Path) -> None:

@@ -87,14 +87,16 @@ class MountMissing(StartError):
 class PackagesNotInstalled(StartError):
     """pip failed in a container of the image; the run did not start."""
 
-    def __init__(self, packages: Sequence[str], image: str, said: Sequence[str], log: object) -> None:
-        """`said` is what pip wrote, line by line; `log` is the file that has it."""
+    def __init__(
+        self, packages: Sequence[str], image: str, said: Sequence[str], log: object, why: str | None = None
+    ) -> None:
+        """`said` is what pip wrote, line by line; `log` is the file that has it. `why` is what else was wrong."""
         lines = [stripped for line in said if (stripped := line.strip())]
         told = [line for line in lines if line.startswith("ERROR:")] or lines
         says = f"says {' '.join(told[-2:])}" if told else "said nothing"
         hint = next((hint for texts, hint in _OF_PIP.items() if any(one in line for line in said for one in texts)), "")
         super().__init__(
-            f"Packages for {image} could not be installed ({', '.join(packages)}): pip {says}",
+            f"Packages for {image} could not be installed ({', '.join(packages)}): {why or f'pip {says}'}",
             f"{hint}All that pip wrote:\n    cat {shlex.quote(str(log))}\n"
             "What needs more than pip goes into an image of your own, made from that one:\n"
             "    docker build -t mine .\n    ngcdl run mine ...",

@@ -1,24 +1,29 @@
 """Installs the Python packages that a run adds to its image: before the run, once for each image and list.
 
-    FOLDER/<key>/requirements.txt     what was asked for, one line for pip each
-    FOLDER/<key>/constraints.txt      what pip must leave as the image has it, and the versions of an earlier run
-    FOLDER/<key>/kept.txt             the lines about packages that the image must have in that version
-    FOLDER/<key>/installed.txt        what pip installed besides what the image has: name==version
+    FOLDER/<key>/run/requirements.txt what was asked for, one line for pip each
+    FOLDER/<key>/run/constraints.txt  what pip must leave as the image has it, and the versions of an earlier run
+    FOLDER/<key>/run/kept.txt         the lines about packages that the image must have in that version
+    FOLDER/<key>/run/installed.txt    what pip says that it installed besides what the image has: name==version
     FOLDER/<key>/packages/            Python's user base, seen inside as inside.PACKAGES
+    FOLDER/<key>/installed.txt        the list in run/, once it was checked: the packages are complete
     FOLDER/<key>/pip.log              what pip wrote
     FOLDER/<key>.part/                the same while pip works, or after it has failed
     FOLDER/<key>.lock                 locked with flock meanwhile
 
 A container of the image installs them, so they fit its Python and its libraries. Runs see them read-only.
+A package may run anything while it is installed, so nothing in run/, which the container writes, is trusted to be a
+regular file; the rest it can neither replace nor turn into a link.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +31,13 @@ from ngcdl import waiting
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, PackagesNotKept
-from ngcdl.folder import HOME
+from ngcdl.folder import HOME, opened
 from ngcdl.planning.show import Show
 from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
 
 LIST, CONSTRAINTS, KEPT = "requirements.txt", "constraints.txt", "kept.txt"
-INSTALLED, LOG, BASE = "installed.txt", "pip.log", "packages"
+INSTALLED, LOG, BASE, RUN = "installed.txt", "pip.log", "packages", "run"
+_MOST_BYTES = 1 << 20  # of a list or of a log's end: thousands of packages
 # The builds that people take NVIDIA's images for, and what these were compiled against. A package that depends on
 # another version would bring another build of them, without a word. NVIDIA's images before 25.10 pin more than these
 # (PIP_CONSTRAINT).
@@ -105,9 +111,20 @@ def installed(
 def _there(folder: Path) -> tuple[str, ...] | None:
     """Return what is installed in `folder`, without the secrets in addresses; None if nothing is."""
     try:
-        return tuple(redacted("", line) for line in (folder / INSTALLED).read_text().splitlines())
-    except FileNotFoundError:
+        if stat.S_ISDIR((folder / BASE).lstat().st_mode):  # an older ngcdl let the container replace it
+            return _listed(folder / INSTALLED)
+    except OSError:
         return None
+    return None
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    """Return the lines of a list of packages. Raise OSError, also if it is no list that pip could have written."""
+    with opened(path) as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return tuple(redacted("", line) for line in text.decode(errors="replace").splitlines())
 
 
 def _variables(spec: RunSpec) -> list[tuple[str, str]]:
@@ -136,11 +153,12 @@ def _install(
     run_id = f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
     _end(engine, run_id, show)  # what a killed ngcdl left running
     shutil.rmtree(part, ignore_errors=True)
-    for made in (part, part / HOME, part / BASE):
+    run = part / RUN
+    for made in (part, run, run / HOME, part / BASE):
         made.mkdir(mode=0o700)
     kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
     for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
-        (part / name).write_text("".join(f"{line}\n" for line in lines))
+        (run / name).write_text("".join(f"{line}\n" for line in lines))
     harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
     alone = RunSpec(
         image=spec.image,
@@ -155,15 +173,27 @@ def _install(
         user=spec.user or engine.caller(),
     )
     try:
-        how = _followed(engine, Order(alone, run_id, part, target, "none", cache=cache), part / LOG, show)
+        how = _followed(engine, Order(alone, run_id, run, target, "none", cache=cache), part / LOG, show)
     finally:
         _end(engine, run_id, show)
     if how.code != 0:
-        said = [*(part / LOG).read_text(errors="replace").splitlines(), how.reason or ""]
+        said = [*_last_words(part / LOG), how.reason or ""]
         raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
+    try:
+        there = _listed(run / INSTALLED)
+    except OSError as error:
+        why = "the list of what pip installed is missing, or is no file that pip writes"
+        raise PackagesNotInstalled(spec.packages, str(spec.image), (), part / LOG, why) from error
+    (part / INSTALLED).write_bytes("".join(f"{line}\n" for line in there).encode())
     shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
     part.rename(folder)
-    return _there(folder) or ()
+    return there
+
+
+def _last_words(log: Path) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _MOST_BYTES))
+        return file.read(_MOST_BYTES).decode(errors="replace").splitlines()
 
 
 def _followed(engine: Engine, order: Order, log: Path, show: Show) -> Exit:
