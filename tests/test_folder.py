@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from ngcdl.folder import EXIT, RecordedExit, has_checkpoint, lines, recorded_exit
+from ngcdl.folder import (
+    EXIT,
+    MOST_BYTES,
+    RECORD,
+    RecordedExit,
+    has_checkpoint,
+    job_of,
+    last_lines,
+    lines,
+    recorded_exit,
+)
 
 
 def test_torn_foreign_and_nested_lines_are_passed_over(tmp_path: Path) -> None:
@@ -23,6 +34,35 @@ def test_lines_that_can_t_be_read_are_none(tmp_path: Path) -> None:
     assert list(lines(tmp_path / "missing")) == []
     with pytest.warns(UserWarning, match=f"{tmp_path} can't be read: "):
         assert list(lines(tmp_path)) == [], "a folder in its place"
+
+
+def test_a_line_that_never_ends_ends_the_reading_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"a": 1}\n')
+    os.truncate(path, 4 * MOST_BYTES)  # all zeros, none of them on the disk
+    with path.open("ab") as file:
+        file.write(b'\n{"b": 2}\n')
+    for read in (lines(path), lines(path, (0, 100))):
+        with pytest.warns(UserWarning, match="a line of more than 16 MiB can't be read; it and what follows are"):
+            assert list(read) == [{"a": 1}]
+    with pytest.warns(UserWarning, match="events.jsonl: a line of more than 16 MiB"):
+        assert list(lines(path, (20, 4 * MOST_BYTES))) == []
+    assert list(last_lines(path, 9)) == [{"b": 2}]
+
+
+def test_a_line_of_megabytes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(json.dumps({"a": "x" * (MOST_BYTES - 20)}) + '\n{"b": 2}\n')
+    assert [list(line) for line in lines(path)] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("name", [RECORD, EXIT])
+def test_a_file_that_would_fill_the_memory_is_none(tmp_path: Path, name: str) -> None:
+    text = json.dumps({"container": "c0ffee", "code": 0, "t": 1.5})
+    (tmp_path / name).write_text(text.ljust(MOST_BYTES))
+    assert (job_of(tmp_path), recorded_exit(tmp_path)) != (None, None)
+    (tmp_path / name).write_text(text.ljust(MOST_BYTES + 1))
+    assert (job_of(tmp_path), recorded_exit(tmp_path)) == (None, None)
 
 
 @pytest.mark.parametrize(

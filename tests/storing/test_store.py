@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.folder import EVENTS, RECORD, lines
+from ngcdl.folder import EVENTS, MOST_BYTES, RECORD, lines
 from ngcdl.record import STATUSES, Owner, Run
 from ngcdl.storing.store import NameTaken, Store, delete
 
@@ -285,6 +285,16 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_refused_and_never_waited_f
     (folder / RECORD).mkdir()
     with pytest.raises(RecordBroken, match="not a regular file"):
         store.load(RUN.id)
+
+
+def test_a_record_that_would_fill_the_memory_is_broken_and_no_end(store: Store) -> None:
+    store.create(replace(RUN, status="finished"))
+    assert store.is_ended(RUN.id)
+    path = store.folder(RUN.id) / RECORD
+    path.write_text(path.read_text().ljust(MOST_BYTES + 1))
+    with pytest.raises(RecordBroken, match="it has more than 16 MiB"):
+        store.load(RUN.id)
+    assert not store.is_ended(RUN.id)
 
 
 def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(store: Store) -> None:

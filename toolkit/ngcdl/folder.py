@@ -18,7 +18,7 @@ Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved 
 an empty file for each run whose record names an owner (store.py). `vouched/`, beside all runs, has the digests of the
 records that ngcdl wrote.
 
-The run itself can write into its folder, so nothing there is trusted to be a regular file.
+The run itself can write into its folder, so nothing there is trusted to be a regular file, or to fit into memory.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import stat
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,6 +45,9 @@ EXIT = "exit.json"  # how a run on a cluster ended
 IMPORTED = ".imported"
 # What a record consists of, besides the samples of nodes and the checkpoints.
 FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # only runs on a cluster have the last three
+# Of a line, and of a file that is read whole: far more than ngcdl or its trainer ever writes. A sparse file of
+# terabytes, which is one such line, takes no place on a disk.
+MOST_BYTES = 16 << 20
 
 
 def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes]:
@@ -57,6 +61,15 @@ def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes
     return os.fdopen(descriptor, "r+b" if to_extend else "rb", buffering)
 
 
+def content(path: Path) -> bytes:
+    """Return what is in a file of a record. Raise OSError, also if it is not regular, or has more than MOST_BYTES."""
+    with opened(path) as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES >> 20} MiB", str(path))
+    return data
+
+
 def size(path: Path) -> int:
     """Return how many bytes of a file of a record can be read; 0 if there is none."""
     with contextlib.suppress(OSError), opened(path) as file:
@@ -68,7 +81,8 @@ def lines(
     path: Path, part: tuple[int, int] | None = None, among: re.Pattern[bytes] | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects of a .jsonl file. Torn or foreign lines are skipped, with a warning that says how many; the
-    last one may still be in writing, or torn by a crash, and is skipped without.
+    last one may still be in writing, or torn by a crash, and is skipped without. A line of more than MOST_BYTES ends
+    the reading, with a warning.
 
     If the file is missing or can't be read, yield nothing, and warn in the second case; the caller then shows figures
     made from it as unknown. `part`: yield only lines that begin in this range of bytes. `among`: yield only lines that
@@ -79,7 +93,11 @@ def lines(
     skipped = 0
     try:
         with opened(path) as file:
-            for line in _part(file, *part) if part else file:
+            for line in _part(file, *part) if part else _lines(file):
+                if len(line) > MOST_BYTES:
+                    what = f"a line of more than {MOST_BYTES >> 20} MiB can't be read; it and what follows are missing"
+                    warnings.warn(f"{path}: {what}", stacklevel=1)
+                    break
                 if among and not among.search(line):
                     continue
                 try:
@@ -106,12 +124,17 @@ def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
     return lines(path, (max(end - size_bytes, 0), end))
 
 
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines. The caller goes no further than to the first one of more than MOST_BYTES, which is cut."""
+    return iter(partial(file.readline, MOST_BYTES + 1), b"")
+
+
 def _part(file: IO[bytes], begin: int, end: int) -> Iterator[bytes]:
-    """Yield the lines that begin at or after `begin` and before `end`."""
+    """Yield the lines that begin at or after `begin` and before `end`, as _lines does."""
     if begin:
         file.seek(begin - 1)
-        begin += len(file.readline()) - 1
-    for line in file if begin < end else ():
+        begin += len(file.readline(MOST_BYTES + 1)) - 1
+    for line in _lines(file) if begin < end else ():
         yield line
         begin += len(line)
         if begin >= end:
@@ -126,8 +149,7 @@ def has_checkpoint(folder: Path) -> bool:
 def job_of(folder: Path) -> str | None:
     """Return the job that the record names (`container`); None if it names none, or can't be read."""
     try:
-        with opened(folder / RECORD) as file:
-            named = json.load(file)["container"]
+        named = json.loads(content(folder / RECORD))["container"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return str(named) if named else None
@@ -146,8 +168,7 @@ class RecordedExit:
 def recorded_exit(folder: Path) -> RecordedExit | None:
     """Read exit.json; return None if it is missing or can't be read."""
     try:
-        with opened(folder / EXIT) as file:
-            told = json.load(file)
+        told = json.loads(content(folder / EXIT))
         when = told.get("t")
         finished = float(when) if when is not None and math.isfinite(when) else None  # Python writes NaN, too
         return RecordedExit(int(told["code"]), finished, told.get("why"))

@@ -17,7 +17,6 @@ regular file; the rest it can neither replace nor turn into a link.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -31,13 +30,13 @@ from ngcdl import waiting
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, PackagesNotKept
-from ngcdl.folder import HOME, opened
+from ngcdl.folder import HOME, content
 from ngcdl.planning.show import Show
 from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
 
 LIST, CONSTRAINTS, KEPT = "requirements.txt", "constraints.txt", "kept.txt"
 INSTALLED, LOG, BASE, RUN = "installed.txt", "pip.log", "packages", "run"
-_MOST_BYTES = 1 << 20  # of a list or of a log's end: thousands of packages
+_TAIL_BYTES = 64 << 10  # of what pip wrote: what it says at its end, and some lines before
 # The builds that people take NVIDIA's images for, and what these were compiled against. A package that depends on
 # another version would bring another build of them, without a word. NVIDIA's images before 25.10 pin more than these
 # (PIP_CONSTRAINT).
@@ -120,11 +119,7 @@ def _there(folder: Path) -> tuple[str, ...] | None:
 
 def _listed(path: Path) -> tuple[str, ...]:
     """Return the lines of a list of packages. Raise OSError, also if it is no list that pip could have written."""
-    with opened(path) as file:
-        text = file.read(_MOST_BYTES + 1)
-    if len(text) > _MOST_BYTES:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-    return tuple(redacted("", line) for line in text.decode(errors="replace").splitlines())
+    return tuple(redacted("", line) for line in content(path).decode(errors="replace").splitlines())
 
 
 def _variables(spec: RunSpec) -> list[tuple[str, str]]:
@@ -192,8 +187,8 @@ def _install(
 
 def _last_words(log: Path) -> list[str]:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _MOST_BYTES))
-        return file.read(_MOST_BYTES).decode(errors="replace").splitlines()
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        return file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
 
 
 def _followed(engine: Engine, order: Order, log: Path, show: Show) -> Exit:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.folder import HOME, RECORD, opened
+from ngcdl.folder import HOME, RECORD, content
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
 
@@ -108,8 +108,7 @@ class Store:
         """Load a run's record. Raise NoSuchRun or RecordBroken."""
         path = self.folder(run_id) / RECORD
         try:
-            with opened(path) as file:
-                data = json.load(file)
+            data = json.loads(content(path))
         except FileNotFoundError as error:
             raise NoSuchRun(run_id, self.root) from error
         except (OSError, ValueError, RecursionError) as error:
@@ -140,8 +139,7 @@ class Store:
         import orjson
 
         try:
-            with opened(self.folder(run_id) / RECORD) as file:
-                data = orjson.loads(file.read())
+            data = orjson.loads(content(self.folder(run_id) / RECORD))
         except (OSError, ValueError):
             return False
         if not isinstance(data, dict) or data.get("status") in (None, "running"):
