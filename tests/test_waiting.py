@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from house import until
@@ -35,6 +36,21 @@ def test_nothing_is_said_of_what_does_not_take_long_or_has_no_name() -> None:
     with waiting.telling(said.append, lambda: asked.append(None), 0.01):  # type: ignore[func-returns-value]
         until(lambda: len(asked) > 1, "a second look")
     assert said == []
+
+
+def test_a_lock_s_file_keeps_its_content_and_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("thesis")
+    (tmp_path / "link").symlink_to(tmp_path / "thesis.tex")
+    with pytest.raises(OSError, match="symbolic link"), waiting.locked(tmp_path / "link", print, "another"):
+        pass
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to(tmp_path / "missing")
+    with pytest.raises(OSError, match="symbolic link"), waiting.locked(tmp_path / "link", print, "another"):
+        pass
+    with waiting.locked(tmp_path / "thesis.tex", print, "another"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "thesis.tex"]
+    assert (tmp_path / "thesis.tex").read_text() == "thesis"
 
 
 def test_what_takes_too_long_is_left_behind_and_what_does_not_gives_its_result_or_its_error() -> None:

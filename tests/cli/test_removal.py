@@ -290,6 +290,17 @@ def test_a_broken_record_is_named_and_left_and_the_rest_goes_on(kept: House) -> 
     assert kept.run(*RM, "--older-than", "1h", "--yes").returncode == 0, "nobody can tell when it ended"
 
 
+def test_nothing_is_swept_through_a_link(kept: House) -> None:
+    """Which a container could leave to which compose gave the folder of all runs."""
+    photos = kept.home / "photos"
+    photos.mkdir()
+    (photos / "a.jpg").touch()
+    (kept.store.root / ".removed").symlink_to(photos)
+    done = kept.run(*RM, NEW, "--yes")
+    assert (done.returncode, (photos / "a.jpg").exists(), kept.store.has(NEW)) == (125, True, True)
+    assert f"{kept.store.root}/.removed: it is a link" in done.stderr
+
+
 def test_a_folder_that_is_a_link_is_not_followed(kept: House) -> None:
     elsewhere = kept.home / "large-disk"
     kept.store.folder(NEW).rename(elsewhere)

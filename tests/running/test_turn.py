@@ -233,6 +233,20 @@ def test_a_ticket_of_another_host_stays_though_its_lock_is_not_seen_here_until_n
         assert (ahead(), there.exists()) == (0, False)
 
 
+def test_a_pipe_or_a_link_in_the_place_of_a_ticket_is_ahead_of_nobody(store: Store, tmp_path: Path) -> None:
+    store.ensure_writable()
+    (tmp_path / "thesis.tex").write_text("thesis")
+    os.utime(tmp_path / "thesis.tex", (1, 1))
+    os.mkfifo(store.root / f".turn-{processes.boot_id()}-{1:020}")
+    with turn._in_line(store, ["one"]) as ahead:
+        (ticket,) = (one for one in store.root.iterdir() if one.is_file())
+        assert ahead() == 0
+        ticket.unlink()
+        ticket.symlink_to(tmp_path / "thesis.tex")
+        assert ahead() == 0
+    assert ((tmp_path / "thesis.tex").read_text(), (tmp_path / "thesis.tex").stat().st_mtime) == ("thesis", 1)
+
+
 def test_who_waits_for_long_touches_their_ticket(store: Store) -> None:
     store.ensure_writable()
     with turn._in_line(store, ["one"]) as ahead:

@@ -308,6 +308,54 @@ def test_a_run_that_is_set_aside_is_none_any_more_and_its_name_is_free(store: St
         store.set_aside(RUN.id, store.folder(RUN.id))
 
 
+def test_a_link_in_the_place_of_what_was_set_aside_is_not_followed(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.jpg").touch()
+    folder = store.create(RUN)
+    (store.root / ".removed").symlink_to(tmp_path / "photos")
+    assert store.left_over() == []
+    with pytest.raises(OSError, match="it is a link"):
+        store.set_aside(RUN.id, folder)
+    assert folder.exists()
+    assert list((tmp_path / "photos").iterdir()) == [tmp_path / "photos/a.jpg"]
+
+
+def test_a_link_in_the_place_of_the_marks_or_of_a_mark_is_not_followed(store: Store, tmp_path: Path) -> None:
+    photos, going = tmp_path / "photos", replace(RUN, owner=Owner(1))
+    photos.mkdir()
+    (photos / "a.jpg").touch()
+    store.create(RUN)
+    (store.root / ".owned").symlink_to(photos)
+    with pytest.raises(StateNotWritable, match="it is a link"):
+        store.save(going)
+    with pytest.raises(StateNotWritable, match="it is a link"):
+        list(store.owned())
+    (photos / RUN.id).touch()
+    store.save(RUN)
+    assert sorted(path.name for path in photos.iterdir()) == [RUN.id, "a.jpg"]
+    (store.root / ".owned").unlink()
+    (store.root / ".owned").mkdir()
+    (store.root / ".owned" / RUN.id).symlink_to(photos / "new")
+    store.save(going)
+    assert not (photos / "new").exists()
+    assert list(store.owned()) == [going]
+
+
+def test_what_a_file_can_be_written_with_has_a_name_that_nobody_foresees(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.root.mkdir()
+    (tmp_path / "thesis.tex").write_text("thesis")
+    (store.root / f".probe.{os.getpid()}").symlink_to(tmp_path / "thesis.tex")
+    store.ensure_writable()
+    with monkeypatch.context() as foreseen:
+        foreseen.setattr("os.urandom", lambda count: bytes(count))
+        (store.root / f".probe.{bytes(8).hex()}").symlink_to(tmp_path / "thesis.tex")
+        with pytest.raises(StateNotWritable, match="File exists"):
+            store.ensure_writable()
+    assert (tmp_path / "thesis.tex").read_text() == "thesis"
+
+
 def test_what_a_folder_takes_counts_each_file_once_and_follows_no_link(store: Store, tmp_path: Path) -> None:
     folder = store.create(RUN)
     before, trouble = store.taken(folder)

@@ -18,7 +18,8 @@ Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved 
 an empty file for each run whose record names an owner (store.py). `vouched/`, beside all runs, has the digests of the
 records that ngcdl wrote.
 
-The run itself can write into its folder, so nothing there is trusted to be a regular file, or to fit into memory.
+The run itself can write into its folder, so nothing there is trusted to be a regular file, or to fit into memory. One
+that docker compose starts can write into the folder of all runs, so no link is followed there either.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "r+b" if to_extend else "rb", buffering)
+
+
+def unlinked(path: Path) -> Path:
+    """Return `path`, a file or folder of ngcdl's own. Raise OSError if a link is in its place."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(path))
+    return path
 
 
 def content(path: Path) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -60,8 +61,9 @@ def within(work: Callable[[], T], seconds: float) -> T:
 @contextlib.contextmanager
 def locked(path: Path, say: Callable[[str], None], what: str) -> Iterator[None]:
     """Hold the lock of the file at `path` while the block lasts; if another process holds it, say that this one waits
-    for `what`. Raise OSError."""
-    with path.open("wb") as file:
+    for `what`. Raise OSError, also if a link is there."""
+    # not for reading only: https://man7.org/linux/man-pages/man2/flock.2.html (NFS)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

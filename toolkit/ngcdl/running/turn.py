@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from ngcdl import processes, waiting
+from ngcdl.folder import MOST_BYTES, opened
 from ngcdl.given_cards import Need
 from ngcdl.running.gpu_claims import choosing_lock, claimed
 from ngcdl.storing.store import Store
@@ -111,7 +112,7 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
 
     def ahead() -> int:
         with contextlib.suppress(OSError):
-            os.utime(ticket)  # other hosts see that it is not left over
+            os.utime(ticket, follow_symlinks=False)  # other hosts see that it is not left over
         tickets = list(store.root.glob(_TICKETS))
         here = [one for one in tickets if one.name.startswith(begins)]
         for one in set(tickets).difference(here):
@@ -121,7 +122,7 @@ def _in_line(store: Store, wanted: Collection[str]) -> Iterator[Callable[[], int
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             fresh = ticket.with_name(f".new{ticket.name}")
-            lock = stack.enter_context(fresh.open("w"))
+            lock = stack.enter_context(fresh.open("x"))
             stack.callback(fresh.unlink, missing_ok=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
             lock.write("\n".join(wanted))
@@ -142,11 +143,11 @@ def _remove_if_left(ticket: Path) -> None:
 def _is_rival(ticket: Path, wanted: Collection[str]) -> bool:
     """Return whether a process waits there for one of the cards `wanted`. Remove the ticket of a process that ended."""
     try:
-        with ticket.open() as file:
+        with opened(ticket) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return not set(file.read().split("\n")).isdisjoint(wanted)
+                return not set(file.read(MOST_BYTES).decode(errors="replace").split("\n")).isdisjoint(wanted)
             ticket.unlink()
     except OSError:  # it has just left the line
         pass

@@ -6,6 +6,7 @@ One broken record never hides the others. Before a run's folder, or a part of it
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.folder import HOME, RECORD, content
+from ngcdl.folder import HOME, RECORD, content, unlinked
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
 
@@ -48,9 +49,10 @@ class Store:
         """Create the root and prove that a file can be written there. Raise StateNotWritable."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            probe = self.root / f".probe.{os.getpid()}"
+            probe = self.root / f".probe.{os.urandom(8).hex()}"
             try:
-                probe.write_bytes(b"x" * 4096)
+                with probe.open("xb") as file:
+                    file.write(b"x" * 4096)
             finally:
                 probe.unlink(missing_ok=True)
         except OSError as error:
@@ -170,7 +172,7 @@ class Store:
         """Move a run's folder, or a part of it, out of the store, atomically, and return the new path, which the caller
         deletes. Raise OSError."""
         aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
-        aside.parent.mkdir(exist_ok=True, mode=0o700)
+        unlinked(aside.parent).mkdir(exist_ok=True, mode=0o700)
         path.rename(aside)
         whole.sync_folder(path.parent)
         if path == self.folder(run_id):
@@ -179,7 +181,9 @@ class Store:
 
     def left_over(self) -> list[Path]:
         """Return the folders that were set aside and are still there: a deletion was cut short, or is going on."""
-        return sorted((self.root / REMOVED).glob("*"))
+        with contextlib.suppress(OSError):
+            return sorted(unlinked(self.root / REMOVED).iterdir())
+        return []
 
     def taken(self, top: Path) -> tuple[int, OSError | None]:
         """Return how many bytes `top` takes on the disk, and the error that keeps this user from deleting it, or None.
