@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 from dataclasses import dataclass, field
 from socket import SHUT_WR
 from socket import socketpair as pair
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from ngcdl.engines.docker import gpus
+from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuNotInside, GpuUnknown
 
 MISSING = b'OCI runtime exec failed: exec failed: exec: "nvidia-smi": executable file not found in $PATH: unknown\r\n'
@@ -87,6 +90,44 @@ def test_where_the_tool_is_missing_a_container_without_any_device_has_no_gpu(
     code: int, devices: bytes, found: type[Exception]
 ) -> None:
     assert isinstance(looked(126, MISSING, (code, devices)), found)
+
+
+class Endless:
+    """A line whose other end has always more to say."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = pair()
+        self._writer = threading.Thread(target=self._write)
+        self._writer.start()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self.theirs.sendall(b"\1\0\0\0" + (60_000).to_bytes(4, "big") + b"y" * 60_000)
+
+    def fileno(self) -> int:
+        return self.ours.fileno()
+
+    def close(self) -> None:
+        self.ours.close()
+        self._writer.join()
+        self.theirs.close()
+
+
+def test_a_tool_that_never_stops_writing_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, client = Endless(), Client({"nvidia-smi": (None, b"")})
+    monkeypatch.setattr(client, "exec_start", lambda *_, **__: line)
+    found = gpus.gpus_inside(client, "c0ffee", seconds=0.2)
+    assert isinstance(found, GpuUnknown)
+    assert "no answer within 0.2 s" in str(found)
+
+
+def test_of_an_output_of_megabytes_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = [Chunk("stdout", b"GPU 0: A100 (UUID: GPU-6a2f)\n"), *[Chunk("stdout", b"y" * 100_000)] * 100]
+    monkeypatch.setattr("ngcdl.engines.docker.stream.attached", lambda *_: iter(chunks))
+    assert looked(0, b"") == ("GPU-6a2f",)
+    chunks = chunks[1:]
+    assert len(str(looked(9, b""))) < 400_000
 
 
 def test_a_driver_that_hangs_is_not_waited_for() -> None:

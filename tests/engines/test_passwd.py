@@ -31,7 +31,7 @@ class FakeClient:
             member.size = len(self.files[path])
             archive.addfile(member, io.BytesIO(self.files[path]))
         data = buffer.getvalue()
-        return iter([data[:100], data[100:]]), {}
+        return iter([data[:100], *(data[at : at + (1 << 20)] for at in range(100, len(data), 1 << 20))]), {}
 
     def put_archive(self, container: str, path: str, data: bytes) -> bool:
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
@@ -73,6 +73,12 @@ def test_root_and_names_of_the_image_need_no_line(user: str | None) -> None:
     client = FakeClient({"/etc/passwd": ROOT.encode()})
     add_caller(client, "c0ffee", user)
     assert client.put == []
+
+
+def test_a_file_that_would_fill_the_memory_is_left_as_it_is() -> None:
+    client = FakeClient({"/etc/passwd": ROOT.encode() + bytes(8 << 20), "/etc/group": b"root:x:0:\n"})
+    add_caller(client, "c0ffee", "1000:1000")
+    assert client.put == ["group"]
 
 
 def test_an_image_without_these_files_is_left_as_it_is() -> None:

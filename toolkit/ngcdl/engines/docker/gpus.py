@@ -13,6 +13,7 @@ from ngcdl.errors import GpuNotInside, GpuUnknown
 
 # A hung driver never answers, and the run's output waits meanwhile.
 LOOK_SECONDS = 30.0
+_MOST_BYTES = 1 << 18  # of its output: a node of 16 cards, each in 7 parts, has 10 KB
 # Exit codes after which nvidia-smi has said nothing about GPUs. 126 and 127: it can't be executed, or is missing; only
 # the capability `utility` provides it, and it needs an image with glibc. 12: NVML, also from `utility`, is missing.
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
@@ -48,11 +49,15 @@ def gpus_inside(
 
 
 def _run(client: Any, container: str, command: list[str], seconds: float) -> tuple[int | None, str]:
-    """Run `command` in the container. Return its exit code, None if it did not end within `seconds`, and its output."""
+    """Run `command` in the container. Return its exit code, None if it did not end within `seconds`, and its output up
+    to the chunk that exceeds _MOST_BYTES: it is the image's own program, and may write for ever."""
     made = client.exec_create(container, command)
     end = time.monotonic() + seconds
     # The SDK's own read has no timeout.
     with contextlib.closing(client.exec_start(made["Id"], socket=True)) as line:
-        chunks = stream.attached(line, False, lambda: time.monotonic() < end)
-        text = b"".join(chunk.data for chunk in chunks).decode("utf-8", "replace")
-    return client.exec_inspect(made["Id"])["ExitCode"], text
+        said = b""
+        for chunk in stream.attached(line, False, lambda: time.monotonic() < end):
+            said += chunk.data if len(said) <= _MOST_BYTES else b""
+            if time.monotonic() >= end:
+                break
+    return client.exec_inspect(made["Id"])["ExitCode"], said.decode("utf-8", "replace")
