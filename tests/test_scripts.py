@@ -97,7 +97,7 @@ def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: 
 def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_ngcdl(clone: Path) -> None:
     others = clone.parent / "others"
     others.mkdir()
-    for name in ("typer", "filelock", "ngcdl", "ensurepip"):
+    for name in ("typer", "ngcdl", "ensurepip"):
         (others / f"{name}.py").write_text("raise SystemExit(f'{__name__} of another Python')")
     words = ("run", "--engine", "local", "--", "printenv", "PYTHONPATH")
     done = ngcdl(clone, *words, PYTHONPATH=str(others))

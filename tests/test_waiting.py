@@ -53,6 +53,24 @@ def test_a_lock_s_file_keeps_its_content_and_a_link_in_its_place_is_not_followed
     assert (tmp_path / "thesis.tex").read_text() == "thesis"
 
 
+def test_a_lock_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:
+    path, taken = tmp_path / "lock", threading.Event()
+
+    def take() -> None:
+        with waiting.locked_within(path, 60):
+            taken.set()
+
+    other = threading.Thread(target=take)
+    with waiting.locked_within(path, 0, 0o600):
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(TimeoutError), waiting.locked_within(path, 0.01):
+            pass
+        other.start()
+        assert not taken.is_set()
+    other.join(60)
+    assert taken.is_set()
+
+
 def test_what_takes_too_long_is_left_behind_and_what_does_not_gives_its_result_or_its_error() -> None:
     forever = threading.Event()
     with pytest.raises(TimeoutError):

@@ -28,7 +28,7 @@ def stand_in_for_python(monkeypatch: pytest.MonkeyPatch, folder: Path, script: s
 
 
 def test_a_watcher_takes_no_library_from_the_caller_s_folder(trained: House) -> None:
-    for name in ("psutil", "filelock", "docker"):
+    for name in ("psutil", "docker"):
         (trained.home / f"{name}.py").write_text("open('taken', 'w'); raise SystemExit(7)")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "ngcdl", *TRAIN, "--detach"], capture_output=True, text=True, check=False,

@@ -167,7 +167,7 @@ def test_of_two_processes_the_second_waits_and_takes_what_the_first_made(tmp_pat
             go_on.set()
             texts = [first.stdout.read(), second.stdout.read()]
     assert (first.returncode, second.returncode) == (0, 0)
-    assert "waiting for it" in begun
+    assert "waiting for another ngcdl, which fills" in begun
     assert all(f"READY {small.TRAINING_SHA256}" in text for text in texts)
     assert len(server.seen) == 1
 

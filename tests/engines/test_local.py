@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import filelock
 import pytest
 from house import until
 from local_jobs import Start, order, read
 from local_jobs import engine as engine  # a fixture
 from local_jobs import start as start  # a fixture
 
-from ngcdl import processes
+from ngcdl import processes, waiting
 from ngcdl.engines import local
 from ngcdl.engines.local.engine import _tool, size
 from ngcdl.engines.values import Exit, PullEvent
@@ -347,13 +346,13 @@ def test_whoever_waits_for_another_s_installation_is_told(engine: local.LocalEng
     folder = engine._environment(local.lock_name(has_gpu=False))
     folder.mkdir(parents=True)
     shown: list[PullEvent] = []
-    with filelock.FileLock(f"{folder}.lock"):
+    with waiting.locked(Path(f"{folder}.lock"), print, "nobody"):
         other = threading.Thread(target=engine.prepare, args=(False, shown.append))
         other.start()
         until(lambda: shown, "a word about the wait")
         (folder / local.READY).touch()
     other.join()
-    assert [event.status for event in shown] == [f"Another ngcdl is installing TensorFlow into {folder}; waiting."]
+    assert [event.status for event in shown] == [f"waiting for another ngcdl, which installs TensorFlow into {folder}"]
 
 
 def test_a_place_that_can_t_be_written_is_told(tmp_path: Path, no_tools: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_folder_that_is_not_ones_own_is_said(tmp_path, mode):
 _AS_NOBODY = """
 import os, sys, tempfile
 sys.path[:] = {path!r}
-import filelock, json
+import json
 from ngcdl.errors import NgcdlError
 from ngcdl.registry.credentials import save
 from ngcdl.registry.key import Secret

@@ -19,6 +19,7 @@ from unwatched import RUN, STEP, left
 from unwatched import house as house
 from unwatched import unwatched as unwatched
 
+from ngcdl import waiting
 from ngcdl.folder import EVENTS, LOG, RECORD, lines
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
@@ -165,9 +166,29 @@ def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(store: St
 
 
 def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(store: Store) -> None:
-    folder = store.create(RUN)
-    (folder / ".reconcile.lock").mkdir()
+    store.create(RUN)
+    (store.root / ".locks").touch()
     assert reconcile(store, RUN) == RUN
+
+
+def test_a_command_that_is_closing_the_record_is_waited_for_in_vain_only_for_seconds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(RUN)
+    monkeypatch.setattr("ngcdl.running.reconcile.LOCK_SECONDS", 0.05)
+    with waiting.locked_within(store.lock_of(RUN.id), 0):
+        assert reconcile(store, RUN) == RUN
+    assert reconcile(store, RUN).status == "lost"
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_nothing_that_a_run_puts_into_its_folder_keeps_it_open(store: Store, kind: str) -> None:
+    folder = store.create(RUN)
+    at = folder / ".reconcile.lock"
+    {"link": lambda: at.symlink_to("/nowhere"), "folder": at.mkdir, "pipe": lambda: os.mkfifo(at)}[kind]()
+    assert reconcile(store, RUN).status == "lost"
+    store.set_aside(RUN.id, folder)
+    assert list((store.root / ".locks").iterdir()) == [], "nor does its lock stay"
 
 
 def test_a_record_of_a_later_format_is_named_and_hides_no_other(house: House) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
 from docker_socket import Daemon
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
@@ -60,7 +59,7 @@ def test_a_disk_on_which_not_even_the_lock_can_be_made_is_told(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(filelock.FileLock, "acquire", full)
+    monkeypatch.setattr("ngcdl.waiting.locked_within", full)
     away: dict[str, NgcdlError] = {}
     assert reconcile(store, unwatched[1], away) == unwatched[1]
     assert "No space left on device" in away[RECORDS].message

@@ -4,6 +4,7 @@ waits for."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import threading
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 # Nearly every start takes less than 10 s. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
+_POLL_SECONDS = 0.05  # a lock can't be waited for with a limit
 
 
 @contextlib.contextmanager
@@ -62,14 +64,40 @@ def within(work: Callable[[], T], seconds: float) -> T:
 def locked(path: Path, say: Callable[[str], None], what: str) -> Iterator[None]:
     """Hold the lock of the file at `path` while the block lasts; if another process holds it, say that this one waits
     for `what`. Raise OSError, also if a link is there."""
-    # not for reading only: https://man7.org/linux/man-pages/man2/flock.2.html (NFS)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
+    with _opened(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"waiting for {what}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def locked_within(path: Path, seconds: float, mode: int = 0o666) -> Iterator[None]:
+    """Hold the lock of the file at `path` while the block lasts. Raise OSError, also if a link is there; TimeoutError
+    if another process holds it for `seconds`. A new file has `mode`, less the umask."""
+    until = time.monotonic() + seconds
+    with _opened(path, mode) as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(path)) from None
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path, mode: int = 0o666) -> Iterator[int]:
+    # also for writing: https://man7.org/linux/man-pages/man2/flock.2.html (NFS)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -20,15 +20,16 @@ from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import FILES, IMPORTED
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive
-from ngcdl.running.reconcile import LOCK, ended, reconcile, still_runs
+from ngcdl.running.reconcile import ended, reconcile, still_runs
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store, delete
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}
+_OLD_LOCK = ".reconcile.lock"  # an older ngcdl closed the record under this lock
 _OF_A_RECORD = re.compile(
-    rf"{'|'.join(map(re.escape, (*FILES, IMPORTED, LOCK)))}|samples-.+\.jsonl|report(-of-\d+)?\.html"
+    rf"{'|'.join(map(re.escape, (*FILES, IMPORTED, _OLD_LOCK)))}|samples-.+\.jsonl|report(-of-\d+)?\.html"
 )
 
 

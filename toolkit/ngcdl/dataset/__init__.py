@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ngcdl import waiting
 from ngcdl.dataset import address, classes, disk, given, pace, unpack
 from ngcdl.dataset.fetch import Fetch, Offline
 from ngcdl.dataset.kept import CachedArchive
@@ -153,24 +154,14 @@ def _from_folder(folder: Path, kept: CachedArchive, say: Callable[[str], None]) 
 
 def _made(kept: CachedArchive, say: Callable[[str], None], packed: Callable[[], Path]) -> Dataset:
     """Fill the cache, one process at a time; use what another process has prepared meanwhile."""
-    from filelock import FileLock, Timeout
-
     with disk.written(kept.cache):
         kept.cache.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(kept.lock)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say(f"Another ngcdl is filling {kept.cache}; waiting for it.")
-            lock.acquire()
-        try:
+        with waiting.locked(kept.lock, say, f"another ngcdl, which fills {kept.cache}"):
             training, _ = kept.check()
             if training is None:
                 unpack.sweep(kept.cache)
                 unpack.unpack(packed(), kept.archive, kept.folder)
                 training = kept.stamp()
-        finally:
-            lock.release()
     return _from_cache(kept, training)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ngcdl import whole
+from ngcdl import waiting, whole
 from ngcdl.errors import ConfigBroken, ConfigNotWritable
 from ngcdl.registry.key import TOKEN_USERNAME, Secret
 
@@ -171,21 +171,16 @@ def locked(file: Path) -> Iterator[Path]:
 
     Docker itself takes no lock; this lock keeps ngcdl's processes from losing each other's entries.
     """
-    from filelock import FileLock, Timeout  # the import takes 68 ms, and only writers need it
-
     real = Path(os.path.realpath(file))
-    try:
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = FileLock(f"{real}.lock", timeout=LOCK_SECONDS, mode=0o600)
-        lock.acquire()
-    except Timeout as error:
-        raise ConfigNotWritable(file, f"another program has held its lock for {LOCK_SECONDS:g} s") from error
-    except (OSError, NotImplementedError) as error:
-        raise ConfigNotWritable(file, getattr(error, "strerror", None) or "it can't be locked") from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            stack.enter_context(waiting.locked_within(Path(f"{real}.lock"), LOCK_SECONDS, 0o600))
+        except TimeoutError as error:
+            raise ConfigNotWritable(file, f"another program has held its lock for {LOCK_SECONDS:g} s") from error
+        except OSError as error:
+            raise ConfigNotWritable(file, error.strerror or "it can't be locked") from error
         yield real
-    finally:
-        lock.release()
 
 
 def write(file: Path, tree: Mapping[str, Any]) -> None:

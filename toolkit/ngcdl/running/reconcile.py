@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ngcdl import engines
+from ngcdl import engines, waiting
 from ngcdl.engines.base import Engine, Job
 from ngcdl.engines.values import Exit
 from ngcdl.errors import (
@@ -64,7 +64,7 @@ RESTARTED = "the host or its engine was restarted while it ran"
 _TERMINATED, _UNSEEN = 143, 255
 _UNKNOWN = ("running", "lost")  # the end of other open runs is known, but their container may be left
 NOTHING = Exit(None)  # nothing is known about how a run ended
-LOCK = ".reconcile.lock"  # in a run's folder
+LOCK_SECONDS = 5.0
 _WATCHERS_FILES = (SAMPLES, LOG)
 _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # Errors of an engine that did not answer. The next query would wait just as long, up to 45 s.
@@ -89,11 +89,9 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
     added, and so is the error of a record that can't be saved, as RECORDS."""
     if not _is_unwatched(run) or (away and run.engine in away):
         return run
-    import filelock
-
     folder = store.folder(run.id)
     try:
-        with filelock.FileLock(folder / LOCK, timeout=5):
+        with waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS):
             run = store.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ngcdl import waiting
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import opened
 from ngcdl.record import Owner
@@ -121,15 +122,11 @@ def alone(store: Store) -> Iterator[None]:
 
     The block is entered without the lock if the file system has none, or if another ngcdl holds it for LOCK_SECONDS.
     Raise StateNotWritable."""
-    import filelock
-
-    lock = filelock.FileLock(_made(store) / ".lock")
-    try:
-        with contextlib.suppress(OSError, NotImplementedError):  # filelock's Timeout is an OSError, too
-            lock.acquire(timeout=LOCK_SECONDS)
+    lock = _made(store) / ".lock"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(waiting.locked_within(lock, LOCK_SECONDS))
         yield
-    finally:
-        lock.release()
 
 
 def stop(kept: StoredComparison, store: Store) -> StoredComparison:

@@ -23,7 +23,7 @@ from ngcdl.folder import HOME, RECORD, content, unlinked
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
 
-REMOVED = ".removed"
+REMOVED, LOCKS = ".removed", ".locks"
 
 
 class NameTaken(Exception):
@@ -134,6 +134,13 @@ class Store:
             raise StateNotWritable(self.root, error.strerror or str(error)) from error
         return sorted(found, key=age, reverse=True)
 
+    def lock_of(self, run_id: str) -> Path:
+        """Return the file that a command locks while it closes the run's record. It is not in the run's folder, where
+        the run could put something else in its place. Raise OSError."""
+        folder = unlinked(self.root / LOCKS)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        return folder / run_id
+
     def is_ended(self, run_id: str) -> bool:
         """Return whether the run's record says that the run has ended; only the record is read. False also if the
         record can't be read, and if it still names an owner: what became of the run, or of its container, is not known
@@ -174,6 +181,9 @@ class Store:
         aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
         unlinked(aside.parent).mkdir(exist_ok=True, mode=0o700)
         path.rename(aside)
+        if path == self.folder(run_id):
+            with contextlib.suppress(OSError):
+                (unlinked(self.root / LOCKS) / run_id).unlink()
         whole.sync_folder(path.parent)
         if path == self.folder(run_id):
             vouched.drop(self.root, run_id)

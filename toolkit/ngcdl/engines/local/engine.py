@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ngcdl import settings
+from ngcdl import settings, waiting
 from ngcdl.catalog.rows import comparable, known
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
@@ -126,24 +126,15 @@ class LocalEngine(OfKind, NoImages):
         found = self.python(has_gpu)
         if found:
             return found
-        import filelock
-
         lock = lock_name(has_gpu)
         folder = self._environment(lock)
         try:
             self._share.mkdir(parents=True, exist_ok=True)
-            turn = filelock.FileLock(f"{folder}.lock")
-            try:
-                turn.acquire(timeout=0)
-            except filelock.Timeout:
-                show(PullEvent(None, f"Another ngcdl is installing TensorFlow into {folder}; waiting."))
-                turn.acquire()
-            try:
+            what = f"another ngcdl, which installs TensorFlow into {folder}"
+            with waiting.locked(Path(f"{folder}.lock"), lambda text: show(PullEvent(None, text)), what):
                 if not (folder / READY).exists():
                     show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)} into {folder}"))
                     self._install(folder, lock, show)
-            finally:
-                turn.release()
         except OSError as error:
             raise LocalUnavailable(
                 f"{folder} can't be created: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
