@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _HIDDEN = "***"
-# No pattern begins with a repetition, which would be slow on hostile text, such as a log that is one long word.
+# No pattern begins with a repetition, nor looks on without an end from each of many places: that would be slow on
+# hostile text, such as a log that is one long word.
 # The value after a field's name: in quotes up to the closing one, else up to whitespace. JSON in a log line, or inside
 # other JSON, has \" for its quotes; a quote inside a value has one more backslash.
 _VALUE = (
@@ -27,7 +28,7 @@ _SHOWN = rf"\1\2\3\4\5{_HIDDEN}"
 _PATTERNS: tuple[tuple[str, str], ...] = (
     (r"nvapi-[A-Za-z0-9_-]+", f"nvapi-{_HIDDEN}"),
     (rf"(?i)((?:proxy-|x-registry-)?auth(?:orization)?){_VALUE}", _SHOWN),
-    (rf"(?i)((?:{_NAMES})[\w.-]*){_VALUE}", _SHOWN),
+    (rf"(?i)((?:{_NAMES})[\w.-]{{0,100}}){_VALUE}", _SHOWN),
     (r"(?i)\b((?:basic|bearer)\s+)[A-Za-z0-9+/=._~-]{8,}", rf"\1{_HIDDEN}"),
     # USER:PASSWORD@ in addresses, even if the password contains an @ or a /; and TOKEN@
     (r"(://)[^\s\"':/]{1,256}:[^\s\"']{1,512}@", rf"\1{_HIDDEN}@"),
@@ -45,7 +46,7 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     # the keys of Hugging Face, GitHub, GitLab, OpenAI and others, Slack, Amazon
     (r"\b(hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA)[A-Za-z0-9_-]{12,}", rf"\1{_HIDDEN}"),
     # a JSON web token, anywhere
-    (r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
+    (r"\beyJ[A-Za-z0-9_-]{10,8192}+\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+)?", _HIDDEN),
 )
 
 
