@@ -34,7 +34,7 @@ def test_what_a_container_wrote_while_nobody_watched_is_in_the_log_before_docker
 
 
 class Full(Store):
-    def save(self, run: Run) -> None:
+    def save(self, run: Run, known: bool = True) -> None:
         raise StateNotWritable(self.folder(run.id), os.strerror(errno.ENOSPC))
 
 
