@@ -13,7 +13,7 @@ VALUE = st.none() | st.floats(0, 1e6)
 
 
 def used(readings: list[tuple[float, float | None, float | None]]) -> Energy | None:
-    return energy.used([(t, joules) for t, _, joules in readings], [(t, watts) for t, watts, _ in readings])
+    return energy.used([[(t, joules) for t, _, joules in readings]], [[(t, watts) for t, watts, _ in readings]])
 
 
 def test_a_counter_gives_the_energy_between_its_first_and_last_reading() -> None:
@@ -28,7 +28,13 @@ def test_a_counter_counts_on_where_samples_are_missing() -> None:
     assert used([(0, None, 500), (1, None, None), (9, None, 1400)]) == Energy(900, COUNTER, 9, 0)
 
 
-def test_a_pause_between_two_attempts_is_left_out_of_a_counter_too() -> None:
+def test_the_time_between_two_attempts_is_neither_counted_nor_a_gap() -> None:
+    first, second = [(0.0, 5.0), (1.0, 10.0)], [(0.0, 90.0), (1.0, None), (3.0, 105.0)]
+    assert energy.used([first, second], []) == Energy(20, COUNTER, 4, 0)
+    assert energy.used([], [first, second]) == Energy(7.5, INTEGRATED, 1, 3)
+
+
+def test_a_long_pause_is_left_out_of_a_counter_too() -> None:
     pause = LONGEST_PAUSE_SECONDS + 1
     assert used([(0, None, 5), (1, None, 6), (1 + pause, None, 900), (2 + pause, None, 903)]) == Energy(
         4, COUNTER, 2, pause

@@ -47,6 +47,12 @@ def test_the_processors_and_the_memory_of_several_nodes_are_those_of_all_of_them
     }  # fmt: skip
 
 
+def test_samples_of_several_nodes_have_no_time_by_the_clock_of_one_sampler(tmp_path: Path) -> None:
+    assert _of_two_nodes(tmp_path, {"seconds": 5.0}, {"seconds": 900.0}) == {"t": 10.0, "gpus": []}
+    (tmp_path / "samples-n2.jsonl").unlink()
+    assert list(samples(tmp_path)) == [{"t": 10.0, "gpus": [], "seconds": 5.0}]
+
+
 def test_what_one_of_several_nodes_does_not_know_is_unknown_and_what_it_leaves_out_is_left_out(tmp_path: Path) -> None:
     one = {"host_cpu_percent": None, "cpu_percents": [1.0], "memory_bytes": 5, "container_cpu_percent": 1.0}
     other = {"host_cpu_percent": 9.0, "cpu_percents": None, "memory_bytes": "5"}

@@ -123,11 +123,11 @@ class Summary:
     read during training; for a command without steps, the complete samples of the whole run.
 
     `energy_joules` is what the GPUs used during training, in `energy_seconds`; for another `energy_gap_seconds` they
-    were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is `examples_per_second` over the
-    GPUs' mean power. `throttled_share` is the share (0..1) of the samples in which clocks were held down, by reason in
-    NVIDIA's words, {} if they never were. A training's energy and clocks are those of the GPUs that it computed on, as
-    far as that is known; of a command all these figures are those of the GPUs that its processes were seen on.
-    `shared_gpu`: whether other processes computed on these GPUs, too; None if unknown.
+    were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is the mean rate over that time,
+    with all pauses between steps, over the GPUs' mean power. `throttled_share` is the share (0..1) of the samples in
+    which clocks were held down, by reason in NVIDIA's words, {} if they never were. A training's energy and clocks are
+    those of the GPUs that it computed on, as far as that is known; of a command all these figures are those of the GPUs
+    that its processes were seen on. `shared_gpu`: whether other processes computed on these GPUs, too; None if unknown.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.

@@ -25,7 +25,8 @@ def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, A
 
     Samples of several nodes in the same second become one, with the GPUs of all nodes: fields in _OF_NODES are
     combined, and the first node provides the others. If a running node has no sample in that second, the fields in
-    _OF_NODES are left out."""
+    _OF_NODES are left out. None has `seconds` then: each node's sampler began
+    at a time of its own."""
     found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
     return _together(found) if len(found) > 1 else found[0]
 
@@ -96,6 +97,7 @@ def _one(found: Mapping[int, dict[str, Any]], is_whole: bool) -> dict[str, Any]:
     lacks the field, or a running node has no sample (not `is_whole`), the field is left out."""
     nodes = [sample for _, sample in sorted(found.items())]
     one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
+    one.pop("seconds", None)
     for name in _OF_NODES if len(nodes) > 1 or not is_whole else ():
         values = [sample[name] for sample in nodes if name in sample]
         if is_whole and len(values) == len(nodes):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
+from ngcdl.report.measured.attempts import Stretch, possible
 from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
 from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
 
-MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
 # At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
 # looked up.
 TOLD_SHARE = 0.9
@@ -20,14 +21,16 @@ Reasons = frozenset[str]
 Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
 
 
-def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: bool) -> Summary:
-    """Return `so_far` with what `samples` say about the cards. `start` is a training's start event, {} for a command;
-    `is_timed`: the samples cover exactly the time whose energy is asked for.
+def with_cards(
+    so_far: Summary, stretches: Sequence[Stretch], start: Line, is_timed: bool, rate: Callable[[], float | None]
+) -> Summary:
+    """Return `so_far` with what the samples say about the cards. `start` is a training's start event, {} for a command;
+    `is_timed`: the samples cover exactly the time whose energy is asked for, at a mean `rate` of examples per second.
 
     Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
     of the cards that its processes were seen on: the others may be computing for somebody else."""
-    cards = _cards(samples)
-    energies = [_energy(card) if is_timed else None for card in cards]
+    cards = _cards(chain.from_iterable(one.samples for one in stretches))
+    energies = [_energy(card, stretches) if is_timed else None for card in cards]
     reasons = [_reasons(card) for card in cards]
     gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
     own = [numbers([reading for _, reading in card], "own_processes") for card in cards]
@@ -50,7 +53,7 @@ def with_cards(so_far: Summary, samples: Sequence[Line], start: Line, is_timed: 
         throttled_share=_throttled_share([reasons[at] for at in its]),
         shared_gpu=_is_shared([cards[at] for at in its] if not start else cards),
     )
-    return _with_energy(summed, [energies[at] for at in its], computes=start.get("device") != "cpu")
+    return _with_energy(summed, [energies[at] for at in its], None if start.get("device") == "cpu" else rate)
 
 
 def _its(gpus: Sequence[GpuSummary], start: Line, is_told: bool) -> list[int]:
@@ -103,35 +106,35 @@ def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons |
     )
 
 
-def _energy(card: Card) -> energy.Energy | None:
-    timed = [(t, reading) for sample, reading in card if (t := _possible(sample.get("t"))) is not None]
-    # With close sampling the counter is not due in every sample: its absence is no gap.
-    asked = [(t, reading) for t, reading in timed if "energy_joules" in reading or not reading]
-    return energy.used(
-        [(t, _possible(reading.get("energy_joules"))) for t, reading in asked],
-        [(t, _possible(reading.get("watts"))) for t, reading in timed],
-    )
+def _energy(card: Card, stretches: Sequence[Stretch]) -> energy.Energy | None:
+    readings = (reading for _, reading in card)
+    timed = [
+        [(t, reading) for t, reading in zip(one.seconds, readings, strict=False) if t is not None] for one in stretches
+    ]
+
+    def told(name: str) -> energy.Stretches:
+        # With close sampling the counter is not due in every sample: its absence is no gap.
+        return [[(t, possible(it.get(name))) for t, it in one if name in it or not it] for one in timed]
+
+    return energy.used(told("energy_joules"), told("watts"))
 
 
-def _possible(value: object) -> float | None:
-    figure = number(value)
-    return figure if figure is not None and 0 <= figure < MOST else None
-
-
-def _with_energy(so_far: Summary, energies: Sequence[energy.Energy | None], computes: bool) -> Summary:
+def _with_energy(
+    so_far: Summary, energies: Sequence[energy.Energy | None], rate: Callable[[], float | None] | None
+) -> Summary:
     """Return `so_far` with the sum of the cards' energy, unknown if that of one card is. A training on the CPU has no
-    examples/J, because its GPUs did not compute."""
+    examples/J (`rate` is None), because its GPUs did not compute."""
     used = [one for one in energies if one]
     if not used or len(used) < len(energies):
         return so_far
-    watts, rate = sum(one.watts for one in used), so_far.examples_per_second
+    watts, per_second = sum(one.watts for one in used), rate() if rate else None
     return replace(
         so_far,
         energy_joules=sum(one.joules for one in used),
         energy_from=energy.COUNTER if all(one.source == energy.COUNTER for one in used) else energy.INTEGRATED,
         energy_seconds=max(one.seconds for one in used),
         energy_gap_seconds=max(one.gap_seconds for one in used),
-        examples_per_joule=number(rate / watts) if rate is not None and watts > 0 and computes else None,
+        examples_per_joule=number(per_second / watts) if per_second is not None and watts > 0 else None,
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from statistics import median
 
 from ngcdl.record import Summary
 from ngcdl.report.measured import achieved
+from ngcdl.report.measured.attempts import attempts, examples_per_second, sampled, stretch
 from ngcdl.report.measured.cards import cards_in, with_cards
 from ngcdl.report.measured.lines import Line, last_start, mean, most, number, numbers, numbers_in
 
@@ -21,7 +23,7 @@ def summary(
 ) -> Summary:
     """Sum up a run on a machine with `cores` logical processors.
 
-    Means are over the samples between the first and the last logged step, of any attempt; over all samples if there are
+    Means are over the samples between the first and the last logged step of each attempt; over all samples if there are
     none in between. In that case a training has no energy, because most of its time was start-up. `is_command`: if
     there are no steps, the samples of the whole run count as those of the training."""
     told, samples = list(events), list(samples)
@@ -34,7 +36,9 @@ def summary(
     latencies = sorted(seconds for step in steps for seconds in numbers_in(step.get("latency_seconds")))
     evaluations = numbers([event for event in events if event.get("event") == "eval"], "precision_at_1")
     raced = numbers([event for event in events if event.get("event") == "raced"], "precision_at_1")
-    during = _while_training(told, samples)
+    trained = attempts(told)
+    stretches = sampled(trained, samples)
+    during = [sample for one in stretches for sample in one.samples]
     start = last_start(events)
     summed = Summary(
         steps=_reached(events),
@@ -50,10 +54,10 @@ def summary(
         latency_p50_seconds=_rank(latencies, 0.5),
         latency_p95_seconds=_rank(latencies, 0.95),
     )
-    measured = during or samples
-    summed = _with_memory(_with_cpu(summed, measured, cores), measured, samples)
     is_timed = bool(during) or not (start or steps)
-    summed = with_cards(summed, measured, start, is_timed)
+    measured = stretches or [stretch(samples)]
+    summed = _with_memory(_with_cpu(summed, during or samples, cores), during or samples, samples)
+    summed = with_cards(summed, measured, start, is_timed, partial(examples_per_second, trained, stretches))
     return achieved.with_peak(summed, start) if start else summed
 
 
@@ -103,17 +107,6 @@ def _reached(events: Iterable[Line]) -> int | None:
 def _rank(values: Sequence[float], share: float) -> float | None:
     """Return the least of the sorted `values` that `share` of them do not exceed; None if too few for a p95."""
     return values[ceil(share * len(values)) - 1] if len(values) >= FEWEST_LATENCIES else None
-
-
-def _while_training(events: Iterable[Line], samples: list[Line]) -> list[Line]:
-    """Leave out start-up, evaluation and clean-up; a run without steps (the user's own command) has no such samples.
-
-    Use the steps' least and greatest time, not the first and last: the clock may have been set back meanwhile."""
-    times = numbers([event for event in events if event.get("event") == "step"], "t")
-    if len(times) < 2:
-        return []
-    first, last = min(times), max(times)
-    return [sample for sample in samples if (t := number(sample.get("t"))) is not None and first <= t <= last]
 
 
 def _counted(during: list[Line], samples: list[Line], has_steps: bool, is_command: bool) -> int | None:
