@@ -139,3 +139,27 @@ def test_a_sampler_that_tells_no_time_of_its_own_is_read_by_the_machine_s_clock(
 def test_a_sampler_that_began_anew_is_read_by_the_machine_s_clock_for_that_step() -> None:
     samples = [sample(t, 100.0, seconds=t if t < 30 else t - 30) for t in range(61)]
     assert summary(steps(0, 60), samples).energy_seconds == 60
+
+
+def test_a_sample_after_ticks_that_were_missed_counts_for_all_of_their_time() -> None:
+    calm, full = {"host_cpu_percent": 10.0, "container_cpu_percent": 40.0, "cpu_percents": [15.0, 5.0]}, {
+        "host_cpu_percent": 100.0, "container_cpu_percent": 200.0, "cpu_percents": [100.0, 100.0],
+    }  # fmt: skip
+    samples = [{"t": t, "seconds": t + 9.0, **calm} for t in range(1, 31)] + [{"t": 60, "seconds": 69.0, **full}]
+    found = summary(steps(0, 60), samples, cores=2)
+    assert (found.cpu_percent_mean, found.container_cpu_percent_mean) == (55, 120)
+    assert (found.cores_busy, found.cpu_busiest_core_percent_mean) == (1.1, 57.5)
+    whole = summary([], samples, cores=2, is_command=True)
+    assert whole.cpu_percent_mean == 55, "a command's, too"
+
+
+def test_of_ticks_that_were_missed_since_the_start_up_count_those_after_the_first_step() -> None:
+    samples = [{"t": t, "seconds": float(t), "host_cpu_percent": percent} for t, percent in ((0, 0), (33, 99), (34, 9))]
+    assert summary(steps(30, 60), samples).cpu_percent_mean == (3 * 99 + 9) / 4
+
+
+def test_how_much_of_a_card_worked_is_weighed_by_time_too() -> None:
+    samples = [sample(t, 300.0) for t in (*range(1, 31), 60)]
+    for one in samples:
+        one["gpus"][0]["sm_active_percent"] = 90.0 if one["t"] == 60 else 30.0
+    assert summary(steps(0, 60), samples).sm_active_percent_mean == 60

@@ -91,7 +91,7 @@ def test_what_a_lost_attempt_did_beyond_its_checkpoint_was_not_reached(
     begun = resumed or 0
     again = [step(begun, 100, 4.0), step(begun + 10, 102, 3.0, rate=70), {"event": "checkpoint", "step": begun + 11}]
     events = [{"event": "start"}, *lost, {"event": "start", "resumed_from_step": resumed}, *again]
-    found = summary(events, [sample(50, 10.0), sample(101, 30.0), sample(200, 99.0)])
+    found = summary(events, [sample(49), sample(50, 10.0), sample(101, 30.0), sample(200, 99.0)])
     assert (found.steps, found.loss_first, found.loss_last, found.examples_per_second) == figures
     assert found.precision_at_1 is None
     assert found.cpu_percent_mean == 20.0, "of both attempts"
@@ -373,7 +373,7 @@ def test_how_much_of_the_cards_worked_is_a_mean_of_what_was_read_while_it_traine
         known = [dict(zip(names, [percent, 8.0, None, 3.0], strict=True)) for percent in percents]
         return sample(t, gpus=[card(f"GPU-{at}", 97) | each for at, each in enumerate(known)])
 
-    brief = sample(2, gpus=[card("GPU-0", 97), card("GPU-1", 97)])
+    brief = {"t": 1.5, "gpus": [card("GPU-0", 97), card("GPU-1", 97)]}
     found = summary(STEPS, [one(0, 99.0, 99.0), one(1, 10.0, None), brief, one(2, 20.0, None), one(3, None, 45.0)])
     assert [gpu.sm_active_percent_mean for gpu in found.gpus] == [15.0, 45.0]
     assert (found.sm_active_percent_mean, found.sm_occupancy_percent_mean) == (30.0, 8.0)

@@ -110,6 +110,8 @@ class Summary:
 
     `examples_per_second` and `seconds_per_batch` exclude the first logged interval, in which the framework starts.
     For several trainings from scratch `precision_at_1` is their mean, and `steps` is their total.
+    A sample tells the use of the processors, and how much of a GPU worked, since the sample before: their means weigh
+    it by that time.
     `cpu_percent_mean` is over all cores, 0..100; in `container_cpu_percent_mean` 100 is one core. `cores_busy` counts
     the host's busy processors, `threads_running_mean` the host's runnable threads; `cpu_busiest_core_percent_mean` is
     the mean of whichever core was busiest in each sample. `memory_limit_bytes` and `memory_pressure_percent` (0..100,

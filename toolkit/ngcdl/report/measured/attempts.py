@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from math import isnan, nan
+from statistics import median
 
 from ngcdl.report.measured.lines import Line, column, number
 
@@ -33,6 +34,18 @@ class Stretch:
 
     samples: Sequence[Line]
     seconds: Sequence[float | None]
+
+    @property
+    def weights(self) -> list[float]:
+        """For how many seconds the means of each full sample count: since the full sample before. The first one's count
+        like the usual one's, or since the beginning if that is longer. 0 for a sample that is not full."""
+        are_full = [
+            at is not None and "host_cpu_percent" in one for one, at in zip(self.samples, self.seconds, strict=True)
+        ]
+        times = [at for at in compress(self.seconds, are_full) if at is not None]
+        steps = [max(later - earlier, 0.0) for earlier, later in pairwise(times)]
+        each = iter([max(times[0], median(steps) if steps else 0.0), *steps] if times else [])
+        return [next(each) if is_full else 0.0 for is_full in are_full]
 
     @property
     def set_forward(self) -> float:

@@ -11,7 +11,7 @@ from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy, throttling
 from ngcdl.report.measured.attempts import Stretch, possible
 from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
-from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in
+from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in, weighted
 
 # At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
 # looked up.
@@ -30,9 +30,10 @@ def with_cards(
     Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
     of the cards that its processes were seen on: the others may be computing for somebody else."""
     cards = _cards(chain.from_iterable(one.samples for one in stretches))
+    weights = [weight for one in stretches for weight in one.weights]
     energies = [_energy(card, stretches) if is_timed else None for card in cards]
     reasons = [_reasons(card) for card in cards]
-    gpus = tuple(_summary(*each) for each in zip(cards, energies, reasons, strict=True))
+    gpus = tuple(_summary(*each, weights) for each in zip(cards, energies, reasons, strict=True))
     own = [numbers([reading for _, reading in card], "own_processes") for card in cards]
     if not start and any(map(any, own)):
         gpus = tuple(replace(gpu, is_used=any(counts)) for gpu, counts in zip(gpus, own, strict=True))
@@ -86,8 +87,14 @@ def cards_in(sample: Line) -> list[Line]:
     return [gpu for gpu in gpus if isinstance(gpu, dict) and gpu] if isinstance(gpus, list) else []
 
 
-def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None]) -> GpuSummary:
+def _summary(
+    card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: Sequence[float]
+) -> GpuSummary:
     readings = [reading for _, reading in card if reading]
+
+    def since_the_sample_before(name: str) -> float | None:
+        return weighted((number(reading.get(name)) for _, reading in card), weights)
+
     return GpuSummary(
         index=most(numbers(readings[:1], "index")),
         uuid=text(readings[0].get("uuid")),
@@ -99,10 +106,10 @@ def _summary(card: Card, used: energy.Energy | None, reasons: Sequence[Reasons |
         energy_from=used.source if used else None,
         sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
         throttled_share=_throttled_share([reasons]),
-        sm_active_percent_mean=mean(numbers(readings, "sm_active_percent")),
-        sm_occupancy_percent_mean=mean(numbers(readings, "sm_occupancy_percent")),
-        tensor_active_percent_mean=mean(numbers(readings, "tensor_active_percent")),
-        dram_bandwidth_percent_mean=mean(numbers(readings, "dram_bandwidth_percent")),
+        sm_active_percent_mean=since_the_sample_before("sm_active_percent"),
+        sm_occupancy_percent_mean=since_the_sample_before("sm_occupancy_percent"),
+        tensor_active_percent_mean=since_the_sample_before("tensor_active_percent"),
+        dram_bandwidth_percent_mean=since_the_sample_before("dram_bandwidth_percent"),
     )
 
 

@@ -13,7 +13,7 @@ from ngcdl.record import Summary
 from ngcdl.report.measured import achieved
 from ngcdl.report.measured.attempts import attempts, examples_per_second, sampled, stretch
 from ngcdl.report.measured.cards import cards_in, with_cards
-from ngcdl.report.measured.lines import Line, last_start, mean, most, number, numbers, numbers_in
+from ngcdl.report.measured.lines import Line, last_start, mean, most, number, numbers, numbers_in, weighted
 
 FEWEST_LATENCIES = 20  # the smallest number of latencies of which one exceeds the p95
 
@@ -56,7 +56,8 @@ def summary(
     )
     is_timed = bool(during) or not (start or steps)
     measured = stretches or [stretch(samples)]
-    summed = _with_memory(_with_cpu(summed, during or samples, cores), during or samples, samples)
+    weights = [weight for one in measured for weight in one.weights]
+    summed = _with_memory(_with_cpu(summed, during or samples, weights, cores), during or samples, samples)
     summed = with_cards(summed, measured, start, is_timed, partial(examples_per_second, trained, stretches))
     return achieved.with_peak(summed, start) if start else summed
 
@@ -129,15 +130,18 @@ def _has(line: Line, key: str) -> bool:
     return number(line.get(key)) is not None
 
 
-def _with_cpu(summed: Summary, samples: Sequence[Line], cores: int | None) -> Summary:
-    percent = mean(numbers(samples, "host_cpu_percent"))
-    busiest = [max(percents) for sample in samples if (percents := numbers_in(sample.get("cpu_percents")))]
+def _with_cpu(summed: Summary, samples: Sequence[Line], weights: Sequence[float], cores: int | None) -> Summary:
+    """Add the use of the processors. A sample has it for the time since the one before, which is longer where the
+    machine was so busy that samples are missing."""
+    percent = weighted((number(sample.get("host_cpu_percent")) for sample in samples), weights)
+    own = weighted((number(sample.get("container_cpu_percent")) for sample in samples), weights)
+    busiest = (max(numbers_in(sample.get("cpu_percents")), default=None) for sample in samples)
     return replace(
         summed,
         cpu_percent_mean=percent,
-        container_cpu_percent_mean=mean(numbers(samples, "container_cpu_percent")),
+        container_cpu_percent_mean=own,
         cores_busy=None if percent is None or cores is None else number(percent / 100 * cores),
-        cpu_busiest_core_percent_mean=mean(busiest),
+        cpu_busiest_core_percent_mean=weighted(busiest, weights),
         threads_running_mean=mean(numbers(samples, "threads_running")),
     )
 

@@ -62,6 +62,15 @@ def mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
+def weighted(values: Iterable[float | None], weights: Iterable[float]) -> float | None:
+    """Return the mean of the known `values` by their weights, or by their number if those weigh nothing."""
+    known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+    total = sum(weight for _, weight in known)
+    if not total:
+        return mean([value for value, _ in known])
+    return number(sum(value * weight for value, weight in known) / total)
+
+
 def most(values: Sequence[float]) -> int | None:
     return int(max(values)) if values else None
 
