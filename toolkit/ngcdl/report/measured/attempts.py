@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from math import isnan, nan
+from math import nan
 from statistics import median
 
 from ngcdl.report.measured.lines import Line, column, number
@@ -138,17 +138,17 @@ def _trained(attempt: Attempt) -> tuple[float, float]:
     A rate is that of the steps since the one reported before, and holds for their seconds, without what else the script
     did meanwhile; but for no longer than the time since the attempt's first step that other steps have left: cifar10-94
     reports a training's steps when it is over."""
-    numbers, rates, seconds_each = (column([step.get(name) for step in attempt.steps]) for name in _OF_A_STEP)
+    # the first step's figures are of its start-up
+    numbers, rates, seconds_each = (column([step.get(name) for step in attempt.steps[1:]]) for name in _OF_A_STEP)
     held, examples, left, then = 0.0, 0.0, 0.0, attempt.times[0]
-    before = next((step for step in numbers if not isnan(step)), nan)
+    before = next((n for step in attempt.steps if (n := number(step.get("step"))) is not None), nan)
     # what is unknown is NaN, which is neither more nor less than anything
-    for t, step, rate, each in zip(attempt.times, numbers, rates, seconds_each, strict=True):
+    for t, step, rate, each in zip(attempt.times[1:], numbers, rates, seconds_each, strict=True):
         passed, then = t - then, t
         if step > before and rate >= 0 and each > 0:
             seconds = each * (step - before)
             left += passed if passed >= 0 else seconds  # the clock was set back
-            if left < seconds:
-                seconds = left
+            seconds = seconds if seconds < left else left
             left -= seconds
             held += seconds
             examples += rate * seconds
