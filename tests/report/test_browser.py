@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from ngcdl.errors import NoBrowser
 from ngcdl.report.shown import browser
 from ngcdl.report.shown.browser import Browser
 from ngcdl.report.shown.page import page
+from ngcdl.report.shown.story import letters
 
 pytestmark = pytest.mark.lab  # a browser
 
@@ -208,6 +209,34 @@ def _point(tab: Browser, x: int, y: int) -> str:
     return str(
         tab.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})["data"]
     )
+
+
+def many_runs(count: int) -> str:
+    """A page of runs whose images differ, so that the tables are as wide as they get."""
+    made = (Made(steps=50, samples=5, digest=f"sha256:{at:064x}") for at in range(count))
+    return page([one.story(f"run-{at}", at) for at, one in zip(letters(count), made, strict=False)])
+
+
+@pytest.mark.parametrize("document", [PAGES["table7"], lambda: many_runs(12), lambda: many_runs(24)])
+def test_no_column_of_a_table_is_cut_off_in_a_picture_or_on_paper(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path, document: Callable[[], str]
+) -> None:
+    one, _ = tab
+    text = document()
+    edges = "[...document.querySelectorAll('th, td')].map(it => it.getBoundingClientRect().right)"
+    shown(one, tmp_path, browser.unscrolled(text), browser._WIDTH)
+    drawn = one.ask("Page.getLayoutMetrics")["cssContentSize"]["width"]
+    assert max(value(one, edges)) <= drawn == browser._WIDTH
+    one.ask("Emulation.setEmulatedMedia", {"media": "print"})
+    one.sized(718, scale=1)  # A4 between the browser's margins
+    assert max(value(one, edges)) <= 718.5
+    one.ask("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_what_can_t_be_broken_makes_a_picture_wider(tab: tuple[Browser, list[bytes]]) -> None:
+    style = "<style>.wide { overflow-x: auto }</style>"
+    wide = f"<!doctype html><head>{style}</head><div class=wide><div style='width:1500px'>x</div></div>"
+    assert _size(browser.picture(wide).png)[0] >= 3000
 
 
 def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, list[bytes]], tmp_path: Path) -> None:

@@ -31,6 +31,11 @@ NAMES = (
 _SECONDS = 60.0
 _WIDTH = 1100
 _SCALE = 2.0
+# In a picture nobody can scroll: long words are broken, as on paper, and what is wider all the same makes it wider.
+_UNSCROLLED = (
+    "<style>.wide { overflow: visible; background: none } "
+    "th, td { min-width: 6rem; overflow-wrap: anywhere }</style></head>"
+)
 _MOST_PIXELS = 16_000  # the height limit of Chromium's screenshots
 _LEAST_SCALE = 1.0  # a smaller scale is illegible: a page that is still too long is cut, which the caller reports
 
@@ -59,8 +64,12 @@ def picture(page: str) -> Picture:
         browser.sized(_WIDTH)
         # The page is not passed as a file: a browser in a snap has its own /tmp, and would draw a "not found" page.
         frame = browser.ask("Page.getFrameTree")["frameTree"]["frame"]["id"]
-        browser.load("Page.setDocumentContent", {"frameId": frame, "html": page})
+        browser.load("Page.setDocumentContent", {"frameId": frame, "html": unscrolled(page)})
         return browser.picture()
+
+
+def unscrolled(page: str) -> str:
+    return page.replace("</head>", _UNSCROLLED, 1)
 
 
 class Browser:

@@ -16,6 +16,7 @@ from ngcdl.report.shown.pictures import pictures
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import verdict
 
+_COLUMNS = 8  # in a table: more don't fit beside each other on paper or in a picture, which nobody can scroll
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -100,6 +101,18 @@ def _advice(text: str | None) -> Markup | None:
 
 
 def _table(head: Sequence[str], rows: Sequence[tables.Row], caption: str) -> Markup:
+    """Make a table; with many columns several, one below the other, each with the names of the rows."""
+    count = max(1, -(-len(head) // _COLUMNS))
+    each = -(-len(head) // count)
+    parts = []
+    for number in range(count):
+        part = slice(number * each, (number + 1) * each)
+        named = f"{caption} ({number + 1} of {count})" if count > 1 else caption
+        parts.append(_part(head[part], [(name, row[part]) for name, row in rows], named))
+    return joined(*parts)
+
+
+def _part(head: Sequence[str], rows: Sequence[tables.Row], caption: str) -> Markup:
     cells = [tag("tr", tag("th", name, scope="row"), *(tag("td", one or "–") for one in row)) for name, row in rows]
     columns = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in head))
     table = tag("table", tag("caption", caption), tag("thead", columns), tag("tbody", *cells))
