@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from test_page import hostile
 from ngcdl.errors import NoBrowser
 from ngcdl.report.shown import browser
 from ngcdl.report.shown.browser import Browser
+from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.page import page
 from ngcdl.report.shown.story import letters
 
@@ -255,6 +257,40 @@ def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, l
         assert width > 200
         assert above > -3
         assert below < 3
+
+
+def extreme(steps: float, rate: float, losses: tuple[float, float]) -> str:
+    """A page of a run with so many steps, so many examples/s, and such losses."""
+    events: list[dict[str, Any]] = list(GPU.events())
+    for event in events:
+        if event["event"] == "step":
+            share = event["step"] / GPU.steps
+            event |= {"step": share * steps, "loss": losses[0] + (losses[1] - losses[0]) * share}
+            event |= {"examples_per_second": event["examples_per_second"] and rate}
+    return page([read_story(GPU.run("r"), events, GPU.measured())])
+
+
+@pytest.mark.parametrize(
+    ("steps", "rate", "losses"),
+    [(1e6, 1e7, (0.0, 1e15)), (1e7, 15e6, (4e-8, 5e-8)), (99_000, 99_000, (0.693147, 0.693148))],
+)
+@pytest.mark.parametrize("width", [390, 800, 1100])
+def test_every_label_of_an_axis_is_inside_its_figure_and_apart_from_the_others(
+    tab: tuple[Browser, list[bytes]], tmp_path: Path, steps: float, rate: float, losses: tuple[float, float], width: int
+) -> None:
+    one, _ = tab
+    shown(one, tmp_path, extreme(steps, rate, losses), width)
+    figures = value(
+        one,
+        "[...document.querySelectorAll('figure')].map(f => [f, ...f.querySelectorAll('.ys span, .xs span')].map(it => {"
+        "const r = it.getBoundingClientRect(); return [r.left, r.right, r.top, r.bottom] }))",
+    )
+    assert len(figures) == 7
+    for figure, *labels in figures:
+        assert all(left >= figure[0] - 0.5 and right <= figure[1] + 0.5 for left, right, _, _ in labels)
+        for a, b in combinations(labels, 2):
+            assert a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
+    assert value(one, "document.documentElement.scrollWidth") == width
 
 
 def test_a_picture_is_the_whole_page(tab: tuple[Browser, list[bytes]]) -> None:

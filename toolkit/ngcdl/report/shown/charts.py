@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ngcdl.report.shown.curves import Curve, thinned
 from ngcdl.report.shown.markup import Markup, joined, tag
-from ngcdl.report.shown.scale import Axis, percent_axis
+from ngcdl.report.shown.scale import LONGEST, Axis, percent_axis
 
 COLOURS, DASHES = 8, 4  # in the page's palette; a ninth line has the first colour again, with another dash pattern
 _WIDE, _HIGH = 1000.0, 1000.0
@@ -92,9 +92,21 @@ def _figure(chart: Chart, name: str, parts: Sequence[Markup]) -> Markup:
         "figure",
         tag("figcaption", tag("strong", chart.title), " ", tag("span", chart.y.unit, class_="unit")),
         _legend(chart),
-        tag("div", _ticks(chart.y, "ys"), picture, _ticks(chart.x, "xs", tag("em", chart.x.unit)), class_="plot"),
+        tag(
+            "div",
+            _ticks(chart.y, "ys"),
+            picture,
+            _ticks(chart.x, "xs", tag("em", chart.x.unit)),
+            class_="plot",
+            style=_room(chart.y),
+        ),
         tag("p", chart.note, class_="note") if chart.note else None,
     )
+
+
+def _room(y: Axis) -> str | None:
+    """Return the room beside the chart if the labels of `y` need more than all charts have, so that none is cut off."""
+    return f"--ys:{y.longest / 2:g}rem" if y.longest > LONGEST else None
 
 
 def _x(chart: Chart, value: float) -> float:

@@ -189,7 +189,7 @@ def _clocks(stories: Sequence[Story]) -> Chart | None:
 
 def _steps(lines: Iterable[Line]) -> Axis:
     last = max((max(line.curve.xs) for line in lines if line.curve.xs), default=1.0)  # each training begins at step 0
-    return axis(0.0, max(last, 1.0), "step", steps=5, tight=True)
+    return axis(0.0, max(last, 1.0), "steps", steps=5, tight=True)
 
 
 def _loss(stories: Sequence[Story]) -> Chart | None:
