@@ -156,6 +156,18 @@ def test_light_and_dark_are_two_looks_and_both_can_be_read(tab: tuple[Browser, l
         # Graphics need 3: https://www.w3.org/TR/WCAG21/#non-text-contrast
         assert all(_ratio(_rgb(line), _rgb(ground)) >= 3 for line in lines)
         assert len(set(lines)) == 3
+        muted = value(
+            one,
+            "(path => [...Array(8).keys()].map(at => { path.setAttribute('class', `line soft c${at}`);"
+            "const style = getComputedStyle(path); return [style.stroke, Number(style.opacity)] }))"
+            "(document.querySelector('path.line'))",
+        )
+        assert len({line for line, _ in muted}) == 8
+        for line, opacity in muted:
+            seen = tuple(
+                ink * opacity + paper * (1 - opacity) for ink, paper in zip(_rgb(line), _rgb(ground), strict=True)
+            )
+            assert _ratio(seen, _rgb(ground)) >= 3, line
     assert looks[0][0][1] != looks[1][0][1]
 
 
@@ -174,10 +186,10 @@ def _rgb(text: str) -> tuple[int, ...]:
     return tuple(int(one) for one in re.findall(r"\d+", text)[:3])
 
 
-def _ratio(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+def _ratio(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     """https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio"""
 
-    def light(colour: tuple[int, ...]) -> float:
+    def light(colour: tuple[float, ...]) -> float:
         parts = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
