@@ -153,12 +153,15 @@ def test_a_comparison_has_its_ratio_with_the_spread_and_names_its_rounds() -> No
     for name, made in zip(("cpu", "gpu"), zip(*on_both, strict=True), strict=True):
         runs = [one.story(f"{name}{n}", **shown).run for n, one in enumerate(made)]
         arms.append(Arm(name, tuple(MeasuredRun.of(run, ()) for run in runs), name))
-    text = Parsed(page([CPU.story("cpu0"), GPU.story("gpu0", "B")], comparison(arms, "device"))).text
+    document = page([CPU.story("cpu0"), GPU.story("gpu0", "B")], comparison(arms, "device"))
+    text = Parsed(document).text
     assert re.search(
         r"The GPU is used \(\d+ % busy\) and does 7\.\d\d times \(7\.\d\d\.\.7\.\d\d\) the CPU's work", text
     )
     assert "gpu / cpu: 7." in text
     assert "A cpu: cpu0 B gpu: gpu0 " in " ".join(text.split()) + " "
+    heads = ["runs", "examples/s", "s/batch", "CPU use", "GPU use", "examples/J", "on"]
+    assert re.findall(r'<th scope="col">(.*?)</th>', document)[: len(heads)] == heads, "a joule is J, not j"
     assert "no ratio" not in text
     assert "can't be compared" not in text
 

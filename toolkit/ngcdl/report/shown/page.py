@@ -17,6 +17,8 @@ from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import verdict
 
 _COLUMNS = 8  # in a table: more don't fit beside each other on paper or in a picture, which nobody can scroll
+# The terminal's heads, which are in capitals, that lower case would make another unit or no name.
+_HEADS = {"EXAMPLES/J": "examples/J", "CPU": "CPU use", "GPU": "GPU use"}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -136,7 +138,7 @@ def _compared(comparison: Comparison | None) -> Markup | None:
     if comparison is None:
         return None
     head, rows = in_words.table(comparison)
-    table = _table([name.lower() for name in head[1:]], rows, "Medians over the rounds (min..max)")
+    table = _table([_HEADS.get(name, name.lower()) for name in head[1:]], rows, "Medians over the rounds (min..max)")
     return tag("section", tag("h2", "Compared"), bars(comparison), table, _notes(in_words.ratios(comparison)))
 
 
