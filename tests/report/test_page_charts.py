@@ -18,7 +18,7 @@ from ngcdl.report.measured import throttling
 from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
-from ngcdl.report.shown.pictures import _card_lines, _steps, _time
+from ngcdl.report.shown.pictures import _card_lines, _steps, _time, pictures
 from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import Story
 
@@ -242,6 +242,27 @@ def test_bytes_and_time_have_the_unit_that_fits() -> None:
     assert axis(0, 1, "share").label(0.25) == "0.25"
 
 
+def test_of_several_runs_one_with_more_cards_than_can_be_told_apart_has_their_mean_in_a_band_from_least_to_most() -> (
+    None
+):
+    watts = [[60.0, 70.0, 80.0], [50.0, None, 90.0], [55.0, None, None]]  # of card 0 at each second, and so on
+    watts += [[40.0, 50.0, None]] * 2
+
+    def sample(t: int) -> dict[str, Any]:
+        gpus = [{"uuid": f"GPU-{at}", "index": at, "watts": one[t]} for at, one in enumerate(watts)]
+        return {"t": STARTED + t, "gpus": gpus[:-1] if t == 0 else gpus}  # the last card was seen later
+
+    eight = replace(read_story(replace(RUN, device="gpu"), [], map(sample, range(3))), letter="A", arm="large {}")
+    (line, _), (band,) = _card_lines([eight, Made(steps=300).story("b", "B")], "watts")
+    assert (line.label, line.curve.ys.tolist()) == ("A: large {}, mean of its 5 GPUs", [51.25, 170 / 3, 85.0])
+    assert (band.label, band.colour) == ("A: large {}, least to most of its 5 GPUs", line.colour)
+    assert (band.low.ys.tolist(), band.high.ys.tolist()) == ([40.0, 50.0, 80.0], [60.0, 70.0, 90.0])
+    assert len(_card_lines([eight], "watts")[0]) == 5, "alone it has a line for each card"
+    power = next(one for one in pictures([eight, eight]).shown if "GPU power" in one)
+    assert power.count('class="band c0"') == 4, "two bands and their keys"
+    assert ">100<" in power, "the axis holds the bands, too"
+
+
 def test_a_cpu_and_fifteen_cards_have_each_a_line_of_their_own() -> None:
     assert len({_style(colour, alone=False) for colour in range(16)}) == 16
 
@@ -252,10 +273,10 @@ def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_
         samples = [{"t": STARTED + t, "gpus": gpus} for t in range(3)]
         return replace(read_story(replace(RUN, device="gpu"), [], samples), letter=letter)
 
-    lines = _card_lines([story("A", 4), story("B", 4)], "watts")
+    lines, _ = _card_lines([story("A", 4), story("B", 4)], "watts")
     assert [line.label for line in lines[2:6]] == ["A on GPU 2", "A on GPU 3", "B on GPU 0", "B on GPU 1"]
     assert len({_style(line.colour, alone=False, dash=line.dash) for line in lines}) == 8
     assert len({line.colour for line in lines}) == 2, "a run has its colour in all charts"
-    assert [line.label for line in _card_lines([story("A", 1), story("B", 1)], "watts")] == ["A on GPU", "B on GPU"]
+    assert [line.label for line in _card_lines([story("A", 1), story("B", 1)], "watts")[0]] == ["A on GPU", "B on GPU"]
     arms = [replace(story(letter, 2), arm="large") for letter in "AB"]
-    assert _card_lines(arms, "watts")[1].label == "A: large, GPU 1"
+    assert _card_lines(arms, "watts")[0][1].label == "A: large, GPU 1"

@@ -33,11 +33,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """The area between two curves with the same x."""
+    """The area between two curves with the same x, in a line's `colour`."""
 
     label: str
     low: Curve
     high: Curve
+    colour: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Chart:
     y: Axis
     lines: Sequence[Line]
     said: str
-    band: Band | None = None
+    bands: Sequence[Band] = ()
     marked: Sequence[tuple[float, float]] = ()
     marked_as: str = ""
     note: str = ""
@@ -57,7 +58,7 @@ class Chart:
 
 def drawn(chart: Chart, name: str) -> Markup:
     """Return the chart as a <figure>; `name` is unique on its page."""
-    parts = [_grid(chart, chart.x.ticks), *_marks(chart), *_band(chart)]
+    parts = [_grid(chart, chart.x.ticks), *_marks(chart), *(_band(chart, band) for band in chart.bands)]
     parts += [_line(chart, line) for line in sorted(chart.lines, key=lambda line: not line.soft)]
     return _figure(chart, name, parts)
 
@@ -132,15 +133,13 @@ def _marks(chart: Chart) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _band(chart: Chart) -> list[Markup]:
-    if not chart.band:
-        return []
-    low = thinned(chart.band.low, chart.x.low, chart.x.high)
-    high = thinned(chart.band.high, chart.x.low, chart.x.high)
+def _band(chart: Chart, band: Band) -> Markup:
+    low = thinned(band.low, chart.x.low, chart.x.high)
+    high = thinned(band.high, chart.x.low, chart.x.high)
     words = []
     for under, over in zip(low, high, strict=False):
         words.append("M" + _through(chart, over) + "L" + _through(chart, under[::-1]) + "Z")
-    return [tag("path", class_="band", d="".join(words))]
+    return tag("path", class_=f"band c{band.colour % COLOURS}", d="".join(words))
 
 
 def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
@@ -173,7 +172,7 @@ def _style(colour: int, alone: bool, dash: int = 0) -> str:
 
 def _legend(chart: Chart) -> Markup | None:
     shown = [(line.label, _stroke(chart, line, "M1 6H21")) for line in chart.lines]
-    areas = [(chart.band.label, "band")] if chart.band else []
+    areas = [(band.label, f"band c{band.colour % COLOURS}") for band in chart.bands]
     areas += [(chart.marked_as, "mark")] if chart.marked else []
     shown += [(label, tag("rect", class_=one, x="0", y="2", width="22", height="8")) for label, one in areas]
     if not any(label for label, _ in shown):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -71,6 +71,27 @@ class Curve:
             self.xs.pop()
             self.ys.pop()
         self.begun = [place for place in self.begun if place <= len(self.xs)]
+
+
+def together(curves: Sequence[Curve]) -> tuple[Curve, Curve, Curve]:
+    """Return the least, the mean and the greatest of the known values that `curves` have at each x."""
+    xs = curves[0].xs
+    if all(curve.xs == xs for curve in curves):
+        rows: Iterable[Sequence[float]] = zip(*(curve.ys for curve in curves), strict=True)
+    else:  # a card was seen later than the others, or was silent
+        at: dict[float, list[float]] = {}
+        for curve in curves:
+            for x, y in zip(curve.xs, curve.ys, strict=True):
+                at.setdefault(x, []).append(y)
+        xs = array("d", sorted(at))
+        rows = (at[x] for x in xs)
+    least, mean, most = Curve(xs), Curve(xs), Curve(xs)
+    for row in rows:
+        known = row if (total := sum(row)) == total else [y for y in row if y == y]
+        least.ys.append(min(known, default=NAN))
+        mean.ys.append(sum(known) / len(known) if known else NAN)
+        most.ys.append(max(known, default=NAN))
+    return least, mean, most
 
 
 def _unknown(ys: array[float]) -> Iterator[int]:

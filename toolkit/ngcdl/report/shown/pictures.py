@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ngcdl.report.measured import naming
 from ngcdl.report.shown import charts
 from ngcdl.report.shown.charts import Band, Chart, Line
+from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
 from ngcdl.report.shown.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
 from ngcdl.report.shown.story import MOST_LETTERS, CardCurves, Story, letters
@@ -97,14 +98,19 @@ def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) 
     )
 
 
-def _chart(title: str, x: Axis, lines: Sequence[Line], upright: Upright, **more: object) -> Chart | None:
+def _chart(
+    title: str, x: Axis, lines: Sequence[Line], upright: Upright, bands: Sequence[Band] = (), **more: object
+) -> Chart | None:
     spans = [line.curve.span for line in lines]
     lines = [line for line, span in zip(lines, spans, strict=True) if span]
+    bands = [band for band in bands if band.low.span]
     found = [span for span in spans if span]
     if not found:
         return None
-    y = upright(min(low for low, _ in found), max(high for _, high in found))
-    return Chart(title, x, y, lines, _said(lines, found, y), **more)  # type: ignore[arg-type]  # fields of Chart
+    edges = [span for band in bands for span in (band.low.span, band.high.span) if span]
+    y = upright(min(low for low, _ in (*found, *edges)), max(high for _, high in (*found, *edges)))
+    said = _said(lines, found, y)
+    return Chart(title, x, y, lines, said, bands, **more)  # type: ignore[arg-type]  # fields of Chart
 
 
 def _throughput(stories: Sequence[Story]) -> Chart | None:
@@ -128,10 +134,10 @@ def _synthetic(stories: Sequence[Story]) -> str:
 
 def _use(story: Story) -> Chart | None:
     measured = story.measured
-    lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")]
-    band = Band("CPU, least to most busy core", measured.least, measured.most) if measured.most.known else None
+    lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")[0]]
+    band = Band("CPU, least to most busy core", measured.least, measured.most)
     title = "CPU and GPU use" if measured.cards else "CPU use"
-    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), band=band)
+    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), [band])
 
 
 def _card(card: CardCurves, many: bool) -> str:
@@ -158,30 +164,44 @@ def _label_of(card: CardCurves, story: Story, stories: Sequence[Story]) -> str:
     return f"{label} {card.index}" if label.endswith(" on GPU") else f"{label}, GPU {card.index}"
 
 
-def _card_lines(stories: Sequence[Story], name: str) -> list[Line]:
-    if len(stories) > 1:
-        return [
-            Line(_label_of(card, story, stories), card.curves[name], _colour(story), dash=at)
-            for story in stories
-            for at, card in enumerate(story.measured.cards.values())
-        ]
-    cards = list(stories[0].measured.cards.values())
-    return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)]
+def _card_lines(stories: Sequence[Story], name: str) -> tuple[list[Line], list[Band]]:
+    """Return a line for each card. Of several runs, one with more cards than a colour has dash patterns has a line for
+    their mean instead, in a band from the least to the greatest."""
+    if len(stories) == 1:
+        cards = list(stories[0].measured.cards.values())
+        return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)], []
+    lines, bands = [], []
+    for story in stories:
+        cards = list(story.measured.cards.values())
+        if len(cards) <= charts.DASHES:
+            lines += [
+                Line(_label_of(card, story, stories), card.curves[name], _colour(story), dash=at)
+                for at, card in enumerate(cards)
+            ]
+        else:
+            who, all_of_them = _label(story, stories), f"of its {len(cards)} GPUs"
+            least, mean, most = together([card.curves[name] for card in cards])
+            lines.append(Line(f"{who}, mean {all_of_them}", mean, _colour(story)))
+            bands.append(Band(f"{who}, least to most {all_of_them}", least, most, _colour(story)))
+    return lines, bands
 
 
 def _cards(stories: Sequence[Story], title: str, name: str, upright: Upright) -> Chart | None:
-    return _chart(title, _time(stories), _card_lines(stories, name), upright)
+    lines, bands = _card_lines(stories, name)
+    return _chart(title, _time(stories), lines, upright, bands)
 
 
 def _clocks(stories: Sequence[Story]) -> Chart | None:
     cards = [card for story in stories for card in story.measured.cards.values()]
     reasons = sorted({reason for card in cards for reason in card.throttled.reasons})
     marked = [span for card in cards for span in card.throttled.spans]
+    lines, bands = _card_lines(stories, "sm_mhz")
     return _chart(
         "GPU clocks (SM)",
         _time(stories),
-        _card_lines(stories, "sm_mhz"),
+        lines,
         lambda _, high: axis(0.0, high, "MHz"),
+        bands,
         marked=marked,
         marked_as=f"held down: {', '.join(reasons)}",
     )
