@@ -366,7 +366,7 @@ def test_it_prints_on_paper(tab: tuple[Browser, list[bytes]], tmp_path: Path) ->
         {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]},
     )
     assert value(one, "getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert value(one, "getComputedStyle(document.documentElement).getPropertyValue('--mark')") == "#d55e0033"
+    assert value(one, "getComputedStyle(document.documentElement).getPropertyValue('--c1')") == "#d55e00"
     one.ask("Emulation.setEmulatedMedia", {"media": ""})
 
 

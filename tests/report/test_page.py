@@ -90,6 +90,29 @@ def test_every_picture_has_a_name_and_a_description_in_words() -> None:
     assert len(ids) == len(set(ids)), "an id is there twice"
 
 
+def test_when_clocks_were_held_down_is_said_of_each_run_in_words_and_in_its_own_colour() -> None:
+    held = replace(GPU, held=True)
+    alone, both = page([held.story()]), page([held.story(), GPU.story("b", "B"), held.story("c", "C")])
+    assert re.search(r"\. held down: sw_thermal_slowdown, from \d+ to \d+ seconds since the start\.</desc>", alone)
+    assert "CPU, least to most busy core ranges from 0 to " in alone
+    clocks = next(one for one in re.findall("<figure>.*?</figure>", both) if "GPU clocks" in one)
+    keys = re.findall(r'<rect class="(mark c\d)"[^>]*/></svg>([^<]*)', clocks)
+    why = "on GPU, held down: sw_thermal_slowdown"
+    assert keys == [("mark c0", f"A {why}"), ("mark c2", f"C {why}")], "B was never"
+    assert re.search(rf" A {why}, from \d+ to \d+ seconds since the start\. C {why}, from", clocks)
+
+
+def test_the_times_at_which_any_of_several_cards_was_held_down_are_shaded_once() -> None:
+    def card(at: int, is_held: bool) -> dict[str, object]:
+        reasons = ["hw_slowdown"] if is_held else []
+        return {"uuid": f"GPU-{at}", "index": at, "sm_mhz": 900.0, "throttle_reasons": reasons}
+
+    samples = [{"t": STARTED + t, "gpus": [card(0, 2 <= t <= 6), card(1, 4 <= t <= 9 or t == 15)]} for t in range(20)]
+    document = page([read_story(GPU.run("r"), [], samples)])
+    assert "held down: hw_slowdown, several times from 2 to 15 seconds since the start." in document
+    assert len(re.findall('<rect class="mark', document)) == 3, "two times, and the key"
+
+
 def test_what_is_unknown_is_n_a_and_never_0() -> None:
     document = page([read_story(replace(EMPTY, spec={"workload": {"name": "mine"}}), [], [])])
     rows = cells(document)

@@ -42,8 +42,17 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """Shaded ranges of x, in order and apart from each other, and what they mean."""
+
+    label: str
+    spans: Sequence[tuple[float, float]]
+    colour: int
+
+
+@dataclass(frozen=True)
 class Chart:
-    """A chart. `marked` are shaded ranges of x, `marked_as` is what they mean; `said` describes the chart in words."""
+    """A chart; `said` describes it in words."""
 
     title: str
     x: Axis
@@ -51,8 +60,7 @@ class Chart:
     lines: Sequence[Line]
     said: str
     bands: Sequence[Band] = ()
-    marked: Sequence[tuple[float, float]] = ()
-    marked_as: str = ""
+    marks: Sequence[Marks] = ()
     note: str = ""
 
 
@@ -127,9 +135,9 @@ def _grid(chart: Chart, xs: Sequence[float]) -> Markup:
 def _marks(chart: Chart) -> list[Markup]:
     least = (chart.x.high - chart.x.low) / 400  # keep a range of a single sample visible
     return [
-        tag("rect", class_="mark", x=f"{_x(chart, start):.1f}", y="0", height=f"{_HIGH:g}",
+        tag("rect", class_=f"mark c{marks.colour % COLOURS}", x=f"{_x(chart, start):.1f}", y="0", height=f"{_HIGH:g}",
             width=f"{max(_x(chart, max(end, start + least)) - _x(chart, start), 2):.1f}")
-        for start, end in chart.marked
+        for marks in chart.marks for start, end in marks.spans
     ]  # fmt: skip
 
 
@@ -173,7 +181,7 @@ def _style(colour: int, alone: bool, dash: int = 0) -> str:
 def _legend(chart: Chart) -> Markup | None:
     shown = [(line.label, _stroke(chart, line, "M1 6H21")) for line in chart.lines]
     areas = [(band.label, f"band c{band.colour % COLOURS}") for band in chart.bands]
-    areas += [(chart.marked_as, "mark")] if chart.marked else []
+    areas += [(marks.label, f"mark c{marks.colour % COLOURS}") for marks in chart.marks]
     shown += [(label, tag("rect", class_=one, x="0", y="2", width="22", height="8")) for label, one in areas]
     if not any(label for label, _ in shown):
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ngcdl.report.measured import naming
 from ngcdl.report.shown import charts
-from ngcdl.report.shown.charts import Band, Chart, Line
+from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
 from ngcdl.report.shown.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
@@ -90,27 +90,44 @@ def _time(stories: Sequence[Story]) -> Axis:
     return seconds_axis(max(ends), "the first report" if all(queued) else "the start")
 
 
-def _said(lines: Sequence[Line], spans: Sequence[tuple[float, float]], y: Axis) -> str:
-    """Describe a chart for readers who can't see it: the range of each line."""
-    return " ".join(
-        f"{line.label or 'The line'} ranges from {low / y.divisor:,.4g} to {high / y.divisor:,.4g} {y.unit}."
-        for line, (low, high) in zip(lines, spans, strict=True)
-    )
+Ranges = list[tuple[str, tuple[float, float]]]
+
+
+def _ranges(lines: Sequence[Line], bands: Sequence[Band]) -> Ranges:
+    """Return the minimum and maximum of each line and band that has known values."""
+    spans = [(line.label or "The line", line.curve.span, line.curve.span) for line in lines]
+    spans += [(band.label, band.low.span, band.high.span) for band in bands]
+    return [(name, (low[0], high[1])) for name, low, high in spans if low and high]
+
+
+def _said(ranges: Ranges, marks: Sequence[Marks], x: Axis, y: Axis) -> str:
+    """Describe a chart for readers who can't see it: the range of each line and band, and what is shaded."""
+    said = []
+    for name, span in ranges:
+        low, high = (f"{value / y.divisor:,.4g}" for value in span)
+        said.append(f"{name} ranges from {low} to {high} {y.unit}".rstrip())
+    for one in marks:
+        first, last = (f"{value / x.divisor:,.4g}" for value in (one.spans[0][0], one.spans[-1][1]))
+        said.append(f"{one.label}, {'several times ' if len(one.spans) > 1 else ''}from {first} to {last} {x.unit}")
+    return " ".join(f"{one}." for one in said)
 
 
 def _chart(
-    title: str, x: Axis, lines: Sequence[Line], upright: Upright, bands: Sequence[Band] = (), **more: object
+    title: str,
+    x: Axis,
+    lines: Sequence[Line],
+    upright: Upright,
+    bands: Sequence[Band] = (),
+    marks: Sequence[Marks] = (),
+    note: str = "",
 ) -> Chart | None:
-    spans = [line.curve.span for line in lines]
-    lines = [line for line, span in zip(lines, spans, strict=True) if span]
+    lines = [line for line in lines if line.curve.span]
     bands = [band for band in bands if band.low.span]
-    found = [span for span in spans if span]
-    if not found:
+    ranges = _ranges(lines, bands)
+    if not lines:
         return None
-    edges = [span for band in bands for span in (band.low.span, band.high.span) if span]
-    y = upright(min(low for low, _ in (*found, *edges)), max(high for _, high in (*found, *edges)))
-    said = _said(lines, found, y)
-    return Chart(title, x, y, lines, said, bands, **more)  # type: ignore[arg-type]  # fields of Chart
+    y = upright(min(low for _, (low, _) in ranges), max(high for _, (_, high) in ranges))
+    return Chart(title, x, y, lines, _said(ranges, marks, x, y), bands, marks, note)
 
 
 def _throughput(stories: Sequence[Story]) -> Chart | None:
@@ -192,19 +209,25 @@ def _cards(stories: Sequence[Story], title: str, name: str, upright: Upright) ->
 
 
 def _clocks(stories: Sequence[Story]) -> Chart | None:
-    cards = [card for story in stories for card in story.measured.cards.values()]
-    reasons = sorted({reason for card in cards for reason in card.throttled.reasons})
-    marked = [span for card in cards for span in card.throttled.spans]
     lines, bands = _card_lines(stories, "sm_mhz")
-    return _chart(
-        "GPU clocks (SM)",
-        _time(stories),
-        lines,
-        lambda _, high: axis(0.0, high, "MHz"),
-        bands,
-        marked=marked,
-        marked_as=f"held down: {', '.join(reasons)}",
-    )
+    marks = [marks for story in stories if (marks := _held_down(story, stories))]
+    return _chart("GPU clocks (SM)", _time(stories), lines, lambda _, high: axis(0.0, high, "MHz"), bands, marks)
+
+
+def _held_down(story: Story, stories: Sequence[Story]) -> Marks | None:
+    """Return when any of the run's cards held its clocks down, and why."""
+    held = [card.throttled for card in story.measured.cards.values()]
+    spans: list[tuple[float, float]] = []
+    for start, end in sorted(span for one in held for span in one.spans):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
+    if not spans:
+        return None
+    who = f"{_label(story, stories)}, " if len(stories) > 1 else ""
+    reasons = ", ".join(sorted({reason for one in held for reason in one.reasons}))
+    return Marks(f"{who}held down: {reasons}", spans, _colour(story) if who else 1)  # 1: the colour of its first card
 
 
 def _steps(lines: Iterable[Line]) -> Axis:
