@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -242,9 +244,7 @@ def test_bytes_and_time_have_the_unit_that_fits() -> None:
     assert axis(0, 1, "share").label(0.25) == "0.25"
 
 
-def test_of_several_runs_one_with_more_cards_than_can_be_told_apart_has_their_mean_in_a_band_from_least_to_most() -> (
-    None
-):
+def test_of_several_runs_one_with_many_cards_has_their_mean_in_a_band_from_least_to_most() -> None:
     watts = [[60.0, 70.0, 80.0], [50.0, None, 90.0], [55.0, None, None]]  # of card 0 at each second, and so on
     watts += [[40.0, 50.0, None]] * 2
 
@@ -259,8 +259,41 @@ def test_of_several_runs_one_with_more_cards_than_can_be_told_apart_has_their_me
     assert (band.low.ys.tolist(), band.high.ys.tolist()) == ([40.0, 50.0, 80.0], [60.0, 70.0, 90.0])
     assert len(_card_lines([eight], "watts")[0]) == 5, "alone it has a line for each card"
     power = next(one for one in pictures([eight, eight]).shown if "GPU power" in one)
-    assert power.count('class="band c0"') == 4, "two bands and their keys"
+    assert power.count('class="band c0"') == 3, "two bands, and the key of their arm"
     assert ">100<" in power, "the axis holds the bands, too"
+
+
+def keys(charts: Iterable[str], title: str) -> list[str]:
+    """Return the texts of a chart's legend."""
+    return re.findall("</svg>([^<]*)</li>", next(one for one in charts if f"<strong>{title}" in one))
+
+
+def test_the_model_of_a_run_s_cards_is_named_once_if_they_are_alike() -> None:
+    def charts(*names: str | None) -> tuple[str, ...]:
+        gpus = [{"uuid": f"GPU-{at}", "index": at, "name": name, "watts": 60.0} for at, name in enumerate(names)]
+        return pictures([read_story(RUN, [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)])]).shown
+
+    (alike,) = charts("H100", "H100")
+    assert keys([alike], "GPU power") == ["GPU 0", "GPU 1"]
+    assert '<span class="unit">W · 2 × H100</span>' in alike
+    assert keys(charts("H100", "A100"), "GPU power") == ["GPU 0 (H100)", "GPU 1 (A100)"]
+    assert keys(charts("H100"), "GPU power") == ["GPU (H100)"]
+    assert keys(charts(None, None), "GPU power") == ["GPU 0", "GPU 1"]
+
+
+def test_in_a_comparison_s_charts_an_arm_has_one_key_and_each_run_its_words_in_the_description() -> None:
+    rounds = [
+        replace(made.story(f"run-{letter}", letter), arm=arm, colour=colour)
+        for letter, (arm, colour, made) in zip(
+            "ABCD", [("cpu", 0, Made("cpu", steps=100)), ("gpu: one", 1, Made(steps=100, held=True))] * 2, strict=True
+        )
+    ]
+    shown = pictures(rounds).shown
+    assert keys(shown, "Throughput") == ["cpu", "gpu: one"]
+    assert keys(shown, "GPU power") == ["gpu: one"]
+    held = "gpu: one, held down: sw_thermal_slowdown"
+    assert keys(shown, "GPU clocks") == ["gpu: one", f"B: {held}", f"D: {held}"], "which run was is said"
+    assert re.search("A: cpu ranges .* B: gpu: one ranges .* C: cpu ranges .* D: gpu: one ranges ", shown[0])
 
 
 def test_a_cpu_and_fifteen_cards_have_each_a_line_of_their_own() -> None:

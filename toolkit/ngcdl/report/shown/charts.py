@@ -52,7 +52,8 @@ class Marks:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart; `said` describes it in words."""
+    """A chart; `said` describes it in words, `of` says of what it is. `letters` name runs whose lines look like those
+    of others: the legend leaves these letters out, and has one key for lines that look alike."""
 
     title: str
     x: Axis
@@ -62,6 +63,8 @@ class Chart:
     bands: Sequence[Band] = ()
     marks: Sequence[Marks] = ()
     note: str = ""
+    of: str = ""
+    letters: Sequence[str] = ()
 
 
 def drawn(chart: Chart, name: str) -> Markup:
@@ -87,6 +90,7 @@ def bars(title: str, values: Sequence[float | None], said: str, note: str, name:
 
 
 def _figure(chart: Chart, name: str, parts: Sequence[Markup]) -> Markup:
+    unit = " · ".join(filter(None, (chart.y.unit, chart.of)))
     picture = tag(
         "svg",
         tag("title", chart.title, id=f"{name}-t"),
@@ -99,7 +103,7 @@ def _figure(chart: Chart, name: str, parts: Sequence[Markup]) -> Markup:
     )
     return tag(
         "figure",
-        tag("figcaption", tag("strong", chart.title), " ", tag("span", chart.y.unit, class_="unit")),
+        tag("figcaption", tag("strong", chart.title), " ", tag("span", unit, class_="unit")),
         _legend(chart),
         tag(
             "div",
@@ -179,14 +183,22 @@ def _style(colour: int, alone: bool, dash: int = 0) -> str:
 
 
 def _legend(chart: Chart) -> Markup | None:
-    shown = [(line.label, _stroke(chart, line, "M1 6H21")) for line in chart.lines]
-    areas = [(band.label, f"band c{band.colour % COLOURS}") for band in chart.bands]
+    shown = [(_key(chart, line.label), _stroke(chart, line, "M1 6H21")) for line in chart.lines]
+    areas = [(_key(chart, band.label), f"band c{band.colour % COLOURS}") for band in chart.bands]
     areas += [(marks.label, f"mark c{marks.colour % COLOURS}") for marks in chart.marks]
     shown += [(label, tag("rect", class_=one, x="0", y="2", width="22", height="8")) for label, one in areas]
     if not any(label for label, _ in shown):
         return None
-    keys = [(tag("svg", key, viewBox="0 0 22 12", class_="key", aria_hidden="true"), label) for label, key in shown]
+    keys = [
+        (tag("svg", key, viewBox="0 0 22 12", class_="key", aria_hidden="true"), label)
+        for label, key in dict.fromkeys(shown)
+    ]
     return tag("ul", *(tag("li", *both) for both in keys), class_="legend")
+
+
+def _key(chart: Chart, label: str) -> str:
+    letter, _, rest = label.partition(": ")
+    return rest if letter in chart.letters else label
 
 
 def _ticks(axis: Axis, kind: str, *more: Markup) -> Markup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ngcdl.report.measured import naming
 from ngcdl.report.shown import charts
@@ -29,13 +29,16 @@ class Pictures:
 
 def pictures(stories: Sequence[Story]) -> Pictures:
     shown, missing, short = [], [], []
+    in_arms = [story.letter for story in stories if story.arm]  # the lines of an arm look alike
     for number, (title, made) in enumerate(_all(stories)):
         if made is None:
             missing.append(title)
         elif isinstance(made, Chart) and not any(map(_is_visible, made.lines)):
             short.append(title)
         else:
-            shown.append(made if isinstance(made, Markup) else charts.drawn(made, f"chart{number}"))
+            shown.append(
+                made if isinstance(made, Markup) else charts.drawn(replace(made, letters=in_arms), f"chart{number}")
+            )
     return Pictures(tuple(shown), tuple(missing), tuple(short))
 
 
@@ -120,6 +123,7 @@ def _chart(
     bands: Sequence[Band] = (),
     marks: Sequence[Marks] = (),
     note: str = "",
+    of: str = "",
 ) -> Chart | None:
     lines = [line for line in lines if line.curve.span]
     bands = [band for band in bands if band.low.span]
@@ -127,7 +131,7 @@ def _chart(
     if not lines:
         return None
     y = upright(min(low for _, (low, _) in ranges), max(high for _, (_, high) in ranges))
-    return Chart(title, x, y, lines, _said(ranges, marks, x, y), bands, marks, note)
+    return Chart(title, x, y, lines, _said(ranges, marks, x, y), bands, marks, note, of)
 
 
 def _throughput(stories: Sequence[Story]) -> Chart | None:
@@ -154,12 +158,19 @@ def _use(story: Story) -> Chart | None:
     lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")[0]]
     band = Band("CPU, least to most busy core", measured.least, measured.most)
     title = "CPU and GPU use" if measured.cards else "CPU use"
-    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), [band])
+    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), [band], of=_model([story]))
 
 
-def _card(card: CardCurves, many: bool) -> str:
+def _model(stories: Sequence[Story]) -> str:
+    """Name the cards of a single run that has several of one model, as 8 × MODEL."""
+    names = [card.name for card in stories[0].measured.cards.values()]
+    alike = len(stories) == 1 and len(names) > 1 and len(set(names)) == 1
+    return f"{len(names)} × {names[0]}" if alike and names[0] else ""
+
+
+def _card(card: CardCurves, many: bool, is_alike: bool) -> str:
     number = f" {card.index}" if many and card.index is not None else ""
-    return f"GPU{number}{f' ({card.name})' if card.name else ''}"
+    return f"GPU{number}{f' ({card.name})' if card.name and not is_alike else ''}"
 
 
 def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
@@ -186,7 +197,8 @@ def _card_lines(stories: Sequence[Story], name: str) -> tuple[list[Line], list[B
     their mean instead, in a band from the least to the greatest."""
     if len(stories) == 1:
         cards = list(stories[0].measured.cards.values())
-        return [Line(_card(card, len(cards) > 1), card.curves[name], at + 1) for at, card in enumerate(cards)], []
+        many, alike = len(cards) > 1, bool(_model(stories))
+        return [Line(_card(card, many, alike), card.curves[name], at + 1) for at, card in enumerate(cards)], []
     lines, bands = [], []
     for story in stories:
         cards = list(story.measured.cards.values())
@@ -205,13 +217,14 @@ def _card_lines(stories: Sequence[Story], name: str) -> tuple[list[Line], list[B
 
 def _cards(stories: Sequence[Story], title: str, name: str, upright: Upright) -> Chart | None:
     lines, bands = _card_lines(stories, name)
-    return _chart(title, _time(stories), lines, upright, bands)
+    return _chart(title, _time(stories), lines, upright, bands, of=_model(stories))
 
 
 def _clocks(stories: Sequence[Story]) -> Chart | None:
     lines, bands = _card_lines(stories, "sm_mhz")
     marks = [marks for story in stories if (marks := _held_down(story, stories))]
-    return _chart("GPU clocks (SM)", _time(stories), lines, lambda _, high: axis(0.0, high, "MHz"), bands, marks)
+    x, of = _time(stories), _model(stories)
+    return _chart("GPU clocks (SM)", x, lines, lambda _, high: axis(0.0, high, "MHz"), bands, marks, of=of)
 
 
 def _held_down(story: Story, stories: Sequence[Story]) -> Marks | None:
