@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,15 @@ def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: di
     text = verdict([GPU.story(**more)])  # type: ignore[arg-type]  # fields of Run
     assert f"1050 Ti) {said}" in text
     assert text.index(said) < text.index("examples/s")
+
+
+def test_the_conditions_of_a_run_that_is_still_running_say_as_of_when() -> None:
+    before = time.time() - 1
+    said = dict(conditions(GPU.story(status="running", finished=None)))["as of"]
+    told = datetime.strptime(said, "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC).timestamp()
+    assert before < told <= time.time()
+    assert "as of: 20" in markdown([GPU.story(status="running", finished=None)])
+    assert "as of" not in dict(conditions(GPU.story()))
 
 
 def test_words_in_the_log_are_why_a_run_failed_and_not_why_it_was_stopped() -> None:

@@ -34,7 +34,7 @@ def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> 
 
 
 _CONDITIONS = (
-    *("image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed"),
+    *("as of", "image", "image digest", "framework", "engine", "NVIDIA driver", "machine", "data", "batch", "seed"),
     "compute settings",
     "chosen by trial",
 )

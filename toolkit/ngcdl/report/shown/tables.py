@@ -162,10 +162,9 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),
-        (
-            "started",
-            time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(run.started)) if _is_date(run.started) else None,
-        ),
+        ("started", _date(run.started)),
+        # a page is kept or mailed, so how far a run had come says nothing without a date
+        *([("as of", _date(time.time()))] if run.status == "running" else []),
         ("image", run.image.reference or no_image[0]),
         ("image digest", run.image.digest or no_image[1]),
         *([("image id", run.image.id)] if run.image.id else []),
@@ -229,5 +228,7 @@ def _gaps(run: Run) -> str | None:
     return f"{run.summary.gaps or 0} of {run.summary.samples}"
 
 
-def _is_date(seconds: float) -> bool:
-    return 0 <= seconds < 253_402_300_800  # through the year 9999, the last that strftime writes
+def _date(seconds: float) -> str | None:
+    if not 0 <= seconds < 253_402_300_800:  # through the year 9999, the last that strftime writes
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
