@@ -26,7 +26,14 @@ seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
-anew() { (rm -rf "$1" && set -o noclobber && cat >"$1"); }
+anew() {
+    set -o noclobber
+    for _ in 1 2 3 4 5; do
+        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
+        rm -rf "$1"
+    done
+    set +o noclobber
+}
 unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     if [ "$1" != 0 ] &&
@@ -35,9 +42,12 @@ ended() {
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" | anew "$RUN/.exit.json"
-    [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
-    mv -T "$RUN/.exit.json" "$RUN/exit.json"
+    printf -v told "$told" "$1" "$(date +%s.%N)" "$attempt" "$why"
+    for _ in 1 2 3; do
+        anew "$RUN/.exit.json" "$told"
+        [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
+        mv -T "$RUN/.exit.json" "$RUN/exit.json" && break
+    done
     unlinked
     exit "$1"
 }
@@ -61,8 +71,20 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
-anew() { (rm -rf "$2" && set -o noclobber && echo "$1" >"$2"); }
-marked() { anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME" && mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark"; }
+anew() {
+    set -o noclobber
+    for _ in 1 2 3 4 5; do
+        { echo "$1" >"$2"; } 2>/dev/null && break
+        rm -rf "$2"
+    done
+    set +o noclobber
+}
+marked() {
+    for _ in 1 2 3; do
+        anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME"
+        mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark" && break
+    done
+}
 ended() {
     if [ -z "$is_told" ]; then
         is_told=yes

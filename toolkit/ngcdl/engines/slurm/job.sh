@@ -18,7 +18,15 @@ export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ## A container can put a link in RUN, where this shell would write through it: noclobber creates files anew only.
-anew() { (rm -rf "$1" && set -o noclobber && cat >"$1"); }
+## A signal to this shell's programs, too, can cut rm and mv short.
+anew() {
+    set -o noclobber
+    for _ in 1 2 3 4 5; do
+        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
+        rm -rf "$1"
+    done
+    set +o noclobber
+}
 unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
@@ -29,9 +37,12 @@ ended() {
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
-    printf "$told" "$1" "$(date +%s.%N)" "$attempt" "$why" | anew "$RUN/.exit.json"
-    [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
-    mv -T "$RUN/.exit.json" "$RUN/exit.json"
+    printf -v told "$told" "$1" "$(date +%s.%N)" "$attempt" "$why"
+    for _ in 1 2 3; do
+        anew "$RUN/.exit.json" "$told"
+        [ ! -d "$RUN/exit.json" ] || rm -rf "$RUN/exit.json"
+        mv -T "$RUN/.exit.json" "$RUN/exit.json" && break
+    done
     unlinked
     exit "$1"
 }
@@ -44,7 +55,7 @@ task=@TASK@
 @SRUN@ &
 srun=$!
 ## No trap cuts the wait for srun short.
-trap 'why=\"time_limit\"; anew "$RUN/.stopping" </dev/null; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
+trap 'why=\"time_limit\"; anew "$RUN/.stopping" ""; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
 while kill -0 "$srun" 2>/dev/null; do

@@ -4,8 +4,21 @@ said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
 ## A container can put a link in the run's folder: noclobber creates files anew only.
-anew() { (rm -rf "$2" && set -o noclobber && echo "$1" >"$2"); }
-marked() { anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME" && mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark"; }
+## A SIGTERM to this shell's group cuts rm and mv short, too.
+anew() {
+    set -o noclobber
+    for _ in 1 2 3 4 5; do
+        { echo "$1" >"$2"; } 2>/dev/null && break
+        rm -rf "$2"
+    done
+    set +o noclobber
+}
+marked() {
+    for _ in 1 2 3; do
+        anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME"
+        mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark" && break
+    done
+}
 ## Once Slurm asks a task to end, it kills the task, and this shell with it, after KillWait seconds. So the kill is
 ## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, nor
 ## does the first SIGTERM of a preemption with GraceTime (https://slurm.schedmd.com/preempt.html). But a second SIGTERM
