@@ -10,7 +10,7 @@ from stand_ins import refuses, says, stand_in
 
 from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.job import SlurmJob
-from ngcdl.errors import NotPlaceable, SlurmLost, SlurmRefused
+from ngcdl.errors import JobOfOthers, NotPlaceable, SlurmLost, SlurmRefused
 from ngcdl.folder import RECORD
 
 
@@ -80,7 +80,7 @@ def test_what_has_ended_is_left_in_peace_and_what_could_not_be_ended_is_said(pro
 def test_no_other_job_is_cancelled_whatever_number_a_run_writes_into_its_record(programs: Path, tmp_path: Path) -> None:
     stand_in(programs, "scancel", f'echo "$@" >>{programs}/cancelled')
     says(programs, "squeue", f"{tmp_path}/runs/other")
-    with pytest.raises(SlurmRefused, match=r"job 777 is another one: it works in .*/runs/other, and not in .*/runs/x"):
+    with pytest.raises(JobOfOthers, match=r"Job 777, .*/runs/x names, is not that run's: it works in .*/runs/other\."):
         SlurmJob("777", tmp_path / "runs/x").kill()
     says(programs, "squeue", f"{tmp_path}/runs/x")
     SlurmJob("100", tmp_path / "runs/x").kill()

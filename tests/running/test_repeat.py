@@ -210,11 +210,11 @@ def test_a_record_that_ngcdl_did_not_write_is_repeated_only_if_trusted(config: s
     record = store.folder("x") / RECORD
     record.write_text(record.read_text().replace('"seed": 3', '"seed": 4'))  # as the run could
     changed = store.load("x")
-    with pytest.raises(NotRepeatable, match="its record is not as ngcdl wrote it: perhaps the run itself") as refused:
+    with pytest.raises(NotRepeatable, match="nothing shows that its record is as ngcdl wrote it: the run") as refused:
         repeat.request_again(changed, config, store, FakeShow())
     assert "    training   cifar10\n" in refused.value.hint
     store.save(changed.noting("stopped"), store.is_known(changed))
-    with pytest.raises(NotRepeatable, match="its record is not as ngcdl wrote it"):
+    with pytest.raises(NotRepeatable, match="nothing shows that its record is as ngcdl wrote it"):
         repeat.request_again(store.load("x"), config, store, FakeShow())
     trusted = repeat.request_again(store.load("x"), config, store, FakeShow(), trust=True).asked.workload
     assert trusted

@@ -19,6 +19,7 @@ import pytest
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import EVENTS, MOST_BYTES, RECORD, lines
 from ngcdl.record import STATUSES, Owner, Run
+from ngcdl.storing import vouched
 from ngcdl.storing.store import NameTaken, Store, delete
 
 RUN = Run("20180216-182126-cifar10-beef", "running", 1.0)
@@ -390,3 +391,16 @@ def test_two_may_delete_the_same_and_a_link_is_only_a_link(store: Store, tmp_pat
     store.folder(RUN.id).symlink_to(tmp_path / "outside")
     delete(folder)
     assert (folder.is_symlink(), (tmp_path / "outside").is_dir()) == (False, True)
+
+
+def test_a_record_is_ngcdl_s_own_also_where_a_crash_left_the_one_before_and_where_a_later_ngcdl_has_more_fields(
+    tmp_path: Path,
+) -> None:
+    store, run = Store(tmp_path / "runs"), Run("run-1", "running", 1.0)
+    record = store.create(run) / RECORD
+    before = record.read_bytes()
+    store.save(run.noting("more"))
+    record.write_bytes(before)
+    assert store.is_known(store.load("run-1"))
+    assert vouched.has(store.root, "run-1", {**run.as_json(), "later": None, "machine": {"more": None}})
+    assert not vouched.has(store.root, "run-1", {**run.as_json(), "later": 1})

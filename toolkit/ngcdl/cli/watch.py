@@ -136,6 +136,7 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
     run = store.load(ready.run.id)
     if run.status != "running":
         return
+    known = store.is_known(run)
     with contextlib.suppress(NgcdlError):
         left = ready.engine.find(run.id)
         if left:
@@ -144,7 +145,7 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
                 left.remove()
             except ContainerLeft as error:
                 run = run.noting(error.note)
-    store.save(run.closed(status, code, reason, time.time()), known=False)
+    store.save(run.closed(status, code, reason, time.time()), known)
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:

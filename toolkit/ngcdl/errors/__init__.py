@@ -57,6 +57,7 @@ NgcdlError (125)
 │   │   ├── NotPlaceable      no node, or too few, has what was asked for
 │   │   ├── UnknownPartition
 │   │   └── UnknownAccount
+│   ├── JobOfOthers           the job that a record names is not that run's
 │   ├── NoRunner              nothing that runs images was found on the cluster
 │   └── PathUnfit             a path that can't be passed to the nodes
 ├── GpuError
@@ -189,6 +190,7 @@ from ngcdl.errors.registry import (
     WrongPlatform,
 )
 from ngcdl.errors.slurm import (
+    JobOfOthers,
     NoRunner,
     NotPlaceable,
     PathUnfit,

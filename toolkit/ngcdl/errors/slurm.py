@@ -31,6 +31,14 @@ class SlurmRefused(EngineError):
         self.said = said
 
 
+class JobOfOthers(EngineError):
+    def __init__(self, job: str, folder: object, works_in: object) -> None:
+        super().__init__(
+            f"Job {job}, which the record in {folder} names, is not that run's: it works in {works_in}.",
+            "Something else than ngcdl changed the record. Which jobs there are:\n    squeue --me -o '%A %j %Z'",
+        )
+
+
 class NotPlaceable(SlurmRefused):
     """No node has what was asked for, or too few nodes have it."""
 

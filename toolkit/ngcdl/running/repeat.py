@@ -101,7 +101,7 @@ def strange(before: Run, store: Store) -> str | None:
     if os.path.lexists(store.folder(before.id) / IMPORTED):
         return "it was imported, and nobody here has checked what it would do"
     if not store.is_known(before):
-        return "its record is not as ngcdl wrote it: perhaps the run itself changed it"
+        return "nothing shows that its record is as ngcdl wrote it: the run itself can change it"
     return None
 
 

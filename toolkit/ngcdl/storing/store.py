@@ -77,19 +77,19 @@ class Store:
         """Write run.json atomically; on failure the old one stays. Raise StateNotWritable.
 
         `known`: ngcdl knows by itself what it saves, or by a record for which `is_known` said so."""
-        text = _text(run)
-        write_whole(self.folder(run.id) / RECORD, text)
+        record = run.as_json()
         if known:
-            vouched.put(self.root, run.id, text)
+            vouched.put(self.root, run.id, record)
+        write_whole(self.folder(run.id) / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
         if run.owner:
             marks.put(self.root, run.id)
         else:
             marks.drop(self.root, run.id)
 
     def is_known(self, run: Run) -> bool:
-        """Return whether `run`, as it was loaded, is what ngcdl saved last. False if anything else changed the record,
-        which the run itself can do, or made it: another machine, or docker compose."""
-        return vouched.has(self.root, run.id, _text(run))
+        """Return whether `run`, as it was loaded, is what ngcdl saved. False if anything else changed the record, which
+        the run itself can do, or made it: another machine, or docker compose."""
+        return vouched.has(self.root, run.id, run.as_json())
 
     def owned(self) -> Iterator[Run]:
         """Yield the runs that a process watches, or that lost their engine and are not closed yet, newest first. Only
@@ -222,11 +222,6 @@ class Store:
             except OSError as error:
                 trouble = trouble or error
         return total, trouble
-
-
-def _text(run: Run) -> str:
-    """Return what run.json holds of `run`."""
-    return json.dumps(run.as_json(), indent=1, allow_nan=False) + "\n"
 
 
 def delete(path: Path) -> None:

@@ -1,25 +1,30 @@
-"""Which records are as ngcdl wrote them: a digest of each, kept where no run can write. A run can write its record."""
+"""Which records are as ngcdl wrote them: digests, kept where no container can write. A run can write its own record."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _FOLDER = "vouched"  # beside the folder of all runs, which docker compose mounts
 
 
-def put(root: Path, name: str, text: str) -> None:
-    """Vouch for `text`, the record of `name`. If that fails, nothing vouches for it."""
+def put(root: Path, name: str, record: Mapping[str, Any]) -> None:
+    """Vouch for a record of `name`, besides those before: whichever is found after a crash is ngcdl's. If that fails,
+    nothing vouches for it."""
     path = _path(root, name)
     with contextlib.suppress(OSError):
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        path.write_bytes(_digest(text))
+        with path.open("ab") as file:
+            file.write(_digest(record) + b"\n")
 
 
-def has(root: Path, name: str, text: str) -> bool:
+def has(root: Path, name: str, record: Mapping[str, Any]) -> bool:
     with contextlib.suppress(OSError):
-        return _path(root, name).read_bytes() == _digest(text)
+        return _digest(record) in _path(root, name).read_bytes().split()
     return False
 
 
@@ -32,5 +37,13 @@ def _path(root: Path, name: str) -> Path:
     return root.with_name(_FOLDER) / name
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+def _digest(record: Mapping[str, Any]) -> bytes:
+    """Return a digest that a later ngcdl, whose records have more fields, finds too: those are null in older ones."""
+    text = json.dumps(_without_nulls(record), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest().encode()
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value

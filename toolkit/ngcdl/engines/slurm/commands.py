@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.engines.slurm import variables
-from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+from ngcdl.errors import (
+    JobOfOthers,
+    NotPlaceable,
+    SlurmAbsent,
+    SlurmLost,
+    SlurmRefused,
+    UnknownAccount,
+    UnknownPartition,
+)
 from ngcdl.spec import REDACTED, redacted
 
 SECONDS = 30.0
@@ -304,12 +312,12 @@ def has_pyxis() -> bool:
 
 def cancel(job: str, folder: Path, signal: str | None = None) -> None:
     """Cancel the job that works in `folder`, or send a signal to its tasks only. Do nothing if it has ended. Raise
-    SlurmRefused, also if another job has that number: a run can write any number into its record."""
+    SlurmRefused, or JobOfOthers: a run can write any number into its record."""
     works_in = ""
     with contextlib.suppress(SlurmAbsent, SlurmLost):  # scancel will say so itself
         works_in = _told("squeue", "-h", "-t", "all", "-j", job, "-o", "%Z").strip()
     if works_in.startswith("/") and works_in != str(folder) and not _is_same(Path(works_in), folder):
-        raise SlurmRefused(f"job {job} is another one: it works in {works_in}, and not in {folder}")
+        raise JobOfOthers(job, folder, works_in)
     try:
         output_of("scancel", *([f"--signal={signal}"] if signal else []), job)
     except SlurmRefused as error:
