@@ -493,3 +493,26 @@ def test_an_archive_of_doctor_s_in_a_folder_that_may_not_be_entered_is_refused_a
     done = house.run("doctor", "--bundle", f"{house.home}/locked/x.tar.gz", before=LIKE_OTHERS)
     assert (done.returncode, done.stdout) == (2, "")
     assert "locked/x.tar.gz: it can't be written: Permission denied." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "show {} x",
+        "logs {} x",
+        "logs {} run-format-1",
+        "report --markdown - {} x",
+        "export {} slurm x",
+        "runs diff {} x run-format-1",
+        "runs rm --dry-run {} x",
+        "logout {} ghcr.io",
+        "check {} pytorh",
+        "gpu {} x",
+    ],
+)
+def test_what_follows_two_dashes_is_a_word_like_any_other_unless_a_command_can_stand_there(
+    kept: House, typed: str
+) -> None:
+    plain, dashed = (kept.run(*typed.format(dashes).split()) for dashes in ("", "--"))
+    assert (dashed.returncode, dashed.stdout) == (plain.returncode, plain.stdout)
+    assert dashed.stderr.replace(" --\n", "\n").replace(" -- ", " ") == plain.stderr

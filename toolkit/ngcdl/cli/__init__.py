@@ -7,14 +7,17 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadReference, NgcdlError
 
+_PARTED = ("run", "compare")  # the commands after whose -- comes a command of the user's
+
 
 def main(argv: list[str]) -> int:
-    """Run one command and return its exit code. Whatever follows the first `--` is the container's, untouched."""
+    """Run one command and return its exit code. What follows the first `--` of a command that runs one of the user's is
+    that command, untouched."""
     if argv[:1] == ["_watch"]:
         from ngcdl.cli.watch import watch
 
         return watch(argv[1:])
-    at = argv.index("--") if "--" in argv else len(argv)
+    at = _end_of_own(argv)
     from ngcdl.cli.app import app
 
     try:
@@ -34,6 +37,12 @@ def main(argv: list[str]) -> int:
         raise
     except Exception as error:
         return _usage(error, argv)
+
+
+def _end_of_own(argv: list[str]) -> int:
+    """Return where ngcdl's own words end. For most commands they are all its own: there, -- only ends the options."""
+    is_parted = "--" in argv and (argv[0] in _PARTED or argv[0] not in console.COMMANDS)
+    return argv.index("--") if is_parted else len(argv)
 
 
 def _usage(error: Exception, argv: list[str]) -> int:
@@ -57,8 +66,7 @@ def _usage(error: Exception, argv: list[str]) -> int:
 def _as_meant(error: NgcdlError, argv: list[str]) -> None:
     """If an image was misspelt, add the typed line to the hint, with the name that was meant."""
     wrong = error if isinstance(error, BadReference) else error.__cause__  # `check` raises it anew, with 125
-    at = argv.index("--") if "--" in argv else len(argv)
-    if isinstance(wrong, BadReference) and wrong.meant and wrong.typed in argv[:at]:
+    if isinstance(wrong, BadReference) and wrong.meant and wrong.typed in argv[: _end_of_own(argv)]:
         from ngcdl.cli.typed import again
 
         words = argv.copy()
