@@ -516,3 +516,15 @@ def test_what_follows_two_dashes_is_a_word_like_any_other_unless_a_command_can_s
     plain, dashed = (kept.run(*typed.format(dashes).split()) for dashes in ("", "--"))
     assert (dashed.returncode, dashed.stdout) == (plain.returncode, plain.stdout)
     assert dashed.stderr.replace(" --\n", "\n").replace(" -- ", " ") == plain.stderr
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('a bug')", "OSError(2, 'a bug', 'file')"])
+def test_a_bug_of_ngcdl_s_own_is_shown_and_is_no_verdict(house: House, error: str) -> None:
+    broken = f"import ngcdl.cli.images as it\ndef check(*_): raise {error}\nit.check = check\n"
+    start = "import sys\nsys.argv[1:] = ['check', 'pytorch']\nfrom ngcdl.__main__ import main\nmain()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", broken + start], capture_output=True, text=True, env=house.environment(), check=False
+    )
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "Traceback" in done.stderr
+    assert "a bug" in done.stderr

@@ -68,7 +68,15 @@ def _guarded(argv: list[str]) -> int:
             console.say(f"the result can't be written: {error.strerror}")
             _drop_stdout()
             return 125
-        raise
+        return _unforeseen(error)
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    """Show a bug's traceback. Python's own exit code would be 1, which for `check` means that the image runs."""
+    sys.excepthook(type(error), error, error.__traceback__)
+    return 125
 
 
 def _keep_standard_streams() -> None:
