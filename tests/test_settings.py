@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from house import LIKE_OTHERS
@@ -39,6 +40,33 @@ def test_xdg_folders_count_if_they_are_absolute(tmp_path: Path) -> None:
     assert found.runs == Path("/state/ngcdl/runs")
     assert found.cache == tmp_path / ".cache/ngcdl"
     assert found.share == tmp_path / ".local/share/ngcdl"
+
+
+def test_without_home_a_user_of_the_system_has_the_home_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/home/me"))
+    for environ in ({}, {"HOME": ""}):
+        assert settings.load(environ).runs == Path("/home/me/.local/state/ngcdl/runs")
+
+
+def test_a_user_without_any_home_needs_none_where_variables_name_all_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings.pwd, "getpwuid", {}.__getitem__)
+    named = {name: str(tmp_path) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    assert settings.load(named).runs == tmp_path / "ngcdl/runs"
+    with pytest.raises(BadOption, match="HOME is not set, and no home folder is known for the user"):
+        settings.load({})
+
+
+@pytest.mark.parametrize(("command", "code"), [("check pytorch", 125), ("doctor", 2), ("runs", 2), ("logout", 2)])
+def test_a_user_without_any_home_is_told_so_by_every_command(command: str, code: int) -> None:
+    nobody = "import pwd, runpy, sys\npwd.getpwuid = {}.__getitem__\nsys.argv[1:] = sys.argv[1].split()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", nobody + "runpy.run_module('ngcdl', run_name='__main__')", command],
+        capture_output=True, text=True, env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.splitlines()[1:] == ["  Name a folder to write to:", "      export HOME=DIR"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,20 +33,23 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read NGCDL_REGISTRY and the XDG folders. Raise BadOption if a value is invalid or a config file can't be read.
+    """Read NGCDL_REGISTRY and the XDG folders. Raise BadOption if a value is invalid, a config file can't be read, or a
+    folder would be in the home folder of a user who has none.
 
     Config files, later ones win: /etc/ngcdl/config.toml, $XDG_CONFIG_HOME/ngcdl/config.toml. Their only key is
     `registry`.
     https://specifications.freedesktop.org/basedir-spec/latest/
     """
-    home = Path(environ.get("HOME") or Path("~").expanduser())
 
     def folder(variable: str, default: str) -> Path:
         value = environ.get(variable, "")
-        return (Path(value) if value.startswith("/") else home / default) / "ngcdl"
+        return (Path(value) if value.startswith("/") else home(environ) / default) / "ngcdl"
 
     registry, source = NVCR, "the default"
-    for path in (Path("/etc/ngcdl/config.toml"), folder("XDG_CONFIG_HOME", ".config") / "config.toml"):
+    files = [Path("/etc/ngcdl/config.toml")]
+    with contextlib.suppress(BadOption):  # without a home, the other variables may still name all folders
+        files.append(folder("XDG_CONFIG_HOME", ".config") / "config.toml")
+    for path in files:
         if text := _read(path).get("registry"):
             registry, source = text, f"{path}: registry"
     if text := environ.get("NGCDL_REGISTRY"):
@@ -57,6 +62,17 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         share=folder("XDG_DATA_HOME", ".local/share"),
         inside=cache / "inside",
     )
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """Return $HOME, else the folder that this user has in /etc/passwd or the like. Raise BadOption if there is none."""
+    if folder := environ.get("HOME"):
+        return Path(folder)
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # as in a container that runs as a user whom its image does not know
+        said = f"HOME is not set, and no home folder is known for the user {os.getuid()}."
+        raise BadOption(said, "Name a folder to write to:\n    export HOME=DIR") from None
 
 
 def host(text: str, typed: str) -> str:

@@ -265,7 +265,7 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
 
 def _holds_keys(folder: Path, config: settings.Settings) -> bool:
     """Return whether write access to `folder` gives access to somebody's keys, start-up files or records of runs."""
-    home = docker_config.home(os.environ)
+    home = settings.home(os.environ)
     of_ours = home / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "ngcdl"
     kept = (home, config.runs, of_ours, docker_config.path(os.environ))
     if any(path.resolve().is_relative_to(folder) for path in kept):

@@ -118,7 +118,7 @@ def _credential(host: str, found: tuple[str, Secret], source: str) -> Credential
 
 
 def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
-    path = docker_config.home(environ) / ".ngc" / "config"
+    path = settings.home(environ) / ".ngc" / "config"
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(path.read_text(encoding="utf-8"))

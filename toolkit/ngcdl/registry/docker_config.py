@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ngcdl import waiting, whole
+from ngcdl import settings, waiting, whole
 from ngcdl.errors import ConfigBroken, ConfigNotWritable
 from ngcdl.registry.key import TOKEN_USERNAME, Secret
 
@@ -32,12 +32,7 @@ _HUB_KEY = "https://index.docker.io/v1/"
 def path(environ: Mapping[str, str]) -> Path:
     """Return $DOCKER_CONFIG/config.json, else ~/.docker/config.json."""
     folder = environ.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else home(environ) / ".docker") / "config.json"
-
-
-def home(environ: Mapping[str, str]) -> Path:
-    value = environ.get("HOME")
-    return Path(value) if value else Path("~").expanduser()
+    return (Path(folder) if folder else settings.home(environ) / ".docker") / "config.json"
 
 
 @dataclass(frozen=True)

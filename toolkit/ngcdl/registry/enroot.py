@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot, KeyNotRemoved
-from ngcdl.registry.docker_config import home
 from ngcdl.registry.key import TOKEN_USERNAME, Credential
+from ngcdl.settings import home
 from ngcdl.spec import NVCR
 
 TOKENS = "authn.nvidia.com"

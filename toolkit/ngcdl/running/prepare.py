@@ -28,7 +28,7 @@ from ngcdl.planning.show import Show
 from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims, packages, sources, turn
 from ngcdl.running.owner import this_process
-from ngcdl.settings import Settings
+from ngcdl.settings import Settings, home
 from ngcdl.spec import Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import NameTaken, Store
 
@@ -151,7 +151,7 @@ def _in_snap(picked: choice.Choice, spec: RunSpec, settings: Settings, store: St
 
     folders = [Path(mount.host) for mount in spec.mounts if not mount.is_volume]
     folders += [folder for folder in (store.root, cache_of(picked, spec, settings)) if folder]
-    hidden = snap.out_of_sight(folders, Path.home())
+    hidden = snap.out_of_sight(folders, home(os.environ))
     if not hidden:
         return picked
     said = snap.warning(hidden)

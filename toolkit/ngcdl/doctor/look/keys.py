@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
+from ngcdl import settings
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Keys
 from ngcdl.errors import NgcdlError
@@ -33,7 +34,7 @@ def look(hands: Hands, find: Find) -> Keys:
     source = key.source if key else None
     in_clear = source is not None and source in (
         str(path),
-        f"{docker_config.home(hands.environ)}/.ngc/config of the ngc CLI",
+        f"{settings.home(hands.environ)}/.ngc/config of the ngc CLI",
     )
     return Keys(source, in_clear, error, credentials.exposure(hands.environ), path)
 

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ngcdl import settings
 from ngcdl.errors import EngineAbsent, EngineElsewhere, EngineNotAsked
 from ngcdl.errors.engine import CONFIG
 
@@ -50,10 +51,12 @@ def without_tls_files() -> EngineNotAsked | None:
     The files and the default folder: https://docs.docker.com/engine/security/protect-access/#secure-by-default
     """
     variables = [name for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH") if os.environ.get(name)]
+    if not variables:
+        return None
     path = os.environ.get("DOCKER_CERT_PATH")
-    folder = Path(path) if path else Path("~/.docker").expanduser()
+    folder = Path(path) if path else settings.home(os.environ) / ".docker"
     lacks = [name for name in ("ca.pem", "cert.pem", "key.pem") if not (folder / name).is_file()]
-    return EngineNotAsked(variables, str(folder), lacks) if variables and lacks else None
+    return EngineNotAsked(variables, str(folder), lacks) if lacks else None
 
 
 def over_ssh(address: str) -> EngineElsewhere:
