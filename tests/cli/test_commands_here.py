@@ -10,7 +10,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from house import House, until
+from house import LIKE_OTHERS, House, until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import write_state
 
@@ -350,3 +350,27 @@ def test_one_whose_watcher_was_killed_is_found_and_stopped(house: House) -> None
     house.run("stop", run_id)
     assert local.LocalEngine(house.home, house.store.root).find(run_id) is None
     assert house.record(run_id)["status"] != "running"
+
+
+def test_what_lies_in_a_folder_that_may_not_be_entered_can_t_be_invoked_as_in_a_shell(house: House) -> None:
+    locked = house.home / "locked"
+    (locked / "inner").mkdir(parents=True)
+    assert house.run("run", "--", "true", cwd=locked / "inner").returncode == 0
+    lock = ("sh", "-c", 'chmod 0 .. && exec "$@"', "sh", *LIKE_OTHERS)
+    for words, code, said in [
+        (("run", "--", f"{locked}/tool"), 126, "locked/tool: Permission denied.\n"),
+        (("runs", "replay", "last"), 125, "locked/inner can't be entered: Permission denied.\n"),
+        (("run", "--", "true"), 125, "true can't be started in "),
+        (("run", "--", "no-such-program"), 127, "This host has no such command: no-such-program.\n"),
+    ]:
+        done = house.run(*words, before=lock, cwd=locked / "inner")
+        locked.chmod(0o700)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("--", "x" * 300), 127), (("--", "./" + "x" * 300), 126), (("-v", "x" * 300 + ":/x", "pytorch"), 125)],
+)
+def test_a_name_that_is_too_long_for_a_file_is_no_traceback(house: House, words: tuple[str, ...], code: int) -> None:
+    assert house.run("run", *words).returncode == code

@@ -123,8 +123,13 @@ def _instead(command: Sequence[str]) -> str:
     if shell := _OF_SHELLS.get(word):
         line = again([*head, shell, "-c", shlex.join(command)])
         return f"{word} is a word of the shell's own, so a shell must run it:\n{line}"
-    if os.sep not in word and not shutil.which(word) and Path(word).is_file():
+    if os.sep not in word and not shutil.which(word) and _is_file(word):
         runner = {".py": ["python3"], ".sh": ["sh"]}.get(Path(word).suffix, [])
         words = [f"./{word}"] if os.access(word, os.X_OK) or not runner else [*runner, word]
         return f"{word} is in this folder, where programs are not looked for by name:\n{again([*head, *words, *rest])}"
     return ""
+
+
+def _is_file(word: str) -> bool:
+    """Return whether this folder has a file of that name; False if it may not be entered, or the name is too long."""
+    return os.access(word, os.F_OK) and Path(word).is_file()

@@ -41,7 +41,7 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
         raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
     more = mounts(typed)
     for mount in more:
-        if mount.is_volume and (current_folder() / mount.host).exists():
+        if mount.is_volume and os.access(current_folder() / mount.host, os.F_OK):  # a name may be too long
             console.say(f"-v {mount}: a volume of the engine's, as for docker; what is in this folder: -v ./{mount}")
     _check_places(more, own.mounts if own else ())
     return RunSpec(

@@ -110,8 +110,8 @@ def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
     is gone."""
     if not spec.command:
         raise NotRepeatable(before.id, "its record does not say which command it was")
-    if spec.workdir and not Path(spec.workdir).is_dir():
-        gone = f"its folder {spec.workdir} no longer exists"
+    if spec.workdir and (why := _unusable(Path(spec.workdir))):
+        gone = f"its folder {spec.workdir} {why}"
         if dry:
             return [gone]
         raise NotRepeatable(before.id, gone, f"To run it in another folder, there:\n    {naming.command(before)}")
@@ -120,6 +120,14 @@ def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
         if before.program not in (None, now):
             return [f"{spec.command[0]} was {before.program} then, and is {now} now"]
     return []
+
+
+def _unusable(folder: Path) -> str | None:
+    """Return what is wrong with the folder in which a command ran; None if it is there."""
+    try:
+        return None if folder.is_dir() else "no longer exists"
+    except OSError as error:
+        return f"can't be entered: {error.strerror}"
 
 
 def _image(before: Run, settings: Settings) -> ImageRef | None:

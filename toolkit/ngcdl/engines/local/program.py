@@ -42,7 +42,11 @@ def find(word: str, folder: str | None, path: str | None) -> str:
     if os.sep not in word and (named := shutil.which(word, path=path)):
         return named  # not resolved: a virtual environment's python is a link that leads out of that environment
     there = here / word
-    if os.sep not in word or not there.exists():
+    try:
+        is_there = os.sep in word and there.exists()
+    except OSError as error:  # in a folder that may not be entered, or too long
+        raise CannotInvoke(word, error.strerror) from error
+    if not is_there:
         instead = "python3" if word == "python" and shutil.which("python3", path=path) else None  # as on Debian
         raise CommandNotFound(word, "This host", instead)
     if there.is_dir() or not os.access(there, os.X_OK):
@@ -124,7 +128,8 @@ def _on_terminal(command: Command) -> tuple[subprocess.Popen[bytes], int]:
 def _refused(command: Command, error: OSError) -> StartError:
     """Return the error that says why the command could not be started, as a shell would."""
     word, path = command.words[0], Path(command.folder, command.program)
-    if path.exists() and Path(command.folder).is_dir():
+    # os.access is False where Path.exists raises: in a folder that may not be entered.
+    if os.access(path, os.F_OK) and os.access(command.folder, os.F_OK) and Path(command.folder).is_dir():
         line = _first_line(command)
         if error.errno == errno.ENOENT and line.startswith(b"#!"):
             interpreter = os.fsdecode(line[2:].strip(b" \t").partition(b" ")[0])
