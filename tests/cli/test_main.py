@@ -528,3 +528,22 @@ def test_a_bug_of_ngcdl_s_own_is_shown_and_is_no_verdict(house: House, error: st
     assert (done.returncode, done.stdout) == (125, "")
     assert "Traceback" in done.stderr
     assert "a bug" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "code"),
+    [
+        (("run", "--train", "cifar10", "--engine", "local", "--data", "~nosuch/x"), {}, 125),
+        (("run", "--train", "cifar10", "--engine", "local"), {"NGCDL_DATA": "~nosuch/x"}, 125),
+        (("run", "--train", "catdog", "--engine", "local", "--data", "~nosuch/x"), {}, 2),
+        (("doctor", "--bundle", "~nosuch/x"), {"NGCDL_DATA": "~nosuch/x"}, 2),
+    ],
+)
+def test_the_home_of_nobody_is_a_folder_that_is_not_there(
+    trained: House, words: tuple[str, ...], environ: dict[str, str], code: int
+) -> None:
+    done = trained.run(*words, env=environ)
+    assert done.returncode == code
+    assert "~nosuch/x" in done.stderr
+    assert re.search("there is no such folder|No such file", done.stderr)
+    assert "could not look" not in done.stdout

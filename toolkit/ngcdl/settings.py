@@ -75,6 +75,15 @@ def home(environ: Mapping[str, str]) -> Path:
         raise BadOption(said, "Name a folder to write to:\n    export HOME=DIR") from None
 
 
+def expanded(text: str) -> Path:
+    """Return the path that a shell takes `text` for: ~ and ~NAME are home folders, but the ~NAME of no user is as it
+    is."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
+
+
 def host(text: str, typed: str) -> str:
     """Parse a registry's host, perhaps with a path prefix. Raise BadOption, which repeats what was `typed`, without
     secrets: a key may have been typed by mistake."""

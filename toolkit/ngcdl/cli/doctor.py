@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from ngcdl import console
+from ngcdl import console, settings
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
 from ngcdl.doctor.links import gpu_way
@@ -30,7 +30,7 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
 
     if fix and json:
         raise BadOption("--fix asks questions, and --json answers a program: use only one.")
-    file = Path(bundle).expanduser() if bundle is not None else None
+    file = settings.expanded(bundle) if bundle is not None else None
     try:
         is_there = file is not None and file.exists()  # checked before the examination, which takes seconds
     except OSError as error:

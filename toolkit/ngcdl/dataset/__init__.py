@@ -23,6 +23,7 @@ from ngcdl.dataset.kept import CachedArchive
 from ngcdl.dataset.official import CIFAR10, Archive, Member
 from ngcdl.dataset.pace import Patience, Progress
 from ngcdl.errors import BadOption, DatasetWrong
+from ngcdl.settings import expanded
 
 __all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "pictures", "prepare"]
 
@@ -42,7 +43,7 @@ class Dataset:
 def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:
     """Find a folder of the user's own images, one subfolder per class. Raise BadOption if it does not exist, does not
     have `wanted` classes, or, if `is_tested`, has different classes to test with."""
-    place = Path(folder).expanduser().absolute()
+    place = expanded(folder).absolute()
     try:
         is_folder = place.is_dir()
     except OSError as error:
@@ -94,7 +95,7 @@ def prepare(
         return Dataset("synthetic", None, None, "synthetic images, as asked for")
     kept = CachedArchive(cache.absolute(), archive)
     if choice != "auto":
-        folder = Path(choice).expanduser().absolute()
+        folder = expanded(choice).absolute()
         try:
             return _from_folder(folder, kept, say)
         except OSError as error:
