@@ -547,3 +547,17 @@ def test_the_home_of_nobody_is_a_folder_that_is_not_there(
     assert "~nosuch/x" in done.stderr
     assert re.search("there is no such folder|No such file", done.stderr)
     assert "could not look" not in done.stdout
+
+
+def test_shell_completion_that_can_t_be_installed_is_told_with_what_to_do_by_hand(house: House) -> None:
+    (house.home / ".bashrc").mkdir()
+    done = house.run("--install-completion", "bash", env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith(f"ngcdl: {house.home}/.bashrc can't be changed: ")
+    assert done.stderr.endswith("\n      ngcdl --show-completion\n")
+
+
+def test_an_image_for_a_file_in_a_folder_that_is_gone_is_not_fetched(house: House) -> None:
+    done = house.shell("mkdir gone; cd gone; rmdir ../gone; ngcdl pull pytorch:24.05-py3 --to x.tar; echo $?")
+    assert done.stdout == "2\n"
+    assert "The current folder no longer exists." in done.stderr

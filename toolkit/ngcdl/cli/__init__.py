@@ -52,6 +52,10 @@ def _usage(error: Exception, argv: list[str]) -> int:
 
     if isinstance(error, typer.Abort):
         raise KeyboardInterrupt from error
+    if isinstance(error, OSError) and "--install-completion" in argv and error.filename:
+        said = f"{error.filename} can't be changed: {error.strerror}"
+        hint = "Add this to what your shell reads at its start:\n    ngcdl --show-completion"
+        raise NgcdlError(said, hint) from error
     usage: Any = typer.BadParameter.__mro__[2]  # ClickException, of the click inside typer
     if not isinstance(error, usage):
         raise error

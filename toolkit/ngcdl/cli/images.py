@@ -67,6 +67,7 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
     NotWritten."""
     from ngcdl import hostfacts
     from ngcdl.cli.screen import Screen
+    from ngcdl.cli.typed_container import current_folder
     from ngcdl.pulling import fetch, image_file
 
     image = meant.named(name, settings.load().registry)
@@ -78,9 +79,10 @@ def pull_to(name: str, path: Path, architecture: str | None) -> None:
     if architecture not in (None, *_ARCHITECTURES):
         raise BadOption(f"--arch {architecture}: must be {' or '.join(_ARCHITECTURES)}.")
     wanted = architecture or hostfacts.architecture()
+    file = path if path.is_absolute() else current_folder() / path
     with Screen() as screen:
         try:
-            digest = fetch.image_file(image, wanted, path.absolute(), screen.pull, screen.say)
+            digest = fetch.image_file(image, wanted, file, screen.pull, screen.say)
         except WrongPlatform as error:
             other = next(one for one in _ARCHITECTURES if one != wanted)
             error.hint += f"\nFor a machine with such a processor:\n    ngcdl pull {image} --to {path} --arch {other}"
