@@ -106,3 +106,17 @@ def test_a_torn_line_and_nan_leave_the_other_lines_alone(tmp_path: Path) -> None
 def test_a_command_with_a_record_without_spec_is_as_before() -> None:
     samples = [sample(second, 1.0) for second in range(60)]
     assert filled(replace(RUN, spec=None), [], samples).findings == ()
+
+
+def test_a_loss_that_ends_as_no_number_is_not_the_last_that_was_one_and_is_found() -> None:
+    nan, inf = float("nan"), float("inf")
+    for losses, last, since in [
+        ((1.0, 0.5, nan, inf), None, 2), ((nan, nan), None, 0),
+        ((1.0, nan, 0.5), 0.5, None), ((1.0, nan, None), None, 1),
+    ]:  # fmt: skip
+        run = filled(RUN, [step(at, 5 * at, loss=loss) for at, loss in enumerate(losses)], [])
+        assert run.summary.loss_last == last
+        found = [one for one in run.findings or () if one.rule == "diverged"]
+        assert [one.text for one in found] == [
+            f"The loss is not a finite number from step {at} on." for at in [since] if at is not None
+        ]

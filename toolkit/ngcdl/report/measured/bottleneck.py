@@ -1,9 +1,9 @@
 """What limited a training's speed, by rules with their thresholds. Pure.
 
 The decisive finding comes first. With too few samples during training nothing is reported rather than guessed, except
-running out of memory. A rule does not apply if a figure that it needs is unknown. If a user's own command reports no
-steps, only findings that hold for the run as a whole are reported: its samples include its start-up, and the command
-may be no training at all.
+running out of memory, and a loss that is no number. A rule does not apply if a figure that it needs is unknown. If a
+user's own command reports no steps, only findings that hold for the run as a whole are reported: its samples include
+its start-up, and the command may be no training at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import ceil
 
 from ngcdl.record import Finding, Run
-from ngcdl.report.measured import achieved, memory, throttling
+from ngcdl.report.measured import achieved, figures, memory, throttling
 from ngcdl.report.measured.case import (
     FULL_CPU_PERCENT,
     IDLE_PERCENT,
@@ -58,10 +58,17 @@ def diagnose(run: Run, events: Iterable[Line]) -> tuple[Finding, ...]:
     if case.is_command and run.summary.steps is None:
         rules = _OF_A_COMMAND if can_judge(run) else (memory.out_of_memory,)
         return tuple(one for rule in rules for one in rule(case))
+    diverged = tuple(_diverged(case))
     if (run.summary.training_samples or 0) < FEWEST_SAMPLES:
-        return tuple(memory.out_of_memory(case))
+        return (*diverged, *memory.out_of_memory(case))
     found = tuple(one for rule in _RULES for one in rule(case))
-    return found or tuple(_nothing_stands_out(case))
+    return (*diverged, *(found or _nothing_stands_out(case)))
+
+
+def _diverged(case: Case) -> Iterator[Finding]:
+    if case.summary.loss_last is None and (step := figures.diverged(case.events)) is not None:
+        text = f"The loss is not a finite number from step {step:,} on."
+        yield finding("diverged", text, "A smaller learning rate, or float32, may keep it finite.", step=step)
 
 
 def _impossible(case: Case) -> Iterator[Finding]:

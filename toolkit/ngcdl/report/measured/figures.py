@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from math import ceil
+from math import ceil, isfinite
 from statistics import median
 
 from ngcdl.record import Summary
@@ -45,7 +45,7 @@ def summary(
         examples_per_second=median(rates) if rates else None,
         seconds_per_batch=median(batches) if batches else None,
         loss_first=losses[0] if losses else None,
-        loss_last=losses[-1] if losses else None,
+        loss_last=losses[-1] if losses and _diverged(steps) is None else None,
         precision_at_1=mean(raced or evaluations[-1:]),
         samples=len(samples) or None,
         gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
@@ -60,6 +60,22 @@ def summary(
     summed = _with_memory(_with_cpu(summed, during or samples, weights, cores), during or samples, samples)
     summed = with_cards(summed, measured, start, is_timed, partial(examples_per_second, trained, stretches))
     return achieved.with_peak(summed, start) if start else summed
+
+
+def diverged(events: Iterable[Line]) -> int | None:
+    """Return the step from which on no loss was finite; None if the last loss was."""
+    return _diverged(_steps(_standing(list(events))))
+
+
+def _diverged(steps: Iterable[Line]) -> int | None:
+    since = None
+    for step in steps:
+        loss = step.get("loss")
+        if isinstance(loss, float) and not isfinite(loss):
+            since = step["step"] if since is None else since
+        elif loss is not None:
+            since = None
+    return since
 
 
 def _standing(events: list[Line]) -> list[Line]:
