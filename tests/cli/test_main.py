@@ -561,3 +561,37 @@ def test_an_image_for_a_file_in_a_folder_that_is_gone_is_not_fetched(house: Hous
     done = house.shell("mkdir gone; cd gone; rmdir ../gone; ngcdl pull pytorch:24.05-py3 --to x.tar; echo $?")
     assert done.stdout == "2\n"
     assert "The current folder no longer exists." in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "", "--", "true"),
+        ("run", "--train", "", "--", "true"),
+        (*TRAIN, "--resume", ""),
+        (*TRAIN, "--device", ""),
+        (*TRAIN, "--feed", ""),
+        (*TRAIN, "--teacher", ""),
+        ("run", "-v", "", "--", "true"),
+        ("compare", "", "--train", "cifar10", "--engine", "local"),
+        ("compare", "--train", "cifar10", "--engine", "local", "--vary", ""),
+        ("suite", "articles", ""),
+        ("logout", ""),
+        ("login", ""),
+        ("report", "--html", ""),
+    ],
+)
+def test_an_empty_word_as_of_a_variable_that_is_not_set_is_not_taken_for_none(
+    trained: House, words: tuple[str, ...]
+) -> None:
+    done = trained.run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.match("ngcdl: .*(is empty|REGISTRY: must be a host)", done.stderr)
+    assert trained.store.ids() == [], "nothing was started"
+
+
+def test_a_project_s_image_that_is_empty_is_no_image(house: House) -> None:
+    (house.home / "ngcdl.toml").write_text('image = ""\n')
+    done = house.run("run", "--", "true")
+    assert (done.returncode, house.store.ids()) == (2, [])
+    assert "'' is not an image name: it is empty" in done.stderr

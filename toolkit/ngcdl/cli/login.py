@@ -137,7 +137,7 @@ def logout(registry: str | None = None) -> None:
 
 
 def _host(registry: str | None) -> str:
-    named = settings.host(registry, registry) if registry else settings.load().registry
+    named = settings.load().registry if registry is None else settings.host(registry, registry or "REGISTRY")
     return named.partition("/")[0]
 
 

@@ -34,14 +34,14 @@ class Asked:
     csv: str | None = None
     open: bool = False
 
-    def on_stdout(self) -> list[str]:
-        """Return the names of the options that send their document to stdout."""
+    def going_to(self, target: str) -> list[str]:
+        """Return the names of the options that send their document to `target`."""
         typed = {"--html": self.html, "--png": self.png, "--markdown": self.markdown, "--csv": self.csv}
-        return [option for option, target in typed.items() if target == _STDOUT]
+        return [option for option, named in typed.items() if named == target]
 
     def tell(self, path: Path) -> None:
         """Print a file's path on stdout, or on stderr if a document is on stdout."""
-        if self.on_stdout():
+        if self.going_to(_STDOUT):
             console.say(f"written: {path}")
         else:
             console.result_exact(str(path))
@@ -51,7 +51,9 @@ def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and print the path of each file. Raise NoSuchRun, NotWritten or NoBrowser."""
     from ngcdl.report.shown.story import MOST_LETTERS
 
-    shown = asked.on_stdout()
+    if empty := asked.going_to(""):
+        raise BadOption(f"{empty[0]}: the name of the file is empty.", "Perhaps a variable of your shell is not set.")
+    shown = asked.going_to(_STDOUT)
     if len(shown) > 1:
         hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"
         raise BadOption(f"{' and '.join(shown)}: stdout takes one document.", hint)

@@ -106,7 +106,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     typed.placement.check(typed.engine)
     if typed.command and _lacks_image(typed):
         raise BadOption(f"With --engine {typed.engine} a command needs an image.", in_an_image(typed))
-    image = image_of(typed.image, config) if typed.image else None
+    image = None if typed.image is None else image_of(typed.image, config)
     gpus = GpuRequest.parse(typed.gpus)
     if not typed.train:
         _nothing_of_a_training(typed, image, store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import typer
@@ -25,6 +25,7 @@ def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
             from ngcdl.cli.typed import Typed
             from ngcdl.spec import Placement
 
+            _check_none_empty(context.command.params, given)
             passed = {name: given.pop(name) for name in own}
             typed = {name: value for name, value in given.items() if value is not None}
             values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in typed.items()}
@@ -40,6 +41,18 @@ def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
         return called
 
     return taking
+
+
+def _check_none_empty(parameters: Iterable[Any], given: Mapping[str, Any]) -> None:
+    """Raise BadOption if an empty word was typed. It would count as nothing typed: a command would run on this host
+    instead of in "$IMAGE", and a training begin anew instead of with --resume "$RUN"."""
+    for one in parameters:
+        value = given.get(one.name)
+        if value == "" or (isinstance(value, list) and "" in value and not one.hidden):
+            from ngcdl.errors import BadOption
+
+            what = "IMAGE: the name" if one.param_type_name == "argument" else f"{one.opts[-1]}: its value"
+            raise BadOption(f"{what} is empty.", "Perhaps a variable of your shell is not set.")
 
 
 def _parameters(declared: type) -> Iterator[inspect.Parameter]:

@@ -267,6 +267,9 @@ def suite(
     """Run published experiments as comparisons."""
     from ngcdl.cli.suite import suite
     from ngcdl.cli.typed import Typed
+    from ngcdl.errors import BadOption
 
+    if image == "":
+        raise BadOption("IMAGE: the name is empty.", "Perhaps a variable of your shell is not set.")
     typed = Typed(image=image, steps=steps, data=data, no_eval=True, gpus=gpus, engine=engine, json=json)
     return suite(name, typed, repeat, budget)
