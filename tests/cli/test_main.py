@@ -148,6 +148,12 @@ def test_nothing_typed_shows_the_help_as_a_usage_error(house: House) -> None:
         (("show", "last", "last-1"), "ngcdl: show takes one run; last-1 is one too many.\n"),
         (("show", "last", "--json", "last-1"), "    ngcdl runs diff last last-1\n      ngcdl report last last-1\n"),
         (("stop", "a", "b", "c"), "b c are too many.\n      ngcdl stop a\n      ngcdl stop b\n      ngcdl stop c\n"),
+        (("run", "--resume", "--train", "smoke"), "--resume: its value is missing before --train.\n"),
+        (("run", "--resume", "--train", "smoke"), "    ngcdl run --resume last --train smoke\n      ngcdl runs\n"),
+        (
+            ("run", "--gpus", "--train", "smoke"),
+            "--gpus: its value is missing before --train.\n      ngcdl run --help\n",
+        ),
         (("run", "--train"), "ngcdl: --train: which training? cifar10, cifar10-keras, "),
         (("run", "--train"), ", smoke.\n      ngcdl workloads\n"),
         (("doctor", "x"), "ngcdl: doctor x: more words than it takes.\n      ngcdl doctor --help\n"),

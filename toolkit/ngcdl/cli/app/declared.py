@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ def takes(declared: type) -> Callable[[Callable[..., int]], Callable[..., int]]:
             from ngcdl.spec import Placement
 
             _check_none_empty(context.command.params, given)
+            _check_none_swallowed(context.command, given)
             passed = {name: given.pop(name) for name in own}
             typed = {name: value for name, value in given.items() if value is not None}
             values: dict[str, Any] = {name: tuple(it) if isinstance(it, list) else it for name, it in typed.items()}
@@ -53,6 +55,22 @@ def _check_none_empty(parameters: Iterable[Any], given: Mapping[str, Any]) -> No
 
             what = "IMAGE: the name" if one.param_type_name == "argument" else f"{one.opts[-1]}: its value"
             raise BadOption(f"{what} is empty.", "Perhaps a variable of your shell is not set.")
+
+
+def _check_none_swallowed(command: Any, given: Mapping[str, Any]) -> None:
+    """Raise BadOption if an option stands where the value of another one belongs: --resume --train cifar10."""
+    names = {name for one in command.params if one.param_type_name == "option" for name in one.opts}
+    for one in command.params:
+        value = given.get(one.name)
+        if isinstance(value, str) and value in names:
+            from ngcdl.cli.typed import again
+            from ngcdl.errors import BadOption
+
+            words, hint = sys.argv[1:], f"    ngcdl {command.name} --help"
+            pairs = [at for at, word in enumerate(words[:-1]) if word in one.opts and words[at + 1] == value]
+            if one.name == "resume" and pairs:
+                hint = f"{again([*words[: pairs[0] + 1], 'last', *words[pairs[0] + 1 :]])}\n    ngcdl runs"
+            raise BadOption(f"{one.opts[-1]}: its value is missing before {value}.", hint)
 
 
 def _parameters(declared: type) -> Iterator[inspect.Parameter]:
