@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -31,6 +32,21 @@ def runs(
         from ngcdl.cli.runs import runs
 
         runs(json, everything)
+    elif json or everything:
+        _refuse_before(context.invoked_subcommand, "--json" if json else "--all")
+
+
+def _refuse_before(command: str, option: str) -> None:
+    """Raise BadOption: an option of the list was typed before another command, which would not get it."""
+    from ngcdl.cli.typed import again
+    from ngcdl.errors import BadOption
+
+    words = [word for word in sys.argv[1:] if word not in ("--json", "--all", "-a")]
+    if option == "--json" and command in ("diff", "replay"):
+        hint = again([*words[:2], option, *words[2:]])
+    else:
+        hint = f"    ngcdl runs {command} --help"
+    raise BadOption(f"runs {option} {command}: what stands before {command} is for the list of runs.", hint)
 
 
 @past.command("diff")
