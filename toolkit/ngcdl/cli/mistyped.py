@@ -99,6 +99,8 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
 
 def _nearest(option: str, typed: _Line) -> str:
     """Return the line that was typed, with the option that was probably meant; "" if none is near."""
+    if not typed.path and (line := _command_first(typed)):
+        return line
     near = habits.meant(option, list(_names(typed.command)))
     if not near and not typed.path and option in _names(typed.command.commands["run"]):
         return again(["run", *typed.argv])
@@ -111,6 +113,21 @@ def _nearest(option: str, typed: _Line) -> str:
         return f"Did you mean {near}?\n    ngcdl login {near}"
     words = replaced(typed.argv, option, lambda value: _valued(near, value), has_value=False)
     return f"Did you mean {near}?\n{again(words) if words else typed.help}"
+
+
+def _command_first(typed: _Line) -> str:
+    """Return the line that was typed, with the options before its command behind it, if the command has them, else its
+    help; "" if no command was typed."""
+    argv, commands = typed.argv, typed.command.commands
+    own = argv[: argv.index("--")] if "--" in argv else argv
+    at = next((at for at, word in enumerate(own) if word in commands), None)
+    if at is None:
+        return ""
+    meant = _Line.of(argv[at:])
+    names, to = set(_names(meant.command)), at + len(meant.path.split())  # runs rm is two words
+    if all(word.partition("=")[0] in names for word in argv[:at] if word.startswith("-")):
+        return again([*argv[at:to], *argv[:at], *argv[to:]])
+    return meant.help
 
 
 def _valued(option: str, value: str) -> list[str]:
