@@ -107,6 +107,18 @@ def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_
     assert ngcdl(clone, "logs", "-f", done.stdout.strip()).returncode == 0, "it has ended"
 
 
+def test_a_caller_that_closes_stderr_gets_the_exit_code_of_the_command(clone: Path) -> None:
+    command = "run --engine local -- sh -c 'echo lost >&2; echo kept; exit {}'"
+    for code in (0, 3):
+        words = ["bash", "-c", f"scripts/ngcdl {command.format(code)} 2>&-"]
+        environment = {"HOME": str(clone.parent), "PATH": f"{clone.parent}/bin:{os.defpath}"}
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, text=True, check=False, cwd=clone,
+            env=environment | {"NGCDL_PYTHON": sys.executable},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (code, "kept\n")
+
+
 @pytest.mark.parametrize("failing", ["venv", "pip"])
 def test_where_uv_cannot_install_pip_is_tried(clone: Path, failing: str) -> None:
     put(clone, "python", PYTHON)
