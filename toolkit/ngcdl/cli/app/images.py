@@ -90,7 +90,9 @@ def images(
         str | None,
         options.image(metavar="NAME", help="tensorflow, pytorch, nvidia/cuda, ...; default: all frameworks."),
     ] = None,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest ten.")] = False,
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="List all, not only the newest ten; with --json, too.")
+    ] = False,
     host: HostTyped = None,
     gpu: CardTyped = None,
     json: Json = False,

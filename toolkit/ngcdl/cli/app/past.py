@@ -22,7 +22,9 @@ app.add_typer(past, name="runs", rich_help_panel=RUNS)
 def runs(
     context: typer.Context,
     json: Json = False,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="List all, not only the newest 20.")] = False,
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="List all, not only the newest 20; --json always does.")
+    ] = False,
 ) -> None:
     """List the runs; or diff, replay, export, import and remove them.
 
