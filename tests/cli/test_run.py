@@ -289,3 +289,12 @@ def test_data_below_a_folder_that_may_not_be_entered_is_told_by_its_name(trained
     assert done.returncode in (2, 125)
     assert data in done.stderr
     assert "Permission denied" in done.stderr
+
+
+def test_a_detached_run_whose_id_can_t_be_written_is_named_all_the_same(house: House) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = house.run("run", "--detach", "--", "true", stdout=full)
+    (run_id,) = house.store.ids()
+    assert done.returncode == 125
+    assert f"    ngcdl logs -f {run_id}\n" in done.stderr
+    assert until(lambda: house.store.load(run_id).status == "finished")

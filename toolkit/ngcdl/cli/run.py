@@ -50,12 +50,12 @@ def carry_out(
             if as_json:
                 console.result_json(store.load(run_id).as_json())
             else:
-                console.result(run_id)
                 watch = f"ngcdl show {run_id}" if ready.awaits else f"ngcdl logs -f {run_id}"
                 if not (ready.awaits or ready.engine.is_cluster):
                     watch += f"\n    ngcdl show {run_id} --watch 1"  # a script may print nothing
                 waits = f"; it waits for {turn.cards(ready.awaits)}" if ready.awaits else ""
                 console.say(f"detached{waits}. Watch it, or stop it:\n    {watch}\n    ngcdl stop {run_id}")
+                console.result(run_id)  # last: if it can't be written, the run has been named all the same
             return 0, run_id
         terminal = _terminal(ready.order.spec)
         done = _followed(ready, store, screen, terminal)
