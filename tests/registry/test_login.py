@@ -8,9 +8,13 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ngc_server import KEY, html
+
+from ngcdl.cli import login
+from ngcdl.errors import NoKey
 
 PROGRAM = """
 import sys
@@ -240,3 +244,13 @@ def test_the_key_is_on_no_command_line(user, ngc, helper, tmp_path):
     assert "unencrypted" not in done.stderr
     assert "docker-credential-spy" in (tmp_path / "cmdlines").read_text(errors="replace")
     assert "CANARY" not in (tmp_path / "cmdlines").read_text(errors="replace")
+
+
+def test_a_prompt_that_is_left_with_ctrl_d_was_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def left(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("getpass.getpass", left)
+    with pytest.raises(NoKey, match=r"No API key was given\.$"):
+        login._read_key("nvcr.io", False, {})

@@ -152,7 +152,8 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
     try:
         return getpass.getpass(f"NGC API key for {host} (it stays hidden): "), "the prompt"
     except EOFError:
-        raise NoKey from None
+        console.result("")
+        raise NoKey(is_asked=True) from None
     except BaseException:
         console.result("")  # the shell's next prompt starts on a new line
         raise

@@ -28,9 +28,10 @@ class BadOption(UsageError):
 
 
 class NoKey(UsageError):
-    def __init__(self) -> None:
+    def __init__(self, *, is_asked: bool = False) -> None:
+        """`is_asked`: it was asked for at a terminal."""
         super().__init__(
-            "No API key was given, and there is no terminal to ask for one.",
+            f"No API key was given{'' if is_asked else ', and there is no terminal to ask for one'}.",
             "Make a key at https://org.ngc.nvidia.com/setup/api-keys, then one of:\n"
             "    ngcdl login --password-stdin < FILE\n"
             "    NGC_API_KEY=... ngcdl login",
