@@ -67,6 +67,7 @@ def test_nothing_typed_shows_the_help_as_a_usage_error(house: House) -> None:
     ("argv", "said"),
     [
         (("nonsense",), "ngcdl: nonsense: ngcdl has no such command.\n      ngcdl --help\n"),
+        (("rusn", "--all"), "  Did you mean runs?\n      ngcdl runs --all\n"),
         (("docter", "--fix"), "  Did you mean doctor?\n      ngcdl doctor --fix\n"),
         (("shell",), "    ngcdl run pytorch\n"),
         (("attach", "abc"), "    ngcdl logs -f abc\n"),

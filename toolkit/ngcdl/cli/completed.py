@@ -31,7 +31,14 @@ def runs_and_comparisons(incomplete: str) -> list[str]:
 
 
 def images(incomplete: str) -> list[str]:
-    """Return the catalogue's frameworks, and, after a framework's name, also its tags."""
+    """Return the catalogue's frameworks, and, after a framework's name, also its tags; nothing for the words of a
+    command after --, where the shell's own completion offers files."""
+    import os
+
+    # bash's line, or zsh's and fish's: https://github.com/fastapi/typer/blob/master/typer/_completion_shared.py
+    typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
+    if "--" in typed[:-1] and typed[1] in ("run", "compare"):
+        return []
     return _quietly(_images, incomplete)
 
 

@@ -131,7 +131,8 @@ def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
         return f"    ngcdl show {word} {typed}".rstrip()
     if line := _of_run(word, rest):
         return line
-    near = difflib.get_close_matches(word, commands, 1)
+    same = [one for one in commands if sorted(one) == sorted(word)]  # rusn is runs, though run is as near
+    near = same or difflib.get_close_matches(word, commands, 1)
     return f"Did you mean {near[0]}?\n{again([*_parent(commands), near[0], *rest])}" if near else ""
 
 
