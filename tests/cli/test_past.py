@@ -267,3 +267,8 @@ def test_a_diff_has_the_words_and_units_of_the_other_commands() -> None:
         "GPU 1 clocks held down (x)", "new", "share of the card's peak", "CPU use of the run",
     ]  # fmt: skip
     assert [value for _, value in rows[-3:]] == ["2,000,000,000,000", "25.0 %", "1.5 cores"]
+
+
+def test_a_diff_of_a_run_with_itself_says_so(kept: House) -> None:
+    done = kept.run("runs", "diff", "last", "last")
+    assert (done.returncode, done.stderr) == (0, "ngcdl: both are the same run\n")

@@ -39,6 +39,10 @@ def diff(one: str, other: str, as_json: bool) -> None:
         return
     shown = laid_out(found, console.columns(sys.stdout))
     console.result("\n".join([*shown, *(console.wrapped(line, sys.stdout) for line in _remarks(found))]))
+    if a.id == b.id:
+        console.say("both are the same run")
+    elif not (found.data or found.differs or found.figures):
+        console.say("nothing differs")
 
 
 def _remarks(found: Difference) -> Iterator[str]:
