@@ -80,6 +80,6 @@ def test_what_can_t_be_read_completes_nothing_and_says_nothing(house: House) -> 
 
 def test_after_two_dashes_no_image_is_offered_for_the_words_of_a_command(house: House) -> None:
     assert offered(house, "ngcdl run py") == ["pytorch"]
-    for line in ("ngcdl run -- py", "ngcdl run pytorch -- py", "ngcdl compare -- py"):
+    for line in ("ngcdl run -- ", "ngcdl run -- py", "ngcdl run pytorch -- py", "ngcdl compare -- py"):
         assert offered(house, line) == []
     assert offered(house, "ngcdl check -- py") == ["pytorch"]

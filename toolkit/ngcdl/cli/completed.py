@@ -37,7 +37,7 @@ def images(incomplete: str) -> list[str]:
 
     # bash's line, or zsh's and fish's: https://github.com/fastapi/typer/blob/master/typer/_completion_shared.py
     typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
-    if "--" in typed[:-1] and typed[1] in ("run", "compare"):
+    if "--" in typed and typed[1] in ("run", "compare"):
         return []
     return _quietly(_images, incomplete)
 
