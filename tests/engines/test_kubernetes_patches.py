@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,23 @@ def test_a_patch_with_which_a_run_can_t_be_followed_or_that_is_none_is_refused_w
     with pytest.raises(BadOption, match=re.escape(f"--job-patch: {said}")):
         engine.placed(Placement(namespace="vision", patches=(patch,)))
     assert api.objects == {}
+
+
+def test_a_variable_from_a_secret_is_merged_be_it_the_run_s_own_or_the_patch_s_and_one_with_its_value_is_refused(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    own, theirs = (
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for key, secret in (("HF_TOKEN", NAME), ("WANDB_API_KEY", "team"))
+    )
+    env = '{"spec": {"template": {"spec": {"containers": [{"name": "run", "env": [%s]}]}}}}'
+    asked = with_patches(engine, tmp_path, QUEUE, env % json.dumps(theirs))
+    engine.placed(asked.spec.placement)
+    engine.start(replace(asked, spec=replace(asked.spec, environment=(("HF_TOKEN", "hush"),))))
+    (container,) = api.only("jobs")["spec"]["template"]["spec"]["containers"]
+    assert [one for one in container["env"] if one in (own, theirs)] == [theirs, own]
+    with pytest.raises(BadOption, match="the value of HF_TOKEN looks like a secret"):
+        engine.placed(Placement(patches=(env % '{"name": "HF_TOKEN", "value": "hush"}',)))
 
 
 def test_without_kubectl_nothing_can_be_merged(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def _secrets(containers: Any) -> Iterator[str]:
     for container in _items(containers):
         for one in _items(container.get("env")):
             name = str(one.get("name"))
-            if is_secret(name, str(one.get("value", ""))):
+            if "value" in one and is_secret(name, str(one["value"])):  # not by valueFrom, as ngcdl's own
                 yield name
 
 
