@@ -146,6 +146,22 @@ def test_on_a_claim_the_run_s_user_makes_its_folder_and_others_may_make_theirs_b
     assert code == 0
 
 
+@pytest.mark.parametrize("below", ["", "home", "a/b"])
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_a_command_may_start_in_the_run_s_folder_and_finds_that_on_the_claim(
+    pod: Pod, tmp_path: Path, is_claimed: bool, below: str
+) -> None:
+    pod.work = pod.run / below
+    pod.work.mkdir(parents=True)  # as the runtime makes a missing one
+    made, claim = pod.run.stat().st_ino, tmp_path / "claim"
+    claim.mkdir()
+    kept = claim / "ngcdl-runs/x" if is_claimed else pod.run
+    code, _ = pod.says("echo 1 >result", **({"NGCDL_CLAIM": "cifar", "NGCDL_KEPT": str(kept)} if is_claimed else {}))
+    assert (code, pod.run.is_symlink(), (kept / below / "result").read_text()) == (0, is_claimed, "1\n")
+    assert (kept / "exit.json").is_file()
+    assert kept.stat().st_ino != made, "which may be root's"
+
+
 def test_on_a_claim_that_the_run_s_user_can_t_write_the_pod_says_whose_it_is_and_is_not_tried_again(
     pod: Pod, tmp_path: Path
 ) -> None:

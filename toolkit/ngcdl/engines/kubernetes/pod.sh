@@ -7,6 +7,10 @@ run=${NGCDL_RUN:-/ngcdl/run}
 child= asked=
 brought=$(dirname "$0")/trainer.tar.gz
 
+# A working directory in there (-w) was made by the runtime, as root. The run's user can only rename it; ln would put its
+# link inside.
+case $PWD/ in "$run"/*) mv "$run" "$run.empty" || exit 126 ;; esac
+
 # Not by a subPath, whose folder the node makes as root: https://github.com/kubernetes/kubernetes/issues/95945
 if [ -n "$NGCDL_KEPT" ]; then
     runs=${NGCDL_KEPT%/*}
@@ -21,6 +25,7 @@ if [ -n "$NGCDL_KEPT" ]; then
     [ -z "$NGCDL_BEFORE" ] || ln -sfn "$NGCDL_BEFORE" "${run%/*}/resume" || exit 126
 fi
 mkdir -p "$run/home" || exit 126
+case $PWD/ in "$run"/*) mkdir -p "$PWD" && cd "$PWD" || exit 126 ;; esac
 if [ -e "$brought" ]; then tar -xzf "$brought" || exit 126; fi
 export NGCDL_NODE="${JOB_COMPLETION_INDEX:-0}"
 
