@@ -311,6 +311,7 @@ def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
         (Placement(options=("--comment=x\ntouch /tmp/y",)), "slurm", "--sbatch '--comment=x\\ntouch /tmp/y'"),
         (Placement(patches=("{}",)), "slurm", "--job-patch: engine slurm does not use it; kubernetes does"),
         (Placement(patches=("metadata: {}\n---\nspec: {}\n",)), "kubernetes", "--job-patch: it has several documents"),
+        (Placement(patches=("# a\n---\n# b\n---\nspec: {}\n",)), "kubernetes", "--job-patch: it has several documents"),
         (Placement(patches=("a: 1\n" * 20_000,)), "kubernetes", "--job-patch: it is longer than 64 KiB"),
         (
             Placement(patches=(f"a: nvapi-{'x' * 64}",)),
@@ -324,6 +325,11 @@ def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
 def test_a_placement_that_can_t_be_meant_is_refused(placement: Placement, engine: str, named: str) -> None:
     with pytest.raises(BadOption, match=re.escape(named)):
         placement.check(engine)
+
+
+@pytest.mark.parametrize("before", ["", "\n", "---\n", "# a site's\n\n  # and more\n--- # it\n", "# a\r\n\r\n---\r\n"])
+def test_comments_and_the_line_that_begins_it_may_come_before_a_patch(before: str) -> None:
+    Placement(patches=(f"{before}metadata: {{}}\n",)).check("kubernetes")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
 TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"}
 _LISTS = ("options", "patches", "avoid")
 _LONGEST_PATCH = 1 << 16
+_START = re.compile(r"(?:\s*#.*\n)*\s*---")  # comments may come before the line that begins a document
 _DOCUMENT = re.compile(r"^---", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,@:+-]*")
 _PRINTED = re.compile(r"[!-~]+")
@@ -101,7 +102,8 @@ class Placement:
 def _check_patch(text: str) -> None:
     if len(text) > _LONGEST_PATCH:
         raise BadOption("--job-patch: it is longer than 64 KiB.")
-    if _DOCUMENT.search(text.strip().removeprefix("---")):
+    first = _START.match(text)
+    if _DOCUMENT.search(text, first.end() if first else 0):
         raise BadOption(
             "--job-patch: it has several documents (---).", "Name a file for each: --job-patch is repeatable."
         )
