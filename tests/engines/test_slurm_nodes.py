@@ -159,6 +159,27 @@ def test_a_job_asks_for_no_more_processors_than_each_node_has_that_may_take_it(
     assert nodes.cpus_per_gpu(placement, gpus) == cpus
 
 
+@pytest.mark.parametrize(
+    ("state", "nodes_wanted", "cpus"),
+    [
+        ("DOWN+DRAIN", 1, 16),
+        ("DOWN*+NOT_RESPONDING", 1, 16),
+        ("MIXED+DRAIN", 2, 16),
+        ("IDLE+FAIL", 1, 16),
+        ("DOWN+DRAIN", 3, 2),
+        ("IDLE+CLOUD+POWERED_DOWN", 1, 2),
+        ("ALLOCATED", 1, 2),
+    ],
+)
+def test_a_node_that_is_down_or_drained_cuts_nobody_s_processors_unless_too_few_others_are_left(
+    programs: Path, state: str, nodes_wanted: int, cpus: int
+) -> None:
+    node = "NodeName={} CPUTot={} Gres=gpu:{} State={} Partitions=main Reason=was DOWN [root@2026-11-21T12:00:00]"
+    there = (("g1", 128, "a100:8", "IDLE"), ("g2", 128, "a100:8", "MIXED"), ("old", 8, "k80:4", state))
+    says(programs, "scontrol", "\n".join(node.format(*one) for one in there))
+    assert nodes.cpus_per_gpu(Placement(nodes_wanted), 1) == cpus
+
+
 def test_a_partition_that_shares_its_nodes_gives_no_more_processors_than_it_may(programs: Path) -> None:
     partition = "PartitionName={0} MaxNodes=UNLIMITED MaxCPUsPerNode={1} Nodes=n1"
     limits = "\n".join(partition.format(*each) for each in (("main", 32), ("old", 8), ("more", "UNLIMITED")))

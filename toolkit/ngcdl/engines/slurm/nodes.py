@@ -21,6 +21,9 @@ from ngcdl.spec import Placement
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
 _CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
+# States, and flags after a +, of nodes that take no job, unlike POWERED_DOWN ones, which Slurm starts for a job.
+# https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
+_AWAY = re.compile(r"\b(?:DOWN|DRAIN|FAIL|NOT_RESPONDING)\b")
 
 
 def check_cluster(placement: Placement) -> None:
@@ -50,15 +53,32 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
 
 def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
     """Return how many processors every node that may take a job with `gpus` GPUs has for each of its GPUs, or in all if
-    it has no GPU. None if none are reported. Raise EngineError."""
+    it has no GPU. Nodes that are down or drained count only if too few others are left. None if none are reported.
+    Raise EngineError."""
     limit = _partition_cpus(placement)
-    shares = []
-    for line in _lines(placement):
-        cards, cpus = commands.GPUS.findall(_field(line, "Gres") or ""), _cpus(line)
-        able = sum(int(count) for card, count in cards if placement.gpu_type in (None, card))
-        if cpus is not None and able >= gpus and _field(line, "NodeName") not in placement.avoid:
-            shares.append(min(cpus, limit or cpus) // max(sum(int(count) for _, count in cards), 1))
+    able = _able(placement, gpus)
+    up = [line for line in able if not _AWAY.search(_field(line, "State") or "")]
+    shares = [
+        min(cpus, limit or cpus) // max(sum(count for _, count in _cards(line)), 1)
+        for line in (up if len(up) >= placement.nodes else able)
+        if (cpus := _cpus(line)) is not None
+    ]
     return max(min(shares), 1) if shares else None
+
+
+def _able(placement: Placement, gpus: int) -> list[str]:
+    """Return a line for each node that may take a job with `gpus` GPUs."""
+    lines = []
+    for line in _lines(placement):
+        able = sum(count for card, count in _cards(line) if placement.gpu_type in (None, card))
+        if able >= gpus and _field(line, "NodeName") not in placement.avoid:
+            lines.append(line)
+    return lines
+
+
+def _cards(line: str) -> list[tuple[str, int]]:
+    """Return a node's GPUs as (type, count); a type may be empty."""
+    return [(card, int(count)) for card, count in commands.GPUS.findall(_field(line, "Gres") or "")]
 
 
 def _partition_cpus(placement: Placement) -> int | None:
@@ -114,8 +134,8 @@ def _node(line: str, gpus: int) -> Iterator[Node]:
     if not gpus:
         yield Node(name, machine)
     else:
-        for card, count in commands.GPUS.findall(_field(line, "Gres") or ""):
-            yield Node(name, machine, card=card or None, gpus=int(count))
+        for card, count in _cards(line):
+            yield Node(name, machine, card=card or None, gpus=count)
 
 
 def _field(line: str, name: str) -> str | None:
