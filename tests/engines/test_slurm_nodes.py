@@ -155,8 +155,41 @@ def test_a_job_asks_for_no_more_processors_than_each_node_has_that_may_take_it(
         FREE.replace("124", "128").replace("h100", "a100"),
         FREE.replace("124", "40").replace("h100:8", "v100:4"),
     )
-    says(programs, "scontrol", f"{a100}\n{v100.replace('n1', 'v1')}")
+    says(programs, "scontrol", f"{a100} AvailableFeatures=(null)\n{v100.replace('n1', 'v1')} AvailableFeatures=v100")
     assert nodes.cpus_per_gpu(placement, gpus) == cpus
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes_wanted", "cpus"),
+    [
+        (("--exclude=old",), 1, 16),
+        (("-xold,g1",), 1, 16),
+        (("--exclude=./names",), 1, 2),
+        (("--nodelist=g1",), 1, 16),
+        (("-w g1",), 2, 2),
+        (("--nodelist=g[1-2]",), 2, 16),
+        (("--constraint=big",), 1, 16),
+        (("-C ib&big",), 1, 16),
+        (("--constraint=none|big",), 1, 16),
+        (("--constraint=ib",), 1, 2),
+        (("--constraint=[big*1&ib*1]",), 1, 2),
+        (("--gres=gpu:a100:1",), 1, 16),
+        (("--gpus-per-node=a100:1",), 1, 16),
+        (("-Gk80:1",), 1, 2),
+        (("--gres=gpu:a100:1", "--gres=gpu:1"), 1, 2),
+        (("--gres=gpu:1,disk:2",), 1, 2),
+        (("--prefer=big",), 1, 2),
+    ],
+)
+def test_a_node_that_somebody_does_not_want_cuts_no_processors_of_his_job(
+    programs: Path, words: tuple[str, ...], nodes_wanted: int, cpus: int
+) -> None:
+    node = "NodeName={} CPUTot={} AvailableFeatures={} Gres=gpu:{} State=IDLE Partitions=main"
+    there = (("g1", 128, "big,ib", "a100:8"), ("g2", 128, "big,ib", "a100:8"), ("old", 8, "ib", "k80:4"))
+    lines = "\n".join(node.format(*one) for one in there)
+    hosts = 'case $3 in "g[1-2]") echo g1; echo g2;; *) echo "$3" | tr , "\\n";; esac'
+    stand_in(programs, "scontrol", f"case $2 in hostnames) {hosts};; *) echo '{lines}';; esac")
+    assert nodes.cpus_per_gpu(Placement(nodes_wanted, options=words), 1) == cpus
 
 
 @pytest.mark.parametrize(

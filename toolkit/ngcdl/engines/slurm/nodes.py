@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ngcdl.engines.slurm import commands
+from ngcdl.engines.slurm import commands, options
 from ngcdl.engines.values import Node, architecture
 from ngcdl.errors import BadOption
 from ngcdl.spec import Placement
@@ -21,6 +21,12 @@ from ngcdl.spec import Placement
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
 _CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
+_CARD = re.compile(r"(?:--gres(?:=| +)gpu:|--gpus(?:-per-\w+)?(?:=| +)|-G[= ]*)([A-Za-z][^:,()]*)(?::\d+)?")
+_NODELIST = re.compile(r"(?:--nodelist(?:=| +)|-w[= ]*)(.+)")
+_EXCLUDE = re.compile(r"(?:--exclude(?:=| +)|-x[= ]*)(.+)")
+_CONSTRAINT = re.compile(r"(?:--constraint(?:=| +)|-C[= ]*)(.+)")
+# One feature, or several of which a node has all (&) or one (|). https://slurm.schedmd.com/sbatch.html#OPT_constraint
+_FEATURES = re.compile(r"[\w.:-]+(?:(?:&[\w.:-]+)*|(?:\|[\w.:-]+)*)")
 # States, and flags after a +, of nodes that take no job, unlike POWERED_DOWN ones, which Slurm starts for a job.
 # https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 _AWAY = re.compile(r"\b(?:DOWN|DRAIN|FAIL|NOT_RESPONDING)\b")
@@ -67,13 +73,48 @@ def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
 
 
 def _able(placement: Placement, gpus: int) -> list[str]:
-    """Return a line for each node that may take a job with `gpus` GPUs."""
+    """Return a line for each node that may take a job with `gpus` GPUs, as far as it can be told from what was typed:
+    all nodes meet a request that is not understood."""
+    card = _card(placement)
+    avoid = {*placement.avoid, *_names(_typed(_EXCLUDE, placement))}
+    only = _names(_typed(_NODELIST, placement))
+    wanted = _typed(_CONSTRAINT, placement)
     lines = []
     for line in _lines(placement):
-        able = sum(count for card, count in _cards(line) if placement.gpu_type in (None, card))
-        if able >= gpus and _field(line, "NodeName") not in placement.avoid:
+        name, able = _field(line, "NodeName"), sum(count for kind, count in _cards(line) if card in (None, kind))
+        if able < max(gpus, 1 if card else 0) or name in avoid or not _has_features(line, wanted):
+            continue
+        if name in only or len(only) < placement.nodes:  # a job may get more nodes than those named
             lines.append(line)
     return lines
+
+
+def _card(placement: Placement) -> str | None:
+    """Return the type of GPUs that a job asks for, None for any."""
+    asked = [word for word in placement.options if "gres" in options.alike(word)]
+    if not asked:
+        return placement.gpu_type
+    found = _CARD.fullmatch(asked[-1])
+    return found[1] if found else None
+
+
+def _typed(option: re.Pattern[str], placement: Placement) -> str | None:
+    """Return the option's value that sbatch would take, the last."""
+    return next((found[1] for word in reversed(placement.options) if (found := option.fullmatch(word))), None)
+
+
+def _names(nodes: str | None) -> set[str]:
+    """Return the names that a word such as n[1-4,7],m1 means; none for a file of names, which alone has a /."""
+    if nodes is None or "/" in nodes:
+        return set()
+    return set(commands.output_of("scontrol", "show", "hostnames", nodes).split())
+
+
+def _has_features(line: str, wanted: str | None) -> bool:
+    if wanted is None or not _FEATURES.fullmatch(wanted):
+        return True
+    features = set((_field(line, "AvailableFeatures") or "").split(","))
+    return any(features.issuperset(words.split("&")) for words in wanted.split("|"))
 
 
 def _cards(line: str) -> list[tuple[str, int]]:
