@@ -31,8 +31,11 @@ exit 7
 """
 
 # Slurm's own words about a job (22.05's scontrol show job -o), the first in the time that it grants a preempted one.
-PREEMPTED = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime=2026-11-27T08:00:00"
-NOT_PREEMPTED = PREEMPTED.rpartition("=")[0] + "=None SuspendTime=None"
+SAID = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime={} SuspendTime={} X=0"
+PREEMPTED = SAID.format("2026-11-27T08:00:00", "None")
+PREEMPTED_AFTER_A_SUSPENSION = SAID.format("2026-11-27T08:00:00", "2026-11-26T23:00:00")
+NOT_PREEMPTED = SAID.format("None", "None")
+RESUMED = SAID.format("2026-11-27T08:00:00", "2026-11-27T08:30:00")  # after the job that preempted it had ended
 
 
 @pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
@@ -68,6 +71,7 @@ def task_of(spec: RunSpec, folder: Path) -> str:
     [
         (False, NOT_PREEMPTED, "137", -signal.SIGKILL),  # a user's scancel, or another task that failed
         (False, PREEMPTED.replace("RUNNING", "PREEMPTED"), "137", -signal.SIGKILL),  # without GraceTime
+        (False, RESUMED, "137", -signal.SIGKILL),
         (True, NOT_PREEMPTED, "77", 0),
         (True, PREEMPTED, "77", 0),
     ],
@@ -180,9 +184,16 @@ def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: P
 
 @pytest.mark.parametrize(
     ("mark", "said", "why"),
-    [("143", PREEMPTED, "preempted"), ("143", NOT_PREEMPTED, None), ("0", PREEMPTED, None)],
+    [
+        ("143", PREEMPTED, "preempted"),
+        ("143", PREEMPTED_AFTER_A_SUSPENSION, "preempted"),
+        ("143", NOT_PREEMPTED, None),
+        ("0", PREEMPTED, None),
+        ("1", RESUMED, None),
+        ("143", RESUMED, None),
+    ],
 )
-def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded(
+def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded_but_not_one_that_has_passed(
     tmp_path: Path, mark: str, said: str, why: str | None
 ) -> None:
     (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
@@ -373,7 +384,10 @@ def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_enroot
         assert (tmp_path / "seen").read_text() == f"{used}\n"
 
 
-@pytest.mark.parametrize(("said", "why"), [(NOT_PREEMPTED, "time_limit"), ("", "time_limit"), (PREEMPTED, "preempted")])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [(NOT_PREEMPTED, "time_limit"), ("", "time_limit"), (RESUMED, "time_limit"), (PREEMPTED, "preempted")],
+)
 def test_a_time_limit_or_a_preemption_that_comes_while_the_image_is_fetched_is_told(
     tmp_path: Path, said: str, why: str
 ) -> None:

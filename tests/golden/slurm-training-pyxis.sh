@@ -37,8 +37,10 @@ anew() {
 }
 unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
-    if [ "$1" != 0 ] &&
-        timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null | grep -q '\bPreemptTime=[0-9]'; then
+    told=
+    [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+    if [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
+        ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]; then
         why='"preempted"'
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
@@ -83,8 +85,9 @@ ended() {
     if [ -z "$is_told" ]; then
         is_told=yes
         [ ! -e "$NGCDL_RUN/.stopping" ] || return
-        ! timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null |
-            grep -q "\bJobState=RUNNING\b.*\bPreemptTime=[0-9]" || return
+        told=$(SLURM_TIME_FORMAT=standard timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+        [[ ! ($told =~ \ JobState=RUNNING\ .*\ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
+            ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None}) ]] || return
     fi
     {
         trap "" TERM

@@ -30,9 +30,12 @@ anew() {
 unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
-    ## elsewhere only the tasks are told, by SIGTERM.
-    if [ "$1" != 0 ] &&
-        timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null | grep -q '\bPreemptTime=[0-9]'; then
+    ## elsewhere only the tasks are told, by SIGTERM. A preemption that suspends a job (PreemptMode=SUSPEND,GANG) sets
+    ## PreemptTime, too, and it stays: SuspendTime, when the job was last suspended or resumed, is not earlier then.
+    told=
+    [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+    if [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
+        ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]; then
         why='"preempted"'
     fi
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'

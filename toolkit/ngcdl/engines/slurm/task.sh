@@ -23,13 +23,15 @@ marked() {
 ## recorded before that; otherwise the node would be taken for a lost one. A stop by ngcdl sets no such deadline, nor
 ## does the first SIGTERM of a preemption with GraceTime (https://slurm.schedmd.com/preempt.html). But a second SIGTERM
 ## is Slurm's: the end of that time, the time limit, or a user who waits no longer. The job is RUNNING, too, while Slurm
-## kills tasks because another one failed: only a preempted one is known to have time.
+## kills tasks because another one failed: only a preempted one is known to have time, not one that a preemption
+## suspended once, whose SuspendTime is not earlier (as in job.sh).
 ended() {
     if [ -z "$is_told" ]; then
         is_told=yes
         [ ! -e "$NGCDL_RUN/.stopping" ] || return
-        ! timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null |
-            grep -q "\bJobState=RUNNING\b.*\bPreemptTime=[0-9]" || return
+        told=$(SLURM_TIME_FORMAT=standard timeout 2 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+        [[ ! ($told =~ \ JobState=RUNNING\ .*\ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
+            ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None}) ]] || return
     fi
     {
         trap "" TERM
