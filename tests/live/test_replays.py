@@ -38,7 +38,9 @@ def test_a_digest_that_can_t_be_had_any_more_is_a_refusal_and_no_other_image_is_
     gone = "sha256:" + "9" * 64
     path.write_text(json.dumps(record | {"image": {**record["image"], "digest": gone}}))
     user.login()
-    done = user.run("runs", "replay", "last")
+    changed = user.run("runs", "replay", "last")
+    assert (changed.code, "nothing shows that its record is as ngcdl wrote it" in changed.err) == (125, True), changed
+    done = user.run("runs", "replay", "last", "--trust")
     assert done.code == 125, done
     assert "its image is no longer available" in done.err
     assert gone in done.err
