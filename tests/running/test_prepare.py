@@ -269,7 +269,7 @@ def test_a_mount_that_is_missing_is_told_before_anything_is_recorded(
 def test_folders_that_docker_from_snap_may_not_see_are_named_before_the_pull(
     daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     daemon.info |= {"DockerRootDir": "/var/snap/docker/common/var-lib-docker"}
     (tmp_path / ".data").mkdir()
     asked = training(gpus=GpuRequest("none"), extra=RunSpec(None, mounts=(Mount(str(tmp_path / ".data"), "/x"),)))
@@ -278,7 +278,7 @@ def test_folders_that_docker_from_snap_may_not_see_are_named_before_the_pull(
     assert note in show.said
     assert f"{tmp_path}/.data" in note
     assert f"{store.root}, {tmp_path}/.cache/" in note
-    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    monkeypatch.setenv("HOME", "/")
     assert prepare.prepare(asked, config, store, FakeShow()).run.notes == (), "no folder of / is hidden"
 
 
