@@ -48,12 +48,8 @@ def test_a_dry_run_shows_the_folder_of_the_caches_and_makes_none(house: House, r
 
 
 def test_a_replay_of_a_stranger_s_run_neither_reads_nor_changes_what_others_cached(house: House) -> None:
-    Made("cpu").keep(house.store, RUN)
-    path = house.store.folder(RUN) / "run.json"
-    record = json.loads(path.read_text())
-    path.write_text(
-        json.dumps(record | {"spec": record["spec"] | {"workload": None, "command": ["ls"], "user": "1:1"}})
-    )
+    spec = Made("cpu").run(RUN).spec or {}
+    Made("cpu").keep(house.store, RUN, spec=spec | {"workload": None, "command": ["ls"], "user": "1:1"})
     assert "target=/ngcdl/cache" in planned(house, "runs", "replay", RUN, "--dry-run")
     (house.store.folder(RUN) / IMPORTED).touch()
     assert "/ngcdl/cache" not in planned(house, "runs", "replay", RUN, "--dry-run")

@@ -399,8 +399,9 @@ def test_a_record_is_ngcdl_s_own_also_where_a_crash_left_the_one_before_and_wher
     store, run = Store(tmp_path / "runs"), Run("run-1", "running", 1.0)
     record = store.create(run) / RECORD
     before = record.read_bytes()
-    store.save(run.noting("more"))
+    store.save(replace(run, reason="waits"))
     record.write_bytes(before)
     assert store.is_known(store.load("run-1"))
     assert vouched.has(store.root, "run-1", {**run.as_json(), "later": None, "machine": {"more": None}})
+    assert vouched.has(store.root, "run-1", {**run.as_json(), "summary": {"steps": 7}}), "what is read from its files"
     assert not vouched.has(store.root, "run-1", {**run.as_json(), "later": 1})
