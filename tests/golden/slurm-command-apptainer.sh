@@ -76,14 +76,14 @@ is_told=
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$1" >"$2"; } 2>/dev/null && break
-        rm -rf "$2"
+        { echo "$2" >"$1"; } 2>/dev/null && break
+        rm -rf "$1"
     done
     set +o noclobber
 }
 marked() {
     for _ in 1 2 3; do
-        anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME"
+        anew "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$1"
         mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark" && break
     done
 }
@@ -105,7 +105,7 @@ ended() {
 trap ended TERM
 marked began
 nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
-{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$?" "$said"; } &
+{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$said" "$?"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 read -r code <"$said" || code=137

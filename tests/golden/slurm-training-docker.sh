@@ -65,14 +65,14 @@ is_told=
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$1" >"$2"; } 2>/dev/null && break
-        rm -rf "$2"
+        { echo "$2" >"$1"; } 2>/dev/null && break
+        rm -rf "$1"
     done
     set +o noclobber
 }
 marked() {
     for _ in 1 2 3; do
-        anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME"
+        anew "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$1"
         mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark" && break
     done
 }
@@ -135,7 +135,7 @@ begin() {
         -e SLURMD_NODENAME \
         -e SLURM_RESTART_COUNT \
         -e HOME="$NGCDL_RUN/home" -e USER \
-        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; anew "$?" "$said"; } &
+        nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; anew "$said" "$?"; } &
     client=$!
     while kill -0 "$client" 2>/dev/null; do wait "$client"; done
     read -r code <"$said" || code=137

@@ -7,7 +7,7 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadReference, NgcdlError
 
-_PARTED = ("run", "compare")  # the commands after whose -- comes a command of the user's
+PARTED = ("run", "compare")  # the commands after whose -- comes a command of the user's
 
 
 def main(argv: list[str]) -> int:
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 def _end_of_own(argv: list[str]) -> int:
     """Return where ngcdl's own words end. For most commands they are all its own: there, -- only ends the options."""
-    is_parted = "--" in argv and (argv[0] in _PARTED or argv[0] not in console.COMMANDS)
+    is_parted = "--" in argv and (argv[0] in PARTED or argv[0] not in console.COMMANDS)
     return argv.index("--") if is_parted else len(argv)
 
 

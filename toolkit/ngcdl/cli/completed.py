@@ -35,9 +35,11 @@ def images(incomplete: str) -> list[str]:
     command after --, where the shell's own completion offers files."""
     import os
 
+    from ngcdl.cli import PARTED
+
     # bash's line, or zsh's and fish's: https://github.com/fastapi/typer/blob/master/typer/_completion_shared.py
     typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
-    if "--" in typed and typed[1] in ("run", "compare"):
+    if "--" in typed and typed[1] in PARTED:
         return []
     return _quietly(_images, incomplete)
 

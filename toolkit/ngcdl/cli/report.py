@@ -51,8 +51,10 @@ def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and print the path of each file. Raise NoSuchRun, NotWritten or NoBrowser."""
     from ngcdl.report.shown.story import MOST_LETTERS
 
-    if empty := asked.going_to(""):
-        raise BadOption(f"{empty[0]}: the name of the file is empty.", "Perhaps a variable of your shell is not set.")
+    if nowhere := asked.going_to(""):
+        from ngcdl.cli.typed import empty
+
+        raise empty(f"{nowhere[0]}: the name of the file")
     shown = asked.going_to(_STDOUT)
     if len(shown) > 1:
         hint = f"    ngcdl report ... {shown[0]} FILE {shown[1]} -"

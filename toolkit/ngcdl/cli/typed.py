@@ -220,6 +220,11 @@ def _as_command(typed: Typed, start: Sequence[str], argv: Sequence[str]) -> str:
     return f"{again([*rest[:at], 'pytorch', *options, '--', *command])}\nOn this host, without an image:\n{here}"
 
 
+def empty(what: str) -> BadOption:
+    """Return the error for an empty word, which would count as nothing typed."""
+    return BadOption(f"{what} is empty.", "Perhaps a variable of your shell is not set.")
+
+
 def again(words: Sequence[str]) -> str:
     """Return the line `ngcdl words`, to be typed. A secret variable appears by name only: -e then takes its value from
     the caller's environment. Other words that are recognized as secrets are replaced by ***."""

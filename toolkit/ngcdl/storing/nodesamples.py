@@ -25,8 +25,7 @@ def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, A
 
     Samples of several nodes in the same second become one, with the GPUs of all nodes: fields in _OF_NODES are
     combined, and the first node provides the others. If a running node has no sample in that second, the fields in
-    _OF_NODES are left out. None has `seconds` then: each node's sampler began
-    at a time of its own."""
+    _OF_NODES are left out. None has `seconds` then: each node's sampler began at a time of its own."""
     found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
     return _together(found) if len(found) > 1 else found[0]
 

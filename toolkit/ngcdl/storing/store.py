@@ -181,12 +181,11 @@ class Store:
         aside = self.root / REMOVED / f"{run_id}.{os.urandom(4).hex()}"
         unlinked(aside.parent).mkdir(exist_ok=True, mode=0o700)
         path.rename(aside)
-        if path == self.folder(run_id):
-            with contextlib.suppress(OSError):
-                (unlinked(self.root / LOCKS) / run_id).unlink()
         whole.sync_folder(path.parent)
         if path == self.folder(run_id):
             vouched.drop(self.root, run_id)
+            with contextlib.suppress(OSError):
+                (unlinked(self.root / LOCKS) / run_id).unlink()
         return aside
 
     def left_over(self) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,6 +40,8 @@ def _path(root: Path, name: str) -> Path:
 
 def _digest(record: Mapping[str, Any]) -> bytes:
     """Return a digest that a later ngcdl, whose records have more fields, finds too: those are null in older ones."""
+    import hashlib  # 5 ms, which a list of runs does not need
+
     told = {name: value for name, value in record.items() if name not in _MEASURED}
     text = json.dumps(_without_nulls(told), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest().encode()

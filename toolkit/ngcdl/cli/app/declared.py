@@ -51,10 +51,9 @@ def _check_none_empty(parameters: Iterable[Any], given: Mapping[str, Any]) -> No
     for one in parameters:
         value = given.get(one.name)
         if value == "" or (isinstance(value, list) and "" in value and not one.hidden):
-            from ngcdl.errors import BadOption
+            from ngcdl.cli.typed import empty
 
-            what = "IMAGE: the name" if one.param_type_name == "argument" else f"{one.opts[-1]}: its value"
-            raise BadOption(f"{what} is empty.", "Perhaps a variable of your shell is not set.")
+            raise empty("IMAGE: the name" if one.param_type_name == "argument" else f"{one.opts[-1]}: its value")
 
 
 def _check_none_swallowed(command: Any, given: Mapping[str, Any]) -> None:

@@ -266,10 +266,9 @@ def suite(
 ) -> int:
     """Run published experiments as comparisons."""
     from ngcdl.cli.suite import suite
-    from ngcdl.cli.typed import Typed
-    from ngcdl.errors import BadOption
+    from ngcdl.cli.typed import Typed, empty
 
     if image == "":
-        raise BadOption("IMAGE: the name is empty.", "Perhaps a variable of your shell is not set.")
+        raise empty("IMAGE: the name")
     typed = Typed(image=image, steps=steps, data=data, no_eval=True, gpus=gpus, engine=engine, json=json)
     return suite(name, typed, repeat, budget)

@@ -8,14 +8,14 @@ is_told=
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$1" >"$2"; } 2>/dev/null && break
-        rm -rf "$2"
+        { echo "$2" >"$1"; } 2>/dev/null && break
+        rm -rf "$1"
     done
     set +o noclobber
 }
 marked() {
     for _ in 1 2 3; do
-        anew "$1" "$NGCDL_RUN/.marked-$SLURMD_NODENAME"
+        anew "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$1"
         mv -fT "$NGCDL_RUN/.marked-$SLURMD_NODENAME" "$mark" && break
     done
 }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl.report.measured import naming
+from ngcdl.report.measured.attempts import merged
 from ngcdl.report.shown import charts
 from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
@@ -230,12 +231,7 @@ def _clocks(stories: Sequence[Story]) -> Chart | None:
 def _held_down(story: Story, stories: Sequence[Story]) -> Marks | None:
     """Return when any of the run's cards held its clocks down, and why."""
     held = [card.throttled for card in story.measured.cards.values()]
-    spans: list[tuple[float, float]] = []
-    for start, end in sorted(span for one in held for span in one.spans):
-        if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
-        else:
-            spans.append((start, end))
+    spans = merged(span for one in held for span in one.spans)
     if not spans:
         return None
     who = f"{_label(story, stories)}, " if len(stories) > 1 else ""
