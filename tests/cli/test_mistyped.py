@@ -1,0 +1,378 @@
+"""What was mistyped, or is another tool's, as typed: a usage error that leads on to the line that was meant."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from house import TRAIN, House
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("nonsense",), "ngcdl: nonsense: ngcdl has no such command.\n      ngcdl --help\n"),
+        (("rusn", "--all"), "  Did you mean runs?\n      ngcdl runs --all\n"),
+        (("docter", "--fix"), "  Did you mean doctor?\n      ngcdl doctor --fix\n"),
+        (("shell",), "    ngcdl run pytorch\n"),
+        (("attach", "abc"), "    ngcdl logs -f abc\n"),
+        (("status",), "    ngcdl runs\n"),
+        (("status", "abc"), "    ngcdl show abc\n"),
+        (("resume",), "    ngcdl run --train cifar10 --resume last\n"),
+        (("config",), "    ngcdl login\n"),
+        (("clean",), "    ngcdl runs rm --older-than 30d --dry-run\n"),
+        (("monitor",), "    ngcdl gpu --watch 1\n"),
+        (("benchmark", "resnet-56"), "    ngcdl compare --train resnet-56\n"),
+        (("kill",), "    ngcdl stop last\n"),
+        (("help",), "    ngcdl --help\n"),
+        (("help", "runs", "diff"), "    ngcdl runs diff --help\n"),
+        (("update",), "    git pull\n"),
+        (("train.py", "--lr", "3"), "    ngcdl run -- python train.py --lr 3\n"),
+        (("python", "train.py"), "    ngcdl run -- python train.py\n"),
+        (("--", "ls"), "    ngcdl run -- ls\n"),
+        (("--train", "cifar10"), "    ngcdl run --train cifar10\n"),
+        (("--json", "runs"), "    ngcdl runs --json\n"),
+        (("--gpus", "all", "run", "pytorch", "--", "x"), "    ngcdl run --gpus all pytorch -- x\n"),
+        (("--force", "pull", "pytorch"), "    ngcdl pull --force pytorch\n"),
+        (("--steps=5", "compare", "--train", "cifar10"), "    ngcdl compare --steps=5 --train cifar10\n"),
+        (("--dry-run", "runs", "rm", "last"), "    ngcdl runs rm --dry-run last\n"),
+        (("--dry-run", "images"), "--dry-run: ngcdl has no such option.\n      ngcdl images --help\n"),
+        (("-e", "A_KEY=hush", "run", "x:1"), "    ngcdl run -e A_KEY x:1\n"),
+        (("-V",), "    ngcdl --version\n"),
+        (("ps", "-q"), "ps: ngcdl has no such command.\n      ngcdl runs\n"),
+        (("ls",), "    ngcdl runs\n"),
+        (("top",), "    ngcdl gpu --watch 1\n"),
+        (("train", "resnet-50", "--steps", "9"), "    ngcdl run --train resnet-50 --steps 9\n"),
+        (("train",), "    ngcdl run --train cifar10\n"),
+        (("train", "--steps", "5"), "    ngcdl run --train cifar10 --steps 5\n"),
+        (("start", "pytorch", "--", "ls", "a b"), "    ngcdl run pytorch -- ls 'a b'\n"),
+        (("inspect", "abc"), "    ngcdl show abc\n"),
+        (("inspect",), "    ngcdl show last\n"),
+        (("rm", "last"), "    ngcdl runs rm last\n"),
+        (("replay",), "replay: ngcdl has no such command.\n      ngcdl runs replay last\n"),
+        (("diff", "last", "last-3"), "    ngcdl runs diff last last-3\n"),
+        (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
+        (("jupyter", "lab"), "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab "),
+        (("start", "last"), "    ngcdl runs replay last\n"),
+        (("restart", "last-1"), "    ngcdl runs replay last-1\n"),
+        (("wait", "abc"), "    ngcdl logs -f abc\n"),
+        (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),
+        (("runs", "ls"), "runs ls: ngcdl has no such command.\n      ngcdl runs\n"),
+        (("runs", "inspect", "abc"), "    ngcdl show abc\n"),
+        (("runs", "logs", "abc", "-f"), "    ngcdl logs abc -f\n"),
+        (("runs", "--json", "diff", "a", "b"), "    ngcdl runs diff --json a b\n"),
+        (("runs", "--json", "replay", "a"), "    ngcdl runs replay --json a\n"),
+        (("runs", "--json", "rm", "a"), "runs --json rm: what stands before rm is for the list of runs.\n"),
+        (("runs", "-a", "rm", "a"), "    ngcdl runs rm --help\n"),
+        (("runs", "nonsense"), "runs nonsense: ngcdl has no such command.\n      ngcdl runs --help\n"),
+        (("runs", "dif", "a", "b"), "    ngcdl runs diff a b\n"),
+        (("runs", "last"), "    ngcdl show last\n"),
+        (("version",), "    ngcdl --version\n"),
+        (("pytorch",), "    ngcdl run pytorch\n"),
+        (("nvidia/pytorch:25.03-py3", "--", "ls"), "    ngcdl run nvidia/pytorch:25.03-py3 -- ls\n"),
+        (("resnet-56", "--steps", "9"), "    ngcdl run --train resnet-56 --steps 9\n"),
+        (("logs", "-n", "5"), "-n: ngcdl logs has no such option.\n      ngcdl logs last | tail -n 5\n"),
+        (("logs", "-f", "last-1", "--tail=50"), "    ngcdl logs last-1 | tail -n 50\n"),
+        (("logs", "--tall", "5"), "--tall: ngcdl logs has no such option.\n      ngcdl logs --help\n"),
+        (("runs", "-n3"), "    ngcdl runs | head -n 4\n"),
+        (("runs", "--tail", "30"), "    ngcdl runs --all | head -n 31\n"),
+        (("login", "-u", "$oauthtoken", "--password-stdin"), "    ngcdl login --password-stdin\n"),
+        (("login", "--password"), "--password: ngcdl asks for the key.\n      ngcdl login\n"),
+        (("login", "--enrot", "hush"), "  Did you mean --enroot?\n      ngcdl login --enroot\n"),
+        (("login", "nvcr.io", "hush"), "ngcdl: login: more words than it takes.\n"),
+        (("run", "--nonsense"), "ngcdl: --nonsense: ngcdl run has no such option.\n      ngcdl run --help\n"),
+        (("run", "--gpu", "all", "x:1"), "  Did you mean --gpus?\n      ngcdl run --gpus all x:1\n"),
+        (("run", "--tarin", "cifar10"), "    ngcdl run --train cifar10\n"),
+        (("run", "--batch-size", "8", "--train", "cifar10"), "    ngcdl run --batch 8 --train cifar10\n"),
+        (("compare", "--train", "cifar10", "--epoch=3"), "    ngcdl compare --train cifar10 --epochs=3\n"),
+        (("run", "--shm_size", "2g", "x:1", "--", "ls"), "    ngcdl run --shm-size 2g x:1 -- ls\n"),
+        (("run", "-gpus", "all", "x:1"), "    ngcdl run --gpus all x:1\n"),
+        (("run", "--cpu", "x:1"), "  Did you mean --gpus none?\n      ngcdl run --gpus none x:1\n"),
+        (("run", "--gpu=1", "-e", "A_KEY=hush", "x:1"), "    ngcdl run --gpus=1 -e A_KEY x:1\n"),
+        (("run", "x:1", "train", "--lr", "3"), "    ngcdl run x:1 -- train --lr 3\n"),
+        (("run", "ls", "--colour"), "    ngcdl run -- ls --colour\n"),
+        (("show", "--jsn", "last"), "    ngcdl show --json last\n"),
+        (("show", "--json=1"), "ngcdl: --json: it takes no value.\n      ngcdl show --help\n"),
+        (("run", "--rm=true", "-d", "x:1"), "--rm: it takes no value.\n      ngcdl run --rm -d x:1\n"),
+        (("run", "--detach=false", "x:1", "--", "ls"), "    ngcdl run x:1 -- ls\n"),
+        (
+            ("run", "-e", "A=1", "x:1", "env", "-v"),
+            "-v: its value is missing: HOST:CONTAINER[:ro].\n  If it belongs to ",
+        ),
+        (("run", "-e", "A=1", "x:1", "env", "-v"), "    ngcdl run -e A=1 x:1 -- env -v\n"),
+        (("run", "--gpus"), "--gpus: its value is missing: auto|none|all|N|0,2|UUID.\n      ngcdl run --help\n"),
+        (("run", "--train", "cifar10", "--resume"), "    ngcdl run --train cifar10 --resume last\n      ngcdl runs\n"),
+        (("show", "last", "last-1"), "ngcdl: show takes one run; last-1 is one too many.\n"),
+        (("show", "last", "--json", "last-1"), "    ngcdl runs diff last last-1\n      ngcdl report last last-1\n"),
+        (("stop", "a", "b", "c"), "b c are too many.\n      ngcdl stop a\n      ngcdl stop b\n      ngcdl stop c\n"),
+        (("run", "--resume", "--train", "smoke"), "--resume: its value is missing before --train.\n"),
+        (("run", "--resume", "--train", "smoke"), "    ngcdl run --resume last --train smoke\n      ngcdl runs\n"),
+        (
+            ("run", "--gpus", "--train", "smoke"),
+            "--gpus: its value is missing before --train.\n      ngcdl run --help\n",
+        ),
+        (("run", "--train"), "ngcdl: --train: which training? cifar10, cifar10-keras, "),
+        (("run", "--train"), ", smoke.\n      ngcdl workloads\n"),
+        (("doctor", "x"), "ngcdl: doctor x: more words than it takes.\n      ngcdl doctor --help\n"),
+        (("runs", "diff", "last"), "runs diff: B is missing.\n      ngcdl runs diff last-1 last\n"),
+        (("run",), "Nothing to run: name an image"),
+        (("run",), "    ngcdl run --train cifar10\n      ngcdl run -- python train.py\n"),
+        (("run", "--steps", "many", "--train", "cifar10"), "--steps many: must be a whole number.\n"),
+        (("run", "--train", "nonsense"), "cifar10-keras"),
+        (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),
+        (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
+        (("run", "--train", "cifar10", "--gpus", "device=0,1"), "    --gpus 0,1"),
+        (("run", "--train", "cifar10", "--gpus", "x"), "not understood"),
+        (("run", "--train", "cifar10", "--engine", "x"), "auto, docker, local"),
+        (("run", "--train", "cifar10", "--device", "tpu"), "auto, cpu or gpu"),
+        (("run", "--train", "cifar10", "--", "ls"), "no command can follow --"),
+        (("run", "--train", "cifar10", "--shm-size", "0"), "must be a size"),
+        (("run", "--train", "cifar10", "--memory", "0"), "must be a size"),
+        (("compare", "--train", "cifar10", "--memory", "0.1"), "must be a size"),
+        (("run", "--train", "cifar10", "--cpus", "0"), "--cpus 0: must be a number above 0, such as 8 or 0.5"),
+        (("compare", "pytorch:1", "--engine", "slurm", "--cpus", "0.5", "--", "x"), "--cpus 0.5: Slurm divides no CPU"),
+        (("run", "--train", "cifar10", "--ulimit", "x"), "NAME=NUMBER"),
+        (("run", "--train", "cifar10", "--ulimit", "stack=1:2"), "both the soft and the hard limit"),
+        (("run", "--train", "cifar10", "--ulimit", "foo=1"), "core, cpu, data, fsize, locks, memlock"),
+        (("run", "--train", "cifar10", "--ulimit", "foo=host"), "not a limit of Docker's"),
+        (("run", "--train", "cifar10", "-v", "x"), "HOST:CONTAINER"),
+        (("run", "--train", "cifar10", "-p", "x"), "8888:8888"),
+        (("run", "--train", "cifar10", "-e", "UNSET"), "not set here"),
+        (("run", "--train", "cifar10", "--pull", "x"), "missing or always"),
+        (("run", "--train", "cifar10", "--amp", "--precision", "float32"), "--amp and --precision float32: use only"),
+        (("run", "--train", "cifar10", "--steps", "9", "--epochs", "2"), "both set how long"),
+        (("run", "--train", "cifar10", "--seconds", "nan"), "must be a number above 0"),
+        (("run", "--train", "cifar10", "--batch", "most"), "or largest"),
+        (("run", "--train", "cifar10", "--teacher", "kept"), "cifar10 has none"),
+        (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
+        (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 needs 2 examples"),
+        (("run", "--train", "resnet-56", "--batch", "3", "--gpus", "2"), "too small for 2 replicas"),
+        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "batch norm of resnet-56 needs 2 examples"),
+        (
+            ("compare", "--train", "cifar10", "--gpus", "64", "--vary", "nodes=1,4", "--engine", "slurm", "t:1"),
+            "too small for 256 replicas",
+        ),
+        (("run", "tensorflow:1", "--device", "cpu"), "--device: only --train reads that"),
+        (
+            ("run", "tensorflow:1", "--feed", "plain", "--amp", "--channels-first", "--batch", "largest"),
+            "--batch, --feed, --amp, --channels-first: only --train reads that",
+        ),
+        (("run", "tensorflow:1", "--autotune"), "--autotune: only --train reads that"),
+        (("run", "pytorch:1", "--epochs", "3"), "    ngcdl run pytorch:1 --train cifar10-keras --epochs 3\n"),
+        (("run", "--epochs", "3"), "    ngcdl run --train cifar10-keras --epochs 3\n"),
+        (
+            ("run", "-e", "A_KEY=hush", "pytorch:1", "--times", "3"),
+            "    ngcdl run -e A_KEY pytorch:1 --train cifar10-94 --times 3\n",
+        ),
+        (("run", "tensorflow:1", "--times", "3"), "    ngcdl workloads\n"),
+        (("run", "pytorch:1", "--epochs", "3", "--", "ls"), "if the command reads it, type it after --"),
+        (("run", "tensorflow:1", "--engine", "local"), "not an image"),
+        (("run", "cuda"), "no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine answers"),
+        (("run", "ubuntu"), "  On Docker Hub?\n      ngcdl run docker.io/ubuntu:latest\n"),
+        (("run", "cifar10"), "    ngcdl run --train cifar10"),
+        (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
+        (("compare", "cuda", "--train", "cifar10"), "which release"),
+        (("run", "TensorFlow:1-A", "--", "ls"), "lower case.\n  Did you mean tensorflow:1-A?\n"),
+        (
+            ("run", "-e", "A_KEY=hush", "TensorFlow:1-A", "--", "ls", "TOKEN=hush"),
+            "    ngcdl run -e A_KEY tensorflow:1-A -- ls 'TOKEN=***'\n",
+        ),
+        (("run", "-deA_KEY=hush", "--shm-size", "2g", "PyTorch"), "    ngcdl run -deA_KEY --shm-size 2g pytorch\n"),
+        (("run", "https://nvcr.io/nvidia/pytorch:1"), "    ngcdl run nvcr.io/nvidia/pytorch:1\n"),
+        (("images", "PyTorch"), "PyTorch: the repository must be lower case.\n  Did you mean pytorch?\n"),
+        (("resolve", "PyTorch", "--json"), "    ngcdl resolve pytorch --json\n"),
+        (("pull", "pytorh"), "    ngcdl pull pytorch\n"),
+        (("compare", "pytorh", "--train", "cifar10"), "    ngcdl compare pytorch --train cifar10\n"),
+        (("run", "tensorflow:1", "python", "train.py"), "    ngcdl run tensorflow:1 -- python train.py"),
+        (("run", "tensorflow:1", "train.py"), "    ngcdl run tensorflow:1 -- python train.py\n"),
+        (("run", "pytorch", "./train.sh", "1"), "    ngcdl run pytorch -- bash ./train.sh 1\n"),
+        (("run", "tensorflow:1", "python", "train.py", "--epochs", "3"), "-- python train.py --epochs 3"),
+        (
+            ("run", "--gpus", "all", "-e", "A=1 2", "-v", "/tmp:/t", "tensorflow:1", "sh", "-i", "a b"),
+            "    ngcdl run --gpus all -e 'A=1 2' -v /tmp:/t tensorflow:1 -- sh -i 'a b'\n",
+        ),
+        (("run", "tensorflow:1", "--gpus", "2", "sh", "--", "-c", "ls"), " tensorflow:1 --gpus 2 -- sh -c ls\n"),
+        (("run", "tensorflow:1", "--train", "cifar10", "-w", "/x"), "its own working directory"),
+        ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only for containers"),
+        ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
+        ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
+        (("pull", ""), "empty"),
+        (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
+        (("_watch",), "RUN"),
+    ],
+)
+def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
+    house: House, argv: tuple[str, ...], said: str
+) -> None:
+    done = house.run(*argv)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.startswith("ngcdl: "), "in one voice"
+    assert "hush" not in done.stderr
+    assert house.store.ids() == [], "nothing was recorded"
+
+
+@pytest.mark.parametrize(
+    ("argv", "in_an_image", "here"),
+    [
+        ("run train.py", "run pytorch -- python train.py", "run -- python train.py"),
+        ("run ./go.sh", "run pytorch -- bash ./go.sh", "run -- bash ./go.sh"),
+        ("run ./tool x", "run pytorch -- ./tool x", "run -- ./tool x"),
+        ("run -e A_KEY=hush train.py --gpus none a b", "run -e A_KEY pytorch --gpus none -- python train.py a b",
+         "run -e A_KEY --gpus none -- python train.py a b"),
+        ("run train.py -- --n 3", "run pytorch -- python train.py --n 3", "run -- python train.py --n 3"),
+        ("compare train.py", "compare pytorch -- python train.py", "compare -- python train.py"),
+        ("run ../out.py", None, "run -- python ../out.py"),
+    ],
+)  # fmt: skip
+def test_a_file_in_an_image_s_place_leads_on_to_the_commands_that_start_it(
+    house: House, argv: str, in_an_image: str | None, here: str
+) -> None:
+    folder = house.home / "project"
+    folder.mkdir()
+    for name in ("train.py", "go.sh", "tool", "../out.py"):
+        (folder / name).touch()
+    done = house.run(*argv.split(), cwd=folder)
+    name = next(word for word in argv.split() if (folder / word).is_file())
+    lines = [f"      ngcdl {in_an_image}", "  On this host, without an image:"] if in_an_image else []
+    assert done.stderr.splitlines() == [
+        f"ngcdl: {name} is a file here, not an image.", *lines, f"      ngcdl {here}",
+    ]  # fmt: skip
+    assert done.returncode == 2
+
+
+def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) -> None:
+    assert "which release" in house.run("run", "train.py").stderr
+
+
+@pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
+@pytest.mark.parametrize(
+    "option", ["--ipc", "--net", "--name", "--user", "-u", "--env-file", "--entrypoint", "--privileged", "--pid"]
+)
+def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
+    done = house.run("run", "tensorflow:1", option, *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"ngcdl: {option}: ngcdl does not have this option of docker's; ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        (("run", "--runtime", "nvidia", "x:1", "--", "ls"), "run x:1 -- ls"),
+        (("run", "x:1", "--runtime=nvidia"), "run x:1"),
+        (("run", "--privileged", "x:1"), "run x:1"),
+        (("run", "--cap-add", "SYS_PTRACE", "--gpus", "all", "x:1"), "run --gpus all x:1"),
+        (("compare", "--network", "host", "x:1", "--", "ls"), "compare x:1 -- ls"),
+        (("run", "--mount", "type=bind,src=/a,dst=/b,readonly", "x:1"), "run -v /a:/b:ro x:1"),
+        (("run", "--mount=type=volume,source=a,target=/b", "x:1"), "run -v a:/b x:1"),
+        (("run", "--env-file", "f", "x:1"), "run --help"),
+        (("run", "--mount", "type=tmpfs,dst=/x", "x:1"), "run --help"),
+        (("run", "--entrypoint", "/bin/sh", "x:1", "--", "-c", "echo hi"), "run x:1 -- /bin/sh -c 'echo hi'"),
+        (("run", "--entrypoint=bash", "-i", "x:1"), "run -i x:1 -- bash"),
+        (
+            ("run", "--runtime=nvidia", "--ipc=host", "--net", "host", "-it", "--rm", "-u", "0:0", "x:1", "--", "ls"),
+            "run -it --rm x:1 -- ls",
+        ),
+        (("run", "--tmpfs", "/x", "--read-only", "x:1"), "run x:1"),
+    ],
+)
+def test_a_line_with_an_option_of_docker_s_is_told_as_ngcdl_takes_it(
+    house: House, typed: tuple[str, ...], line: str
+) -> None:
+    done = house.run(*typed)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"\n      ngcdl {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "ngcdl: check: IMAGE is missing.\n      ngcdl check pytorch\n"),
+        (("pytorch:25.03-py3", "--jsn"), "  Did you mean --json?\n      ngcdl check pytorch:25.03-py3 --json\n"),
+        (("pytorch:25.03-py3", "--gpu"), "--gpu: its value is missing: FACTS.\n"),
+        (("nosuch",), "    ngcdl images nosuch\n"),
+        (("pytorh", "--json"), "  Did you mean pytorch?\n      ngcdl check pytorch --json\n"),
+        (("pytorch:25.03-py3", "--host", "foo=1"), "'foo=1' is not understood"),
+    ],
+)
+def test_what_was_mistyped_is_no_verdict(house: House, words: tuple[str, ...], said: str) -> None:
+    done = house.run("check", *words)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--password", "hush"),
+        ("--password=hush",),
+        ("-phush",),
+        ("-u", "$oauthtoken", "-p", "hush", "nvcr.io"),
+        ("--api-key", "hush"),
+    ],
+)
+def test_a_key_typed_as_an_option_is_not_repeated_and_known_to_be_in_the_history(
+    house: House, words: tuple[str, ...]
+) -> None:
+    done = house.run("login", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "what you typed is in your shell's history now.\n" in done.stderr
+    assert "      ngcdl login\n" in done.stderr
+    assert "hush" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "show {} x",
+        "logs {} x",
+        "logs {} run-format-1",
+        "report --markdown - {} x",
+        "export {} slurm x",
+        "runs diff {} x run-format-1",
+        "runs rm --dry-run {} x",
+        "logout {} ghcr.io",
+        "check {} pytorh",
+        "gpu {} x",
+    ],
+)
+def test_what_follows_two_dashes_is_a_word_like_any_other_unless_a_command_can_stand_there(
+    kept: House, typed: str
+) -> None:
+    plain, dashed = (kept.run(*typed.format(dashes).split()) for dashes in ("", "--"))
+    assert (dashed.returncode, dashed.stdout) == (plain.returncode, plain.stdout)
+    assert dashed.stderr.replace(" --\n", "\n").replace(" -- ", " ") == plain.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "", "--", "true"),
+        ("run", "--train", "", "--", "true"),
+        (*TRAIN, "--resume", ""),
+        (*TRAIN, "--device", ""),
+        (*TRAIN, "--feed", ""),
+        (*TRAIN, "--teacher", ""),
+        ("run", "-v", "", "--", "true"),
+        ("compare", "", "--train", "cifar10", "--engine", "local"),
+        ("compare", "--train", "cifar10", "--engine", "local", "--vary", ""),
+        ("suite", "articles", ""),
+        ("logout", ""),
+        ("login", ""),
+        ("report", "--html", ""),
+    ],
+)
+def test_an_empty_word_as_of_a_variable_that_is_not_set_is_not_taken_for_none(
+    trained: House, words: tuple[str, ...]
+) -> None:
+    done = trained.run(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.match("ngcdl: .*(is empty|REGISTRY: must be a host)", done.stderr)
+    assert trained.store.ids() == [], "nothing was started"
+
+
+def test_a_project_s_image_that_is_empty_is_no_image(house: House) -> None:
+    (house.home / "ngcdl.toml").write_text('image = ""\n')
+    done = house.run("run", "--", "true")
+    assert (done.returncode, house.store.ids()) == (2, [])
+    assert "'' is not an image name: it is empty" in done.stderr
