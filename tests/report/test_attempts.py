@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ngcdl.record import Machine, Run, Summary
 from ngcdl.report.measured.figures import summary
 from ngcdl.report.measured.filled import filled
+from ngcdl.report.measured.lines import weighted
 
 START = {"event": "start", "device": "gpu", "replicas": 1}
 RATE, BATCH = 1000.0, 10
@@ -163,3 +166,19 @@ def test_how_much_of_a_card_worked_is_weighed_by_time_too() -> None:
     for one in samples:
         one["gpus"][0]["sm_active_percent"] = 90.0 if one["t"] == 60 else 30.0
     assert summary(steps(0, 60), samples).sm_active_percent_mean == 60
+
+
+@given(st.lists(st.tuples(st.one_of(st.none(), st.floats(0, 100)), st.floats(0, 1e6)), min_size=1))
+def test_a_mean_weighed_by_time_is_never_outside_of_its_values(pairs: list[tuple[float | None, float]]) -> None:
+    values, weights = zip(*pairs, strict=True)
+    known = [value for value in values if value is not None]
+    found = weighted(values, weights)
+    assert (found is None) == (not known)
+    assert found is None or min(known) <= found <= max(known)
+
+
+def test_a_card_that_is_as_busy_all_the_time_has_that_for_its_mean() -> None:
+    """Whether it is busy enough for a finding is asked of the mean, so the last bit counts."""
+    for n in range(2, 200):
+        seconds = [0.1 + k / 3 for k in range(n)]
+        assert weighted([97.3] * n, seconds) == weighted([97.3] * n, [0.0] * n) == 97.3

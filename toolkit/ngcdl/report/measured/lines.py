@@ -59,7 +59,7 @@ def known_values(values: Iterable[float | None]) -> list[float]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
+    return _between(values, fmean(values)) if values else None
 
 
 def weighted(values: Iterable[float | None], weights: Iterable[float]) -> float | None:
@@ -68,7 +68,14 @@ def weighted(values: Iterable[float | None], weights: Iterable[float]) -> float 
     total = sum(weight for _, weight in known)
     if not total:
         return mean([value for value, _ in known])
-    return number(sum(value * weight for value, weight in known) / total)
+    found = number(sum(value * weight for value, weight in known) / total)
+    return None if found is None else _between([value for value, _ in known], found)
+
+
+def _between(values: Sequence[float], found: float) -> float:
+    """Return a mean without what rounding put outside of its values: what was 97 % busy all the time was so on average,
+    and not 96.99999999999999 %."""
+    return min(max(found, min(values)), max(values))
 
 
 def most(values: Sequence[float]) -> int | None:
