@@ -21,6 +21,8 @@ Knobs = collections.namedtuple("Knobs", [
     "decay",              # weight decay of all that Muon does not update: the share of a weight that step 0 subtracts
     "smoothing",          # label smoothing: the share of the target that is spread over all classes
     "shift",              # the most pixels that images are shifted by; the edges are reflected
+    "jitter",             # (b, c): each image gets up to b brighter or darker, in units of DEVIATION, and its contrast
+                          # is changed by up to this share
     "running",            # the share of batch norm's running statistics that a step replaces
     "tail", "tail_keep",  # how many last steps average the weights, and the share that a moving average keeps
     "unsure",             # predictions with a probability below this get more views; fixed beforehand
@@ -29,7 +31,7 @@ Knobs = collections.namedtuple("Knobs", [
 KNOBS = Knobs(
     sides=((24, 1 / 3), (28, 2 / 3), (32, 1.0)), bias_share=1 / 9,
     filter_rate=0.24, filter_momentum=0.6, polynomials=((3.4445, -4.775, 2.0315),) * 3,
-    offset_rate=100.0, head_rate=0.02, momentum=0.85, decay=0.002, smoothing=0.2, shift=2,
+    offset_rate=100.0, head_rate=0.02, momentum=0.85, decay=0.002, smoothing=0.2, shift=2, jitter=(0.0, 0.0),
     running=0.4, tail=20, tail_keep=0.85, unsure=0.6, whitening_images=5000, whitening_epsilon=5e-4)
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training set's pixels, 0..1

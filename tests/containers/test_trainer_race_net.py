@@ -133,7 +133,7 @@ def test_what_muon_moves_by_is_nearly_orthogonal_and_of_nothing_it_is_nothing(to
 # -- pictures --------------------------------------------------------------------------------------
 def test_each_epoch_takes_every_example_once_and_shows_it_from_the_other_side_than_before(torch):
     pictures = module("pictures")
-    drawn = pictures.draw(50, 175, 2, torch.Generator().manual_seed(1), torch.device("cpu"))
+    drawn = pictures.draw(50, 175, 2, (0.0, 0.0), torch.Generator().manual_seed(1), torch.device("cpu"))
     assert len(drawn.order) == 200
     seen = [pictures.chosen(drawn, torch.arange(first, first + 50)) for first in range(0, 200, 50)]
     for which, _ in seen:
@@ -157,6 +157,18 @@ def test_moved_by_index_is_moved_by_padding_and_cutting(torch):
         padded = np.pad(one, ((2, 2), (2, 2), (0, 0)), mode="reflect")
         down, right = shifts[:, k] + 2
         assert np.array_equal(ours[k].permute(1, 2, 0).numpy(), padded[down : down + 12, right : right + 12])
+
+
+def test_each_image_is_brightened_and_contrasted_by_its_own_draw(torch):
+    pictures, generator = module("pictures"), torch.Generator().manual_seed(1)
+    tones = pictures.draw(50, 175, 2, (0.2, 0.1), generator, torch.device("cpu")).tones
+    assert tones.shape == (2, 200)
+    for drawn, least, most in (tones[0], -0.2, 0.2), (tones[1], 0.9, 1.1):
+        assert least <= float(drawn.min()) < least + 0.02
+        assert most - 0.02 < float(drawn.max()) <= most
+    x = torch.randn(3, 3, 4, 4, dtype=torch.float64)
+    slow = [(x[k] + float(tones[0, k])) * float(tones[1, k]) for k in range(3)]
+    assert torch.allclose(pictures.toned(x, tones[:, :3]), torch.stack(slow), atol=1e-12)
 
 
 def between(row, size):
@@ -276,8 +288,13 @@ def test_in_float16_the_loss_is_scaled_which_changes_no_step(torch, one, made):
     assert torch.allclose(one.arrays.weights, scaled.arrays.weights, rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):
+@pytest.mark.parametrize("jitter", [(0.0, 0.0), (0.3, 0.2)])
+def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, made, jitter):
     """The first step: no momentum yet, and averages equal weights."""
+    from trainer.frameworks.pytorch.race import Race
+
+    knobs = SMALL._replace(jitter=jitter)
+    one = Race(torch.device("cpu"), torch.float32, knobs, 9, 60, made.images, made.labels)
     net, pictures = module("net"), module("pictures")
     one.reset(2)
     kept = {name: value.detach().double() for name, value in one.arrays.kept(one.arrays.parts).items()}
@@ -286,6 +303,8 @@ def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, one):
     which, mirrored = pictures.chosen(one.drawn, torch.arange(60))
     x = pictures.cut(one.pixels.double(), which, mirrored, one.drawn.shifts[:, :60])
     smaller = pictures.resized(x, pictures.between(x.shape[-1], 12, torch.float64, x.device))
+    if any(jitter):
+        smaller = pictures.toned(smaller, one.drawn.tones[:, :60])
     logits = net.forward(smaller, kept, net.normed(kept, True, 0.4)).double()
     mean = net.loss(logits, one.labels[which], SMALL.smoothing) / 60
     gradients = dict(zip(leaves, torch.autograd.grad(mean, list(leaves.values())), strict=True))

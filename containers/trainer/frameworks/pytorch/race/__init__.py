@@ -76,7 +76,8 @@ class Race:
         self.recorded, self.why = False, None
 
     def draw(self):
-        return pictures.draw(len(self.images), self.steps * self.batch, self.knobs.shift, self.generator, self.on)
+        return pictures.draw(
+            len(self.images), self.steps * self.batch, self.knobs.shift, self.knobs.jitter, self.generator, self.on)
 
     def normalise(self, images, into):
         return into.copy_(images).sub_(self.mean).div_(self.deviation)
@@ -154,7 +155,10 @@ class Race:
         """Return the loss of the examples at these places; this is what torch.compile compiles."""
         which, mirrored = pictures.chosen(self.drawn, places)
         x = pictures.cut(self.pixels, which, mirrored, self.drawn.shifts[:, places])
-        x = pictures.resized(x, self.between[side]).contiguous(memory_format=LAST)
+        x = pictures.resized(x, self.between[side])
+        if any(self.knobs.jitter):
+            x = pictures.toned(x, self.drawn.tones[:, places])
+        x = x.contiguous(memory_format=LAST)
         kept = self.arrays.kept(parts)
         logits = net.forward(x, kept, net.normed(kept, True, self.knobs.running))
         return net.loss(logits, self.labels[which], self.knobs.smoothing)

@@ -1,4 +1,5 @@
-"""How a step's images are made on the device: chosen, shifted, flipped, downscaled. No step waits for the host."""
+"""How a step's images are made on the device: chosen, shifted, flipped, downscaled, brightened. No step waits for the
+host."""
 from collections import namedtuple
 
 import numpy as np
@@ -6,19 +7,26 @@ import torch
 from torch.nn import functional
 
 # The random draws of a whole training, on the device: the examples in the order of all epochs, [all]; by how much each
-# is shifted down and right when its turn comes, [2, all]; which of them are flipped in even epochs, [examples]
-Drawn = namedtuple("Drawn", "order shifts sides")
+# is shifted down and right when its turn comes, [2, all]; which of them are flipped in even epochs, [examples]; what is
+# then added to its pixels, and by what they are multiplied, [2, all], or [2, 0] without jitter
+Drawn = namedtuple("Drawn", "order shifts sides tones")
 # Where each place of a resized row or column lies in the original: between the places `low` and `high`, and how far
 # from the first to the second, 0..1; all [side], on the device
 Between = namedtuple("Between", "low high share")
 
 
-def draw(count, total, reach, generator, on):
-    """Draw for `total` examples out of `count`: every epoch takes each once, the last one a part of them."""
+def draw(count, total, reach, jitter, generator, on):
+    """Draw for `total` examples out of `count`: every epoch takes each once, the last one a part of them.
+
+    reach, jitter: race.Knobs.shift and jitter."""
     epochs = -(-total // count)
     order = torch.rand(epochs, count, generator=generator, device=on).argsort(dim=1).flatten()
     shifts = torch.randint(-reach, reach + 1, (2, epochs * count), generator=generator, device=on)
-    return Drawn(order, shifts, torch.rand(count, generator=generator, device=on) < 0.5)
+    sides = torch.rand(count, generator=generator, device=on) < 0.5
+    tones = 2 * torch.rand(2, len(order) if any(jitter) else 0, generator=generator, device=on) - 1
+    tones[0].mul_(jitter[0])
+    tones[1].mul_(jitter[1]).add_(1)
+    return Drawn(order, shifts, sides, tones)
 
 
 def chosen(drawn, places):
@@ -64,6 +72,12 @@ def resized(pictures, places):
     for dim in 1, 2:
         x = torch.lerp(x.index_select(dim, low), x.index_select(dim, high), share.view([-1] + [1] * (3 - dim)))
     return x.permute(0, 3, 1, 2)
+
+
+def toned(pictures, tones):
+    """Return the images [n, 3, side, side] brighter or darker, then with more or less contrast; tones: [2, n]."""
+    added, factor = tones.to(pictures.dtype)[:, :, None, None, None]
+    return (pictures + added) * factor
 
 
 def views(pictures):
