@@ -82,7 +82,7 @@ class Started:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def done(self, seconds: float = 90) -> Done:
+    def done(self, seconds: float = 240) -> Done:
         code = self.process.wait(seconds)
         return Done(code, self.out, self.err)
 
@@ -119,7 +119,7 @@ class User:
 
     # -- children ---------------------------------------------------------------------------------------------------
 
-    def run(self, *words: str, stdin: str | None = None, seconds: float = 90, **environment: str) -> Done:
+    def run(self, *words: str, stdin: str | None = None, seconds: float = 240, **environment: str) -> Done:
         """Run `ngcdl WORDS` to its end. Without `stdin` its input is empty."""
         given, variables = (stdin or "").encode(), self.environment | environment
         if self.words == NGCDL and (found := forking.run(words, variables, self.here, given, seconds, in_folder=False)):
@@ -178,7 +178,7 @@ class User:
 
     # -- the engine -------------------------------------------------------------------------------------------------
 
-    def docker(self, *words: str, seconds: float = 60) -> str:
+    def docker(self, *words: str, seconds: float = 240) -> str:
         environment = self.environment | {"DOCKER_CONFIG": str(self.folder / "docker-cli")}
         done = subprocess.run(
             [self.lab["docker_cli"], *words], env=environment, capture_output=True, text=True, timeout=seconds
@@ -214,7 +214,7 @@ class User:
         for child in self._children:
             if child.process.poll() is None:
                 child.process.kill()
-            child.process.wait(20)
+            child.process.wait(60)
         for path in self.runs.glob("*/run.json"):
             owner = json.loads(path.read_text()).get("owner") or {}
             with contextlib.suppress(ProcessLookupError, OSError):

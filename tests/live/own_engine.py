@@ -56,11 +56,15 @@ class OwnEngine:
         assert self._process
         self._process.kill()
         self._process.wait(60)
+        killed: list[Path] = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 words = entry.read_bytes().split(b"\0")
                 if words[0].endswith(b"containerd") and f"{self.folder}/".encode() in b" ".join(words):
                     os.kill(int(entry.parent.name), 9)
+                    killed.append(entry.with_name("exe"))
+        # a new dockerd would take its pid for that of a containerd that runs; a zombie has no exe
+        until(lambda: not any(exe.exists() for exe in killed), "containerd's end")
 
     def stop(self) -> None:
         if self._process and self._process.poll() is None:

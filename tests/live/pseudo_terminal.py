@@ -21,10 +21,15 @@ class Terminal:
 
     def __init__(self, user: User, *words: str, rows: int = 24, columns: int = 80) -> None:
         self.shown, self.code = b"", None
-        self.pid, self._descriptor = pty.fork()
+        self._descriptor, its = pty.openpty()
+        self.first_modes = self.modes()
+        self.pid = os.fork()
         if self.pid == 0:
+            os.close(self._descriptor)
+            os.login_tty(its)
             os.chdir(user.here)
             os.execve(user.words[0], [*user.words, *words], user.environment | {"TERM": "xterm"})
+        os.close(its)
         self.resize(rows, columns)
 
     def resize(self, rows: int, columns: int) -> None:
@@ -42,7 +47,7 @@ class Terminal:
                 self.shown += data
         return self.shown
 
-    def until(self, text: str, seconds: float = 60) -> None:
+    def until(self, text: str, seconds: float = 240) -> None:
         try:
             until(lambda: text.encode() in self.read(), repr(text), seconds)
         except AssertionError as error:
@@ -54,7 +59,7 @@ class Terminal:
         self.type(command + "\r")
         self.until(answer)
 
-    def end(self, seconds: float = 60) -> int:
+    def end(self, seconds: float = 240) -> int:
         def ended() -> bool:
             self.read()
             pid, status = os.waitpid(self.pid, os.WNOHANG)

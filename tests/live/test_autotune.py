@@ -13,7 +13,7 @@ TUNED = ("--train", "fcn-r", "--data", "synthetic", "--gpus", "none", "--steps",
 
 def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
     """Start a training, stop it once it has begun, and return its id and what its start event says of the tuning."""
-    done = user.run("run", image, *TUNED, *words, "-d", seconds=120)
+    done = user.run("run", image, *TUNED, *words, "-d", seconds=240)
     assert done.code == 0, done
     run = done.out.strip()
 
@@ -22,21 +22,21 @@ def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
         return [one for one in user.lines("events.jsonl") if one["event"] == "start"] if path.exists() else []
 
     until(start, "the start event", 200)
-    assert user.run("stop", run, seconds=90).code == 0
-    until(lambda: not user.containers(), "its container is gone", 60)
+    assert user.run("stop", run, seconds=240).code == 0
+    until(lambda: not user.containers(), "its container is gone")
     (told,) = [one["autotune"] for one in start()]
     assert isinstance(told, dict)
     return run, told
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User) -> None:
     image = "tensorflow:18.01-py2"  # Python 2.7; the others' trials are in tests/containers
     # this network sees no images, and all else that tuning could vary is given: only the default is timed
     typed = "--threads", "1", "--feed", "ahead"
     run, told = begun(user, image, *typed)
-    for _ in range(2):  # in case other load on this machine makes it too slow
-        if told["skipped"] == "it took too long":
+    for _ in range(5):  # in case others load this machine: it is too slow, or they need its memory
+        if told["skipped"]:
             run, told = begun(user, image, *typed)
     (default,) = told["tries"]  # type: ignore[misc]  # of JSON
     assert (default["way"], default["trials"], default["failed"]) == ({}, 1, None)

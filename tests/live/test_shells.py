@@ -19,7 +19,6 @@ pytestmark = pytest.mark.lab
 def test_a_shell_in_the_image_of_2018_has_a_terminal_that_follows_the_window(user: User) -> None:
     (user.here / "my_script.py").write_text("print('mine')\n")
     with terminal(user, "run", "tensorflow:18.01-py2", rows=31, columns=97) as shell:
-        before = shell.modes()
         shell.until("/work$" if os.geteuid() else "/work#")
         assert b"I have no name" not in shell.shown
         shell.ask("tty", "/dev/pts/0")
@@ -34,7 +33,7 @@ def test_a_shell_in_the_image_of_2018_has_a_terminal_that_follows_the_window(use
         assert b"not-reached" not in shell.shown
         shell.type("exit 5\r")
         assert shell.end() == 5
-        assert shell.modes() == before
+        assert shell.modes() == shell.first_modes
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("failed", 5)
     assert "still-here" in user.log()
@@ -50,7 +49,7 @@ def _size(shell: Terminal) -> str:
 def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
     with terminal(user, "run", "busybox:1", "--", "sh", "-c", "echo up; exec cat") as shell:
         shell.until("up")
-        shell.ask("hello", "hello")
+        shell.ask("hello", "hello\r\nhello")  # as typed, and by cat
         shell.type("\x10\x11")
         assert shell.end() == 0, shell.shown
         assert b"it keeps running as" in shell.shown
@@ -67,9 +66,8 @@ def test_ctrl_p_ctrl_q_detaches_and_leaves_it_running(user: User) -> None:
 
 def test_a_command_on_a_terminal_gives_its_code_and_the_terminal_back(user: User) -> None:
     with terminal(user, "run", "busybox:1", "--", "sh", "-c", "test -t 0 && test -t 1 && exit 7") as shell:
-        before = shell.modes()
         assert shell.end() == 7, shell.shown
-        assert shell.modes() == before
+        assert shell.modes() == shell.first_modes
 
 
 def test_a_hangup_of_the_terminal_ends_the_run(user: User) -> None:

@@ -62,7 +62,7 @@ def test_what_a_run_writes_after_its_ngcdl_was_killed_is_followed_while_it_goes_
     follower.until_out("up")
     (user.here / "on").touch()
     follower.until_out("on\n")
-    until(lambda: user.shown()["notes"], "the word that nobody watches it")
+    until(lambda: any("from then on" in note for note in user.shown()["notes"]), "the word that nobody watches it")
     looked = user.run("logs", "last")
     assert (looked.out, "ngcdl logs -f" in looked.err) == ("up\n", True)
     (user.here / "over").touch()
@@ -151,7 +151,11 @@ def test_a_detached_command_ends_by_itself_and_is_recorded(user: User) -> None:
     assert user.log() == "swordfish\n"
     assert "swordfish" not in json.dumps(record)
     until(lambda: not user.containers(), "the container's removal")
-    assert not [name for name in os.listdir("/proc") if name.isdigit() and _watches(name, record["id"])]  # noqa: PTH208
+    until(lambda: not _watchers(record["id"]), "the end of the process that watched it")
+
+
+def _watchers(run_id: str) -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit() and _watches(name, run_id)]  # noqa: PTH208
 
 
 def _watches(pid: str, run_id: str) -> bool:

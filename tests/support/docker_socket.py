@@ -99,6 +99,7 @@ def serving(daemon: Daemon, over_tcp: bool = False) -> Iterator[Daemon]:
 
     class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         daemon_threads = True
+        request_queue_size = 128  # a full one refuses at once
 
     class TcpServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         daemon_threads = True

@@ -46,7 +46,7 @@ class FakeJob:
             else:
                 yield Chunk("stdout", chunk)
         if self.until_stopped:
-            assert self.ending.wait(20), "nobody stopped it"
+            assert self.ending.wait(120), "nobody stopped it"
 
     def write(self, data: bytes) -> None:
         self.asked.append(f"write {data!r}")

@@ -64,7 +64,7 @@ class Ngcdl:
 
     def close(self) -> None:
         self._channel.close()  # the process ends at its next read
-        self._process.wait(20)
+        self._process.wait(120)
 
 
 _running: dict[tuple[tuple[str, str], ...], Ngcdl] = {}

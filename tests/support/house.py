@@ -124,7 +124,7 @@ class House:
         return record
 
 
-def until(there: Callable[[], Any], what: str = "it", seconds: float = 60) -> Any:
+def until(there: Callable[[], Any], what: str = "it", seconds: float = 240) -> Any:
     """Poll `there`, for at most `seconds`, until it returns something true; return that."""
     end, pause = time.monotonic() + seconds, threading.Event()
     while not (found := there()):

@@ -68,6 +68,7 @@ class NgcServer:
     tokens: dict[str, str] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     seen: list[Seen] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     host: str = ""
@@ -98,6 +99,15 @@ class NgcServer:
     def fail(self, path: str, act: Callable[[Handler], None], times: int | None = None) -> None:
         self.faults.append(Fault(path, act, times))
 
+    def fault_of(self, path: str) -> Fault | None:
+        """Return the first fault for this path that has times left, which are one less then."""
+        with self.lock:
+            for fault in self.faults:
+                if re.search(fault.path, path) and fault.times != 0:
+                    fault.times = None if fault.times is None else fault.times - 1
+                    return fault
+        return None
+
     def expire(self) -> None:
         """Let every token expire."""
         self.expired |= set(self.tokens)
@@ -121,10 +131,9 @@ class Handler(BaseHTTPRequestHandler):
         self.ngc.seen.append(
             Seen(self.command, self.path, self.headers.get("Authorization"), body, self.headers.get("Range"))
         )
-        for fault in self.ngc.faults:
-            if re.search(fault.path, self.path) and fault.times != 0:
-                fault.times = None if fault.times is None else fault.times - 1
-                return fault.act(self)
+        fault = self.ngc.fault_of(self.path)
+        if fault:
+            return fault.act(self)
         if self.path.startswith("/proxy_auth"):
             return self._token(body)
         return self._registry()

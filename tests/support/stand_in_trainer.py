@@ -60,9 +60,9 @@ def finish() -> None:
     event("finish", step=2, seconds=1.0)
 
 
+signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
 if "STAND_IN_SAYS" in os.environ:  # lets a test see what it was given
     Path(os.environ["STAND_IN_SAYS"]).write_text(json.dumps({"argv": sys.argv[1:], "environ": dict(os.environ)}))
-signal.signal(signal.SIGTERM, signal.SIG_IGN if does == "deaf" else lambda *_: stop.set())
 device = os.environ.get("STAND_IN_DEVICE", "cpu")
 if device == "asked":
     device = sys.argv[sys.argv.index("--device") + 1]

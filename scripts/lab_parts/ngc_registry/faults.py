@@ -27,6 +27,7 @@ FAULTS.json (read again for each request; absent or {} means no faults):
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -101,21 +102,27 @@ class Faults:
         self._lock = threading.Lock()
 
     def setting(self, name: str, default: Any = None) -> Any:
+        return self._read()[0].get(name, default)
+
+    def _read(self) -> tuple[dict[str, Any], tuple[int, int]]:
+        """Return what the file says, and which file that is: it may be replaced at any time."""
         try:
-            return json.loads(self._file.read_text() or "{}").get(name, default)
+            with self._file.open() as file:
+                stat = os.fstat(file.fileno())
+                return json.loads(file.read() or "{}"), (stat.st_mtime_ns, stat.st_ino)
         except FileNotFoundError:
-            return default
+            return {}, (0, 0)
 
     def of(self, kind: str, path: str) -> Fault | None:
         """Return the fault that strikes this request, or None; count the request."""
-        told = self.setting(kind) or []
+        settings, which = self._read()
+        told = settings.get(kind) or []
         for position, words in enumerate([told] if isinstance(told, dict) else told):
             fault = Fault(**words)
             if fault.match not in path:
                 continue
-            stat = self._file.stat()
             with self._lock:
-                key = (kind, position, stat.st_mtime_ns, stat.st_ino)
+                key = (kind, position, *which)
                 seen = self._seen[key] = self._seen.get(key, 0) + 1
             if seen > fault.skip and (fault.times is None or seen <= fault.skip + fault.times):
                 return fault

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 
-SECONDS = 0.4
+SECONDS = 1.0
 
 
 def claim_a_gpu(events):
