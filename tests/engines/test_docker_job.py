@@ -105,6 +105,11 @@ def test_an_end_is_told_with_what_the_code_does_not_say(
     assert (reason or "") in (ended.reason or "")
 
 
+def test_a_lack_of_memory_of_which_docker_hears_after_the_end_is_told() -> None:
+    ended = _job(_ended(137), _ended(137, OOMKilled=True)).wait()
+    assert (ended.code, ended.oom_killed, ended.reason) == (137, True, "out of memory: the kernel killed it")
+
+
 def test_the_time_of_the_end_is_the_daemons() -> None:
     assert _job(_ended(0)).wait().finished == pytest.approx(1518769508.344427)
     podman_s = _job(_ended(0, FinishedAt="2018-02-16T09:25:08.344427123+01:00"))

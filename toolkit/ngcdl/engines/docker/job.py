@@ -41,6 +41,9 @@ _MAY_PAUSE = "the run may go on, but its output may pause it until the engine re
 _KILLED = (
     "killed (SIGKILL), not by ngcdl; Docker reports no lack of memory (systemd-oomd and earlyoom leave no trace there)"
 )
+# Docker hears of the kill and of the end by two events, in either order:
+# https://github.com/moby/moby/blob/007daf50452f/daemon/monitor.go
+_OOM_SECONDS = 0.2
 _REMOVED = "the container was removed outside ngcdl"
 # States of a container that is being removed: https://docs.docker.com/reference/api/engine/version/v1.47/
 _GOING = ("removing", "dead")
@@ -240,6 +243,9 @@ class DockerJob:
         return None if state["Running"] else self._exit(state)
 
     def _exit(self, state: dict[str, Any]) -> Exit:
+        if state["ExitCode"] == 137 and not state["OOMKilled"] and not self._killed_by_us and not state.get("Removed"):
+            time.sleep(_OOM_SECONDS)
+            state = {**state, "OOMKilled": bool((self._inspect_or_none() or state)["OOMKilled"])}
         code, oom = state["ExitCode"], state["OOMKilled"]
         reason: str | None = None
         if state.get("Removed"):
