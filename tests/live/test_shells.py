@@ -77,6 +77,7 @@ def test_a_hangup_of_the_terminal_ends_the_run(user: User) -> None:
         assert shell.end() == 143, shell.shown  # the command's own, which is stopped by SIGTERM
     record = user.record()
     assert (record["status"], record["reason"]) == ("interrupted", "stopped by SIGHUP")
+    assert "With --detach a run goes on." in " ".join(user.run("show").out.split())
 
 
 def test_a_pull_moves_on_a_terminal_and_is_plain_lines_elsewhere(user: User, front: Front) -> None:

@@ -13,6 +13,7 @@ from house import until
 from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
 from ngcdl.running import launch
+from ngcdl.running.ending import HANGUP
 from ngcdl.running.interrupt import Interrupted, Stopper
 from ngcdl.storing.store import Store
 
@@ -22,6 +23,7 @@ def test_a_signal_stops_the_job_and_the_run_is_interrupted(store: Store, number:
     job = FakeJob((b"step 0\n", by_signal(number)), until_stopped=True)
     run, _ = follow(store, job, START, STEP)
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 128 + number, f"stopped by {number.name}")
+    assert (HANGUP in run.notes) == (number == signal.SIGHUP)
     assert job.asked == ["stop 60", "remove"], "a training may save its checkpoint"
     assert run.summary.steps == 0
 

@@ -15,6 +15,7 @@ from ngcdl.report.measured.lines import Line, last_error, number, text
 STOPPED = "ngcdl stop was typed."
 _BY_STOP = "stopped by ngcdl stop"
 TIME_IS_UP = "stopped when its time was up"
+HANGUP = "Closing a terminal stops the run that it shows. With --detach a run goes on."
 _SAVES_ON = (signal.SIGINT, signal.SIGTERM)  # on these the trainer saves a checkpoint and exits with 128 + number
 
 
@@ -52,6 +53,8 @@ class End:
 def closed(run: Run, end: End, events: Sequence[Line], signals: Signals) -> Run:
     """Return `run` closed: with its status, exit code and reason."""
     status, code, reason = _judged(run, end, events, signals)
+    if signals.number == signal.SIGHUP and status == "interrupted":
+        run = run.noting(HANGUP)
     done = replace(run, oom_killed=end.exit.oom_killed).closed(status, code, reason, end.exit.finished or time.time())
     return replace(done, owner=run.owner) if status == "lost" else done  # with an owner, reconcile looks for it again
 
