@@ -210,7 +210,7 @@ def test_the_cards_to_take_are_named_in_words_that_gpus_takes(image: ImageFacts,
     levels = {card.verdict for card in verdict.cards}
     assert bool(mixed) == (len(levels) > 1)
     for reason in mixed:
-        asked = GpuRequest.parse(reason.text.partition("--gpus ")[2].strip("'"))
+        asked = GpuRequest.parse(reason.text.rpartition("--gpus ")[2].strip("'"))
         best = min((card.verdict for card in verdict.cards), key=BETTER.index)
         assert asked.devices == tuple(str(card.gpu.index) for card in verdict.cards if card.verdict == best)
 
