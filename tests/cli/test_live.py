@@ -25,8 +25,9 @@ def going(house: House) -> Run:
     """A run that goes on, watched by this process."""
     run = Run("x", "running", time.time() - 34, engine="local", owner=this_process(), spec={"command": ["python"]})
     folder = house.store.create(run)
-    (folder / EVENTS).write_text(json.dumps({**STEP, "t": time.time()}) + "\n")
-    (folder / SAMPLES).write_text(json.dumps({"t": time.time(), "container_cpu_percent": 190.0, "gpus": []}) + "\n")
+    now = time.time() + 60  # so that it is fresh also where ngcdl takes long to start
+    (folder / EVENTS).write_text(json.dumps({**STEP, "t": now}) + "\n")
+    (folder / SAMPLES).write_text(json.dumps({"t": now, "container_cpu_percent": 190.0, "gpus": []}) + "\n")
     return run
 
 

@@ -33,7 +33,7 @@ def test_an_epoch_is_summed_up_over_its_examples(tmp_path):
         counted.log.add(step, examples, loss, right)
     assert counted.epochs() == [(3, 1, 10, pytest.approx(2.2), 0.5)]
     _, said = counted.said.getvalue().splitlines()
-    assert re.match(r"^\S+ \S+: epoch 1, loss = 2\.2000, accuracy = 0\.5000 \(0 s\)$", said)
+    assert re.match(r"^\S+ \S+: epoch 1, loss = 2\.2000, accuracy = 0\.5000 \(\d+ s\)$", said)
 
 
 def test_a_resumed_epoch_is_the_rest_of_one(tmp_path):
