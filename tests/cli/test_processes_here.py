@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -76,10 +75,9 @@ def test_a_second_ctrl_c_leaves_nothing_running(house: House) -> None:
         assert watcher.stderr
         until(lambda: "press Ctrl-C again to kill" in watcher.stderr.readline(), "the first one")
         watcher.send_signal(signal.SIGINT)
-        began = time.monotonic()
         watcher.communicate(timeout=60)
     assert is_gone(worker)
-    assert (house.record()["status"], watcher.returncode, time.monotonic() - began < 9) == ("interrupted", 130, True)
+    assert (house.record()["status"], watcher.returncode) == ("interrupted", 130)
 
 
 def test_ctrl_c_is_passed_on_to_a_command(house: House) -> None:

@@ -233,12 +233,15 @@ def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, w
 def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     """TensorFlow's is in tests/live."""
     words = "fcn-r", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
-    given = *words, tmp_path / "kept", "--trial-seconds", 25, "--seconds", 26
     (tmp_path / "kept").mkdir()
-    process = start(*given, "--out", tmp_path / "first")
-    told = until_started(process, tmp_path / "first")
+    for seconds in 25, 100:  # the second on a machine so busy that not even the default was tried in the first
+        given = *words, tmp_path / "kept", "--trial-seconds", seconds, "--seconds", seconds + 1
+        process = start(*given, "--out", tmp_path / f"first-{seconds}")
+        told = until_started(process, tmp_path / f"first-{seconds}")
+        if told["tries"][0]["failed"] != LATE:
+            break
     assert told["remembered"] is False
-    assert told["seconds"] < 30
+    assert told["seconds"] < seconds + 20
     default, *others = told["tries"]
     assert default["way"] == {}
     assert default["least"] <= default["examples_per_second"] <= default["most"]
@@ -246,7 +249,7 @@ def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     assert [one["failed"] for one in others if one["trials"]] == [None] * sum(one["trials"] > 0 for one in others)
     files = list((tmp_path / "kept").iterdir())
     assert told["kept"] is bool(files) is (told["skipped"] is None)
-    assert not (tmp_path / "first" / "trial").exists()
+    assert not (tmp_path / f"first-{seconds}" / "trial").exists()
     if files:  # else the machine was too busy to decide
         assert json.loads(files[0].read_text())["chosen"] == told["chosen"]
         process = start(*given, "--out", tmp_path / "second")

@@ -245,7 +245,7 @@ def training(tmp_path, request):
     process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
                     "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
                     PYTHONPATH=f"{slow_disk(tmp_path / 'slow')}:{CONTAINERS}")  # fmt: skip
-    until(lambda: (tmp_path / "events.jsonl").exists() and events(tmp_path, "step"), "no step was done")
+    until(lambda: (tmp_path / "events.jsonl").exists() and events(tmp_path, "step"), "no step was done", 240)
     yield process
     process.kill()
     process.communicate()

@@ -325,9 +325,9 @@ def test_the_digest_of_the_test_is_the_digest_of_the_product():
 
 
 def test_what_is_given_holds_for_all_tries_and_waits_together(ngc, naps):
-    ngc.fail("tags", status(503))
+    ngc.fail("tags", status(503, Retry_After="30"))  # the longest wait that is granted
     with Registry(ngc.host, sleep=naps.append) as registry:
-        registry.give(0.2)  # the first wait would be at least 0.25 s
+        registry.give(30)
         with pytest.raises(RegistryAnswer, match="503"):
             registry.tags("nvidia/tensorflow")
     assert naps == []
