@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -10,7 +11,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from house import LIKE_OTHERS, House, until
+from house import LIKE_OTHERS, ROOT, House, until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import write_state
 
@@ -251,6 +252,12 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
 
 def test_a_cpu_arm_that_computes_on_a_card_is_not_compared(house: House, cards: dict[str, str]) -> None:
     """A script can override the variable that hides the cards. Here the driver shows the child process on card 1."""
+    hasty = house.home / "hasty"  # a look follows the one before at once, so that none comes too late
+    hasty.mkdir()
+    (hasty / "sitecustomize.py").write_text(
+        "from ngcdl.telemetry import unexpected_use\nunexpected_use.PAUSE_SECONDS = 0.05\n"
+    )
+    cards = cards | {"PYTHONPATH": f"{hasty}:{ROOT / 'toolkit'}"}
     (house.home / "train.py").write_text("""
 import os, subprocess, time
 state = os.environ["NGCDL_NVML_STATE"]
@@ -307,9 +314,12 @@ def test_a_terminal_is_told_that_a_command_was_recorded_and_a_script_s_stderr_is
     with house.popen(*RUN, "-c", "print('result')", stderr=theirs) as process:
         os.close(theirs)
         assert process.communicate(timeout=60)[0] == "result\n"
-    seen = os.read(ours, 65536).decode()
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while data := os.read(ours, 65536):
+            seen += data
     os.close(ours)
-    assert seen.endswith(f"ngcdl: recorded: ngcdl show {house.store.find('last')}\r\n")
+    assert seen.decode().endswith(f"ngcdl: recorded: ngcdl show {house.store.find('last')}\r\n")
     assert "recorded" not in house.run(*RUN, "-c", "print('result')").stderr
 
 

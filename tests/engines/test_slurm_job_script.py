@@ -113,7 +113,7 @@ def test_a_container_that_hangs_while_it_has_time_to_end_is_removed_once_slurm_e
 ) -> None:
     hangs = "trap 'touch told' TERM; touch up; until [ -e removed ]; do read -rt 0.05 <>pipe; done; exit 137"
     program(tmp_path, "docker", f"case $1 in rm) [ ! -e up ] || touch removed ;; run) {hangs} ;; esac")
-    program(tmp_path, "sleep", f'echo "$1" >{tmp_path}/waits')
+    program(tmp_path, "sleep", f'echo "$1" >{tmp_path}/waits.$$; mv {tmp_path}/waits.$$ {tmp_path}/waits')
     os.mkfifo(tmp_path / "pipe")
     if who == "ngcdl":
         (tmp_path / ".stopping").touch()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from fakes import FakeEngine, FakeJob, FakeShow, ready
 from followed import follow, recorded
+from house import until
 
 from ngcdl.engines.values import EngineFacts, Exit
 from ngcdl.errors import GpuError, GpuNotInside
@@ -170,10 +170,7 @@ def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all"
     order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))
     show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",), spec=order.spec.as_json())
     with meanwhile.idle_cards(replace(prepared, order=order), run, show, seconds=0.01):
-        for _ in range(200):
-            if show.said or not any("idle" in thread.name for thread in threading.enumerate()):
-                break
-            time.sleep(0.01)
+        until(lambda: show.said or not any("idle" in thread.name for thread in threading.enumerate()))
     return show.said
 
 
