@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,11 +89,11 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture
-def refused() -> str:
-    """An address with no listener."""
-    server = Server(Reply(b""))
-    server.stop()
-    return server.url
+def refused() -> Iterator[str]:
+    """An address with no listener: its port is bound, so that nobody else gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}/cifar-10-binary.tar.gz"
 
 
 def whole(dataset: Dataset) -> bool:
