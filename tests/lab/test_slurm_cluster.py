@@ -97,7 +97,7 @@ def test_a_node_that_dies_is_noticed_its_job_queued_again_and_finished_by_the_ne
     run.cluster.start_node("n2")
     run.cluster.wait_idle()
     # Slurm delays it by two minutes; within a second of the first attempt's end a node refuses: Job credential revoked
-    run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
+    run("scontrol", "update", f"JobId={job}", "StartTime=now+10")
     run.wait(job, "COMPLETED")
     assert run.out.count("done") == 2
     assert "start 1" in run.out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -173,9 +172,9 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
     someone.cluster.start_node("n2")
     someone.cluster.wait_idle()
     go.touch()
-    time.sleep(2)  # in place of Slurm's two minutes: what the first attempt still sends would hit the next
-    someone.slurm("scontrol", "update", f"JobId={someone.job(run_id)}", "StartTime=now")
-    run = someone.ended(run_id)
+    # in place of Slurm's two minutes: what the first attempt still sends would hit the next
+    someone.slurm("scontrol", "update", f"JobId={someone.job(run_id)}", "StartTime=now+10")
+    run = someone.ended(run_id, 120)
     assert (run["status"], run["exit_code"]) == ("finished", 0)
     steps = [event["step"] for event in someone.events(run_id) if event["event"] == "step"]
     assert steps == list(range(10))
@@ -227,6 +226,6 @@ def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict
 
 def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
     run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first check warns
-    run = someone.ended(run_id, 120)  # slurmctld checks every 30 s (PERIODIC_TIMEOUT), later when it is busy
+    run = someone.ended(run_id, 200)  # slurmctld checks every 30 s (PERIODIC_TIMEOUT), later when it is busy
     assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit was reached (--time)")
     assert someone.events(run_id)[-1]["kind"] == "interrupted"
