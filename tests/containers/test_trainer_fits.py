@@ -56,6 +56,7 @@ class Bench:
         self.tries = fits.Tries(
             ["--seed", "3"], str(folder / "fits"), self.signals, command=[sys.executable, str(folder / "stand_in.py")]
         )
+        self.tries.is_pressed = lambda: False  # whatever else uses this machine's memory
 
     def largest(self, start=16, least=1):
         return fits.largest(start, least, self.tries, Events(str(self.folder)), Voice(self.lines))

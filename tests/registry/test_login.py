@@ -243,7 +243,7 @@ def test_the_key_is_on_no_command_line(user, ngc, helper, tmp_path):
     assert "docker-credential-spy" in done.stdout
     assert "unencrypted" not in done.stderr
     assert "docker-credential-spy" in (tmp_path / "cmdlines").read_text(errors="replace")
-    assert "CANARY" not in (tmp_path / "cmdlines").read_text(errors="replace")
+    assert KEY not in (tmp_path / "cmdlines").read_text(errors="replace"), "others' keys may be on others' lines"
 
 
 def test_a_prompt_that_is_left_with_ctrl_d_was_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

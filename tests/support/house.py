@@ -39,7 +39,7 @@ class House:
         return Store(self.home / "state/ngcdl/runs")
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TZ") if name in os.environ}
         return {
             **kept,
             "HOME": str(self.home),
