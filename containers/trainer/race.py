@@ -24,7 +24,6 @@ Knobs = collections.namedtuple("Knobs", [
     "jitter",             # (b, c): each image gets up to b brighter or darker, in units of DEVIATION, and its contrast
                           # is changed by up to this share
     "running",            # the share of batch norm's running statistics that a step replaces
-    "tail", "tail_keep",  # how many last steps average the weights, and the share that a moving average keeps
     "unsure",             # predictions with a probability below this get more views; fixed beforehand
     "whitening_images", "whitening_epsilon",
 ])
@@ -32,7 +31,7 @@ KNOBS = Knobs(
     sides=((24, 1 / 3), (28, 2 / 3), (32, 1.0)), bias_share=1 / 9,
     filter_rate=0.24, filter_momentum=0.6, polynomials=((3.4445, -4.775, 2.0315),) * 3,
     offset_rate=100.0, head_rate=0.02, momentum=0.85, decay=0.002, smoothing=0.2, shift=2, jitter=(0.0, 0.0),
-    running=0.4, tail=20, tail_keep=0.85, unsure=0.6, whitening_images=5000, whitening_epsilon=5e-4)
+    running=0.4, unsure=0.6, whitening_images=5000, whitening_epsilon=5e-4)
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training set's pixels, 0..1
 EPSILON = 1e-5                 # batch norm's
@@ -41,7 +40,7 @@ HELD_BACK = 5000
 
 # first <= step < last, the images' side, and whether the whitening's biases are trained
 Phase = collections.namedtuple("Phase", "first last side whitens")
-FILTER_RATE, WHITENING, PACE, KEEP = range(4)  # the columns of table()
+FILTER_RATE, WHITENING, PACE = range(3)  # the columns of table()
 
 
 def phases(knobs, steps):
@@ -63,13 +62,11 @@ def nearest(number):
 
 
 def table(knobs, steps):
-    """Return float32 [steps, 4]: Muon's rate; the pace of the whitening's biases and of all else, from 1 to 0; the
-    share that the moving averages keep."""
+    """Return float32 [steps, 3]: Muon's rate; the pace of the whitening's biases and of all else, from 1 to 0."""
     step = np.arange(steps)
     pace = 1 - step / steps
     whitening = np.maximum(1 - step / max(nearest(knobs.bias_share * steps), 1), 0)
-    keep = np.where(step > max(steps - knobs.tail, 0), knobs.tail_keep, 0.0)
-    return np.stack([knobs.filter_rate * pace, whitening, pace, keep], axis=1).astype(np.float32)
+    return np.stack([knobs.filter_rate * pace, whitening, pace], axis=1).astype(np.float32)
 
 
 def macs(side):

@@ -445,9 +445,9 @@ def tuned(torch, monkeypatch, capsys):
 
 
 def test_knobs_are_read_as_the_script_has_them_in_its_text(tuned):
-    words = ["DIR", "--runs", "2", "filter_rate=0.2,0.24", "tail=10,20"]
+    words = ["DIR", "--runs", "2", "filter_rate=0.2,0.24", "head_rate=0.01,0.03"]
     told = tuned(lambda way, _, seed: way.knobs.filter_rate + seed / 100, *words)
-    names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "tail=10", "tail=20"]
+    names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "head_rate=0.01", "head_rate=0.03"]
     assert [line.split(" | ")[0].removeprefix("| ") for line in told[-5:]] == names
     assert told[-4] == "| filter_rate=0.2 | 0.2050 | 0.0050 | -0.0400 (0.0000) | 2 |"
 
@@ -487,4 +487,4 @@ def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, cap
 
 
 def test_tuning_begins_no_seed_when_its_time_is_up(tuned):
-    assert tuned(lambda *_: 0.9, "DIR", "--seconds", "0", "tail=10") == []
+    assert tuned(lambda *_: 0.9, "DIR", "--seconds", "0", "shift=3") == []

@@ -28,17 +28,14 @@ def test_pictures_grow_and_the_whitenings_biases_learn_first():
     ]
 
 
-def test_rates_fall_to_nothing_in_a_line_and_averages_are_of_the_last_steps_alone():
+def test_rates_fall_to_nothing_in_a_line():
     rows = race.table(KNOBS, 200)
-    assert rows.shape == (200, 4)
-    assert rows[0].tolist() == pytest.approx([KNOBS.filter_rate, 1, 1, 0])
+    assert rows.shape == (200, 3)
+    assert rows[0].tolist() == pytest.approx([KNOBS.filter_rate, 1, 1])
     assert rows[100, [race.FILTER_RATE, race.PACE]].tolist() == pytest.approx([KNOBS.filter_rate / 2, 0.5])
     assert all(before > after > 0 for before, after in pairwise(rows[:, race.PACE]))
     learns = [rows[step, race.WHITENING] > 0 for step in range(200)]
     assert learns == [any(one.whitens for one in race.phases(KNOBS, 200) if step < one.last) for step in range(200)]
-    assert np.flatnonzero(rows[:, race.KEEP]).tolist() == list(range(201 - KNOBS.tail, 200))
-    # averages begin with weights, never with the initial zeros
-    assert np.flatnonzero(race.table(KNOBS, KNOBS.tail // 2)[:, race.KEEP]).tolist() == list(range(1, KNOBS.tail // 2))
 
 
 def test_what_the_pools_throw_away_is_what_the_words_have_more():

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.torch
 SMALL = race.KNOBS._replace(
     sides=((12, 1 / 3), (14, 2 / 3), (16, 1.0)),
     polynomials=race.KNOBS.polynomials[:2],
-    tail=2,
     whitening_images=100,
 )
 
@@ -290,7 +289,7 @@ def test_in_float16_the_loss_is_scaled_which_changes_no_step(torch, one, made):
 
 @pytest.mark.parametrize("jitter", [(0.0, 0.0), (0.3, 0.2)])
 def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, made, jitter):
-    """The first step: no momentum yet, and averages equal weights."""
+    """The first step: no momentum yet."""
     from trainer.frameworks.pytorch.race import Race
 
     knobs = SMALL._replace(jitter=jitter)
@@ -320,7 +319,6 @@ def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, made, jitt
             rate = SMALL.head_rate if name in net.HEAD else SMALL.offset_rate
             wanted = old - rate * (1 + SMALL.momentum) * gradient - SMALL.decay * old
         assert torch.allclose(new, wanted, rtol=1e-3, atol=2e-4), name
-    assert torch.equal(one.arrays.average, one.arrays.weights)
 
 
 def test_the_whitenings_biases_stay_where_they_are_after_their_phase(torch, one):
@@ -332,11 +330,9 @@ def test_the_whitenings_biases_stay_where_they_are_after_their_phase(torch, one)
 
 def test_only_what_is_not_sure_is_looked_at_again(torch, one):
     one.reset(3)
-    one.arrays.average.copy_(one.arrays.weights)
-    one.arrays.average[one.arrays.edge :] += 0.01
     net, pictures = module("net"), module("pictures")
     x = one.pixels[:40].permute(0, 3, 1, 2)
-    kept = one.arrays.averaged()
+    kept = one.arrays.kept(one.arrays.parts)
     with torch.no_grad():
         two, four = (
             sum(net.forward(view, kept, net.normed(kept, False, 0)) for view in views) for views in pictures.views(x)

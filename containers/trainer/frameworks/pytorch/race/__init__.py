@@ -165,13 +165,13 @@ class Race:
 
     # -- a test ---------------------------------------------------------------------------------------------------
     def predict(self, images):
-        """Return the predicted class of each image (uint8 [n, 32, 32, 3], on the device), using the averages.
+        """Return the predicted class of each image (uint8 [n, 32, 32, 3], on the device).
 
         Images that are unsure after two views get four more, which count half. Their chunks are padded, because cuDNN
         runs a search for each new batch size."""
         with torch.no_grad():
             x = self.normalise(images, torch.empty(images.shape, dtype=self.kind, device=self.on)).permute(0, 3, 1, 2)
-            kept, many = self.arrays.averaged(), min(AT_ONCE, len(x))
+            kept, many = self.arrays.kept(self.arrays.parts), min(AT_ONCE, len(x))
             logits = torch.cat([seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
             sure = torch.softmax(logits / 2, dim=1).amax(dim=1)
             for part in (sure < self.knobs.unsure).nonzero()[:, 0].split(many):

@@ -1,4 +1,4 @@
-"""What is trained, and how it is updated: weights, momenta and averages are one array each, so an update is one kernel.
+"""What is trained, and how it is updated: weights and momenta are one array each, so an update is one kernel.
 
 Filters come first, as [outputs, height, width, inputs], in float32; convolutions get them in the dtype that they
 compute in. Every array keeps its address, because CUDA graphs read and write at fixed addresses.
@@ -32,8 +32,8 @@ class Arrays:
                        net.WHITENING: (race.WHITENED,)})
         self.shapes = {**filters, **others}
         self.edge = sum(map(size, filters.values()))
-        self.weights, self.momenta, self.average = (
-            torch.zeros(sum(map(size, self.shapes.values())), device=on) for _ in range(3))
+        self.weights, self.momenta = (
+            torch.zeros(sum(map(size, self.shapes.values())), device=on) for _ in range(2))
         self.shares = torch.full_like(self.weights, knobs.momentum)
         self.shares[: self.edge] = knobs.filter_momentum
         rates = [knobs.head_rate if name in net.HEAD else knobs.offset_rate
@@ -69,15 +69,12 @@ class Arrays:
         """Return everything that net.forward() computes with."""
         return {**parts, **self.norms, "whiten/weights": self.whitening}
 
-    def averaged(self):
-        return self.kept(self.viewed(self.average[: self.edge].to(self.kind), self.average))
-
     def reset(self, generator, images):
         """Start over; images: some of the training's pixels [n, 32, 32, 3], as they are trained on.
 
         Filters start as the identity on their inputs; outputs beyond those start as small noise."""
         self.whitening.copy_(net.whitening(images, self.knobs.whitening_epsilon))
-        for array in self.weights, self.momenta, self.average:
+        for array in self.weights, self.momenta:
             array.zero_()
         for name, array in self.norms.items():
             array.fill_(0.0 if name.endswith("/mean") else 1.0)
@@ -93,7 +90,7 @@ class Arrays:
         self.filters.copy_(self.weights[: self.edge])
 
     def move(self, gradients, row):
-        """Update weights and averages by a row of race.table(). gradients: of self.shapes in order, filters as
+        """Update the weights by a row of race.table(). gradients: of self.shapes in order, filters as
         [outputs, inputs, 3, 3]."""
         edge = self.edge
         flat = [one.permute(0, 2, 3, 1) if one.dim() == 4 else one for one in gradients]
@@ -107,4 +104,3 @@ class Arrays:
                   self.knobs.polynomials, self.kind)
         if self.kind != torch.float32:
             self.filters.copy_(self.weights[:edge])
-        self.average.lerp_(self.weights, 1 - row[race.KEEP])
