@@ -76,7 +76,8 @@ def without(*paths: str) -> tuple[str, ...]:
 
 
 class Lanes:
-    """`pythons`: ngcdl's, and the one with the frameworks. JUnit files go to `results`, exit codes to `codes`."""
+    """`pythons`: ngcdl's, and the one with the frameworks. JUnit files, exit codes and the tests' own files go to
+    `results`, the exit codes also to `codes`."""
 
     def __init__(self, pythons: Sequence[str], results: Path) -> None:
         self._pythons, self._results = pythons, results
@@ -98,6 +99,8 @@ class Lanes:
     def _run(self, group: Group) -> None:
         began = time.monotonic()
         words = ["-P", "-m", "pytest", "-p", "no:cacheprovider", "--durations=10", *group.words]
+        # Folders of its own: of those that they share, each pytest deletes the oldest, and one fails if two do.
+        words.append(f"--basetemp={self._results / group.name}")
         words.append(f"--junitxml={self._results / group.name}.xml")
         # PyTorch's threads spin while they wait for each other: on a busy machine two take many times as long as one.
         environment = os.environ | ({"OMP_NUM_THREADS": "1"} if group.is_trainer else {})
@@ -106,6 +109,7 @@ class Lanes:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             env=environment,
         )  # fmt: skip
+        (self._results / f"{group.name}.code").write_text(str(done.returncode))
         with self._printing:
             ended = f", ended with {done.returncode}" if done.returncode else ""  # below 0: killed by a signal
             print(done.stdout, f"== {group.name}: {time.monotonic() - began:.0f} s{ended}\n", sep="", flush=True)
@@ -132,11 +136,13 @@ class Sum:
     failures: list[str] = field(default_factory=list)
 
     def add(self, group: str, path: Path) -> None:
-        """Count a group's results. A group that left none, for example because it was killed, counts as one failure."""
+        """Count a group's results. A group that left none, for example because it was killed, or that failed without a
+        test that did, counts as one failure."""
         if not path.exists():
             self.total, self.failed = self.total + 1, self.failed + 1
             self.failures.append(f"failed: {group} left no results")
             return
+        before = self.failed
         root = ElementTree.parse(path).getroot()
         for suite in root.iter("testsuite"):
             self.total += int(suite.get("tests", 0))
@@ -146,6 +152,10 @@ class Sum:
             for about in (*case.findall("failure"), *case.findall("error")):
                 why = " ".join(about.get("message", "").split())
                 self.failures.append(f"failed: {case.get('classname')}::{case.get('name')}  {why}"[:300])
+        code = path.with_suffix(".code").read_text()
+        if code != "0" and self.failed == before:
+            self.total, self.failed = self.total + 1, self.failed + 1
+            self.failures.append(f"failed: {group} ended with {code}, though none of its tests failed")
 
     def __str__(self) -> str:
         line = f"{self.total - self.failed - self.skipped} passed, {self.failed} failed"
