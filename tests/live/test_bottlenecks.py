@@ -69,7 +69,7 @@ def test_a_planted_slow_input_pipeline_is_named_wherever_one_looks(
 ) -> None:
     has_card(user, driver, card, utilization=47)
     # One image per batch: its step on the CPU is short compared with making the batch, even under other load.
-    words = (*TRAIN, "--batch", "1", "--steps", "21", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
+    words = (*TRAIN, "--batch", "1", "--steps", "11", "--gpus", f"{card},", "--device", "auto", *planted("slow"))
     done = user.run("run", image, *words, seconds=240)
     assert done.code == 0, done
     record = user.record()
