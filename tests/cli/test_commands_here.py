@@ -11,7 +11,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from house import LIKE_OTHERS, ROOT, House, until
+from house import LIKE_OTHERS, House, until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import write_state
 
@@ -252,12 +252,7 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
 
 def test_a_cpu_arm_that_computes_on_a_card_is_not_compared(house: House, cards: dict[str, str]) -> None:
     """A script can override the variable that hides the cards. Here the driver shows the child process on card 1."""
-    hasty = house.home / "hasty"  # a look follows the one before at once, so that none comes too late
-    hasty.mkdir()
-    (hasty / "sitecustomize.py").write_text(
-        "from ngcdl.telemetry import unexpected_use\nunexpected_use.PAUSE_SECONDS = 0.05\n"
-    )
-    cards = cards | {"PYTHONPATH": f"{hasty}:{ROOT / 'toolkit'}"}
+    cards = cards | house.hastened("ngcdl.telemetry.unexpected_use")  # so that no look comes too late
     (house.home / "train.py").write_text("""
 import os, subprocess, time
 state = os.environ["NGCDL_NVML_STATE"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import ROOT, House, until
+from house import House, until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import write_state
 
@@ -32,12 +32,10 @@ class Host:
     """A user's home on a host with the two stand-in cards, where a look follows the one before at once."""
 
     def __init__(self, house: House, library: Path) -> None:
-        self.house, self.state, hasty = house, house.home / "nvml.state", house.home / "hasty"
-        hasty.mkdir()
-        (hasty / "sitecustomize.py").write_text("from ngcdl.running import turn\nturn.PAUSE_SECONDS = 0.05\n")
+        self.house, self.state = house, house.home / "nvml.state"
         self.environment = {
             "LD_LIBRARY_PATH": str(library), "NGCDL_NVML_STATE": str(self.state),
-            "PYTHONPATH": f"{hasty}:{ROOT / 'toolkit'}",
+            **house.hastened("ngcdl.running.turn"),
         }  # fmt: skip
         self.set(BUSY, BUSY)
 

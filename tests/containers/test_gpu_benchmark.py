@@ -1,4 +1,4 @@
-"""scripts/bench gpu, as far as a test can go without a GPU: it compares like with like, and reads peers."""
+"""scripts/bench gpu, as far as a test can go without a GPU: it compares like with like."""
 
 import sys
 from math import inf
@@ -10,19 +10,11 @@ from conftest import CONTAINERS
 
 from trainer import data
 from trainer.__main__ import imported
-from trainer.race import KNOBS
 
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
 
 pytestmark = pytest.mark.torch
 CARD = {"card": "a card", "pytorch": "2.13"}
-TABLE = """
-----------------------------------------------------------------------------
-|  run     |  epoch  |  train_acc  |  val_acc  |  tta_val_acc  |  time_seconds  |
-|       3  |      7  |     0.9555  |   0.9301  |               |        2.4012  |
-|          |   eval  |     0.9555  |   0.9301  |       0.9402  |        2.5903  |
-----------------------------------------------------------------------------
-"""
 
 
 def test_without_a_gpu_it_says_so(torch, monkeypatch):
@@ -358,63 +350,6 @@ def test_what_is_no_number_and_what_is_apart_before_any_step_is_too_far():
     assert not gpu_apart.is_near([0.0, 0.02], [0.0, nothing])
 
 
-def test_a_peers_own_seconds_are_read_out_of_its_table():
-    import gpu_peers
-
-    assert gpu_peers.seconds_of(TABLE) == 2.5903
-
-
-def test_a_peer_is_a_file_that_prepares_and_trains(tmp_path):
-    import gpu_peers
-
-    path = tmp_path / "peer.py"
-    path.write_text(
-        "import sys\n"
-        "with open(sys.argv[0]) as own:\n"
-        "    assert 'prepare' in own.read()\n"
-        "def prepare(images, labels, test_images, test_labels):\n"
-        "    return lambda seed: (seed + len(images), float(len(test_labels)))\n"
-    )
-    before = sys.argv
-    part = SimpleNamespace(images=np.zeros((3, 32, 32, 3), np.uint8), labels=np.zeros(3, np.int32))
-    assert gpu_peers.loaded(path, part, part)(4) == (7, 3.0)
-    assert sys.argv is before
-
-
-COMPILED = """
-import torch
-import torch.nn.functional as F
-class Squashed(torch.nn.Module):
-    def forward(self, x):
-        return F.relu(x) + ADDED
-net = torch.compile(torch.nn.Sequential(Squashed()), backend="eager")
-def prepare(images, labels, test_images, test_labels):
-    return lambda seed: (float(net(torch.full((seed + 1,), -1.0)).sum()), 0.5)
-"""
-
-
-def test_a_peer_may_compile_what_it_is_and_so_may_another_of_the_same_name(tmp_path):
-    import gpu_peers
-
-    part, peers = SimpleNamespace(images=[], labels=[]), []
-    for added in 1, 2:
-        path = tmp_path / str(added) / "airbench-94.py"
-        path.parent.mkdir()
-        path.write_text(COMPILED.replace("ADDED", str(added)))
-        peers.append(gpu_peers.loaded(path, part, part))
-    assert [peer(4) for peer in peers] == [(5.0, 0.5), (10.0, 0.5)], "compiled anew for another size, long after"
-
-
-def test_a_peer_that_can_not_be_imported_leaves_no_module(tmp_path):
-    import gpu_peers
-
-    path, before = tmp_path / "peer.py", set(sys.modules)
-    path.write_text("import nothing_that_is_here")
-    with pytest.raises(ModuleNotFoundError, match="nothing_that_is_here"):
-        gpu_peers.imported(path)
-    assert set(sys.modules) == before
-
-
 def test_what_compilers_ask_in_the_old_words_has_the_same_answer(torch):
     from trainer.frameworks.pytorch.numbers import allow_tf32
 
@@ -423,68 +358,3 @@ def test_what_compilers_ask_in_the_old_words_has_the_same_answer(torch):
         assert torch.backends.cuda.matmul.allow_tf32 is allowed
         assert torch.backends.cudnn.allow_tf32 is allowed
         assert (torch.get_float32_matmul_precision() == "high") is allowed
-
-
-@pytest.fixture
-def tuned(torch, monkeypatch, capsys):
-    """Run gpu_tuning.py with these words and this accuracy(knobs, held, seed); return its output by lines."""
-    import gpu_tuning
-
-    monkeypatch.setattr(gpu_tuning.cut, "by_term", lambda: None)
-    monkeypatch.setattr(data, "training", lambda folder: folder)
-    monkeypatch.setattr(gpu_tuning.race, "split", lambda folder: (folder, None))
-    monkeypatch.setattr(gpu_tuning, "made", lambda way, _: way)
-
-    def run(accuracy, *words):
-        monkeypatch.setattr(gpu_tuning, "accuracy", accuracy)
-        monkeypatch.setattr(sys, "argv", ["gpu_tuning.py", *words])
-        gpu_tuning.main()
-        return capsys.readouterr().out.splitlines()
-
-    return run
-
-
-def test_knobs_are_read_as_the_script_has_them_in_its_text(tuned):
-    words = ["DIR", "--runs", "2", "filter_rate=0.2,0.24", "head_rate=0.01,0.03"]
-    told = tuned(lambda way, _, seed: way.knobs.filter_rate + seed / 100, *words)
-    names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "head_rate=0.01", "head_rate=0.03"]
-    assert [line.split(" | ")[0].removeprefix("| ") for line in told[-5:]] == names
-    assert told[-4] == "| filter_rate=0.2 | 0.2050 | 0.0050 | -0.0400 (0.0000) | 2 |"
-
-
-def test_knobs_that_are_joined_are_tried_together_with_their_batch_and_epochs(tuned):
-    seen = {}
-
-    def accuracy(way, _, seed):
-        seen[way.batch] = way
-        return 0.9
-
-    joined = "batch=1536+epochs=8.5+sides=((28, 0.5), (32, 1.0))+decay=0.01"
-    told = tuned(accuracy, "DIR", "--runs", "2", joined)
-    usual, other = seen[2000], seen[1536]
-    assert (usual.knobs, usual.epochs) == (KNOBS, 9)
-    assert other.knobs == KNOBS._replace(sides=((28, 0.5), (32, 1.0)), decay=0.01)
-    assert other.epochs == 8.5
-    assert told[-1].startswith(f"| {joined} | 0.9000 | 0.0000 |")
-    with pytest.raises(SystemExit, match="no such knob: colour"):
-        tuned(accuracy, "DIR", "batch=1536+colour=1")
-
-
-def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, capsys):
-    trained = []
-
-    def accuracy(way, _, seed):
-        if len(trained) == 5:
-            raise KeyboardInterrupt
-        trained.append(seed)
-        return way.knobs.filter_rate + seed / 100
-
-    with pytest.raises(KeyboardInterrupt):
-        tuned(accuracy, "DIR", "filter_rate=0.2")
-    first, second, *_, last = capsys.readouterr().out.splitlines()
-    assert (first[:8], second.split("; ")[1]) == ("seed 0: ", "filter_rate=0.2 0.2100")
-    assert last == "| filter_rate=0.2 | 0.2050 | 0.0050 | -0.0400 (0.0000) | 2 |"
-
-
-def test_tuning_begins_no_seed_when_its_time_is_up(tuned):
-    assert tuned(lambda *_: 0.9, "DIR", "--seconds", "0", "shift=3") == []

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import itertools
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from ports import silent_port
 
 from ngcdl.dataset import Archive, Dataset, Patience, prepare
 from ngcdl.dataset.pace import Progress
@@ -90,10 +90,9 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def refused() -> Iterator[str]:
-    """An address with no listener: its port is bound, so that nobody else gets it meanwhile."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}/cifar-10-binary.tar.gz"
+    """An address with no listener."""
+    with silent_port() as port:
+        yield f"http://127.0.0.1:{port}/cifar-10-binary.tar.gz"
 
 
 def whole(dataset: Dataset) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 from pathlib import Path
 
 import pytest
 from kubernetes_api import Api
+from ports import silent_port
 from stand_ins import stand_in
 
 from ngcdl.engines.kubernetes import KubernetesEngine
@@ -67,9 +67,8 @@ def test_no_kubectl_no_cluster_and_no_context_are_told_apart(
         _ = KubernetesEngine(Kubectl(program="no-such-kubectl"), tmp_path).version
     config = {"apiVersion": "v1", "kind": "Config", "current-context": "gone"}
     (tmp_path / "gone").write_text(json.dumps(config))
-    with socket.socket() as held:  # bound, so that nobody else listens there meanwhile
-        held.bind(("127.0.0.1", 0))
-        closed = Api(address=f"http://127.0.0.1:{held.getsockname()[1]}").kubeconfig(tmp_path / "closed")
+    with silent_port() as port:
+        closed = Api(address=f"http://127.0.0.1:{port}").kubeconfig(tmp_path / "closed")
         for kubeconfig, kind in ((tmp_path / "gone", ClusterUnreachable), (closed, ClusterUnreachable)):
             monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
             with pytest.raises(kind) as refused:

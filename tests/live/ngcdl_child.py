@@ -16,7 +16,7 @@ from typing import Any
 
 import forking
 import pytest
-from house import until
+from house import lines_of, until
 
 NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
 # Variables that a developer's shell may have set, and that would disturb tests.
@@ -171,10 +171,8 @@ class User:
         return (self.runs / self.ids()[-1] / "log.txt").read_text(errors="replace")
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        """Return the entries so far of a .jsonl file of the newest run; [] before there is one."""
-        found = list(self.runs.glob(f"*/{name}"))
-        text = max(found).read_text() if found else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        """As house.lines_of."""
+        return lines_of(self.runs, name)
 
     # -- the engine -------------------------------------------------------------------------------------------------
 

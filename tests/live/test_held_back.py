@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from house import House
+from house import House, lines_of
 from ngcdl_child import User, drive
 
 pytestmark = pytest.mark.lab
@@ -38,12 +37,9 @@ class Machine:
 
     def taken(self) -> int:
         """Return how many samples there are since the first step."""
-        began = [event["t"] for event in self._lines("events.jsonl") if event["event"] == "step"][:1]
-        return sum(bool(began) and sample["t"] >= began[0] for sample in self._lines("samples.jsonl"))
-
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        texts = (path.read_text() for path in self.house.store.root.glob(f"*/{name}"))
-        return [json.loads(line) for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        runs = self.house.store.root
+        began = [event["t"] for event in lines_of(runs, "events.jsonl") if event["event"] == "step"][:1]
+        return sum(bool(began) and sample["t"] >= began[0] for sample in lines_of(runs, "samples.jsonl"))
 
     def train(self) -> tuple[str, dict[str, Any]]:
         """Run a training while its card's energy counter advances at 50 W. Return the output and the record."""

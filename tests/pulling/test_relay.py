@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from blob_line import CONTENT, DIGEST, Line
 from house import until
+from ports import silent_port
 
 from ngcdl.errors import BlobMissing
 from ngcdl.pulling.blobs import Blob, Body
@@ -201,11 +202,8 @@ def test_tls_is_answered_as_what_it_is_not(tmp_path: Path) -> None:
 def test_after_its_end_nobody_listens(tmp_path: Path) -> None:
     with relaying(tmp_path, Upstream({DIGEST: CONTENT}), [DIGEST]) as relay:
         host, _, port = relay.name.registry.partition(":")
-    with socket.socket() as held:  # else Linux may connect a port where nobody listens to itself
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((host, int(port)))
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((host, int(port)), timeout=20)
+    with silent_port(host, int(port)), pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=20)
 
 
 def test_a_tar_is_given_from_its_beginning_or_not_at_all(tmp_path: Path) -> None:
