@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 import yaml
 from house import House
-from made_runs import DIGEST, Made
+from made_runs import DIGEST, IMAGE, Made
 
 from ngcdl.folder import IMPORTED
+from ngcdl.record import Gpu
 
+ONE_CARD = {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
 
 
@@ -84,6 +89,49 @@ def test_a_form_that_there_is_none_of_is_refused_with_one_that_there_is(kept: Ho
     done = kept.run("export", "nomad", GPU)
     assert done.returncode == 2
     assert "ngcdl export k8s" in done.stderr
+
+
+def test_a_run_becomes_a_service_for_docker_compose_with_its_cards_as_docker_had_them(house: House) -> None:
+    made = Made(steps=100, dataset="synthetic")
+    made.keep(house.store, GPU, spec={**(made.run(GPU).spec or {}), "user": "12345:12345"})
+    done = house.run("export", "compose", GPU)  # on a machine without Docker
+    assert done.returncode == 0, done.stderr
+    service = yaml.safe_load(done.stdout)["services"]["cifar10"]
+    assert service["image"] == f"nvcr.io/nvidia/tensorflow@{DIGEST}"
+    assert service["command"][service["command"].index("--device") :][:4] == ["--device", "gpu", "--steps", "100"]
+    assert (service["runtime"], service["environment"]["NVIDIA_VISIBLE_DEVICES"]) == ("nvidia", "all")
+    assert service["user"] == f"${{NGCDL_USER:-{os.getuid()}:{os.getgid()}}}"
+    assert "ngcdl.run" not in service["labels"]
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [
+        ("device-request", ("deploy", {"resources": {"reservations": {"devices": [ONE_CARD]}}})),
+        ("cdi", ("devices", ["nvidia.com/gpu=0"])),
+    ],
+)
+def test_one_card_of_several_becomes_one_card_of_another_machine(
+    house: House, way: str, expected: tuple[str, object]
+) -> None:
+    made = Made(steps=100, dataset="synthetic").run(GPU)
+    cards = (*(made.machine.gpus or ()), Gpu(1, "NVIDIA GeForce GTX 1050 Ti", "GPU-2", 4_235_198_464, "6.1"))
+    Made(dataset="synthetic").keep(house.store, GPU, gpu_way=way, machine=replace(made.machine, gpus=cards))
+    (service,) = yaml.safe_load(house.run("export", "compose", GPU).stdout)["services"].values()
+    assert service[expected[0]] == expected[1]
+
+
+def test_what_ran_without_an_image_or_with_added_packages_becomes_no_service(house: House) -> None:
+    Made("cpu").keep(house.store, CPU, engine="local", spec={"image": None, "command": ["true"], "gpus": "none"})
+    done = house.run("export", "compose", CPU)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ran without an image, and docker compose needs one." in done.stderr
+    assert "\n      ngcdl run pytorch --gpus none -- true\n" in done.stderr
+    spec = {"image": IMAGE, "command": ["true"], "gpus": "none", "packages": ["einops"]}
+    Made("cpu").keep(house.store, GPU, spec=spec)
+    done = house.run("export", "compose", GPU)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ngcdl run IMAGE -- sh -c 'pip install --user einops && python train.py'\n" in done.stderr
 
 
 def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its_own(kept: House) -> None:

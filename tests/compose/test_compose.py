@@ -2,7 +2,7 @@
 
 The pure tests read the file as Compose does (`filled`). Those marked `lab` run it: the framework sees no GPU there, as
 the lab only has a stand-in for NVML, so NGCDL_DEVICE is cpu; the reservation still takes the same path as a real one,
-and the samples show the stand-in's card.
+and the samples show the stand-in's card. The last test runs what `ngcdl export compose` makes of a run.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def compose(lab: dict[str, Any], tmp_path: Path) -> Iterator[Compose]:
     made.give(tmp_path)
     made.docker.login(lab["registry"]["key"])
     yield made
-    made("--profile", "*", "down", "--timeout", "0")
+    made("--profile", "*", "down", "--timeout", "0", "--remove-orphans")
 
 
 @pytest.fixture
@@ -360,3 +360,30 @@ def test_without_an_env_file_compose_says_in_one_line_what_to_type(compose: Comp
     assert shown.strip().count("\n") == 0
     assert "type once:  cp .env.example .env && echo NGCDL_USER=$(id -u):$(id -g) >> .env && mkdir -p" in shown
     compose.values = {"NGCDL_USER": USER}  # for the clean-up
+
+
+# -- a run, exported --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.lab
+def test_what_is_exported_runs_with_the_same_image_words_and_folders_and_keeps_what_it_writes(
+    compose: Compose, tmp_path: Path
+) -> None:
+    words = ["sh", "-c", 'echo "$A at $PWD" > "$NGCDL_RUN/said"; echo "$TOKEN" | wc -c']
+    image, project = f"{compose.lab['registry']['host']}/nvidia/pytorch", tmp_path / "project $1"
+    project.mkdir()
+    own = ["-v", f"{project}:/data", "-e", "A=$1", "-e", "TOKEN", "--gpus", "none"]
+    ngcdl, token = [sys.executable, "-m", "ngcdl"], {"TOKEN": "nvapi-CANARY-0123456789"}
+    assert "\n24\n" in compose._run([*ngcdl, "run", f"{image}:{TAGS['pytorch']}", *own, "--", *words], 0, **token)
+    file = tmp_path / "exported.yaml"
+    file.write_text(compose._run([*ngcdl, "export", "compose", "last"], 0))
+    assert "CANARY" not in file.read_text()
+    (tmp_path / "run").mkdir()
+    limit = {} if memlock_allowed() else {"NGCDL_MEMLOCK": "65536"}
+    up = [compose.lab["docker_cli"], "compose", "-p", compose.project, "-f", str(file), "up", "--no-log-prefix"]
+    assert "24\nrun-1 exited with code 0\n" in compose._run(up, 0, **token, **limit)
+    assert (tmp_path / "run/said").read_text() == "$1 at /work\n"
+    found = compose.inspected("run")
+    assert {one["Destination"]: one["Source"] for one in found["Mounts"]}["/data"] == str(project)
+    assert found["Config"]["Image"] == f"{image}@{compose.ngcdl('show', 'last')['image']['digest']}"
+    assert found["Config"]["Labels"].get("ngcdl.run") is None

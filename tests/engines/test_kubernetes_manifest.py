@@ -24,7 +24,8 @@ from house import House
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from ngcdl.engines.kubernetes import KubernetesEngine, yaml
+from ngcdl.engines import yaml
+from ngcdl.engines.kubernetes import KubernetesEngine
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import name

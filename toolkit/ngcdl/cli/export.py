@@ -1,58 +1,112 @@
-"""`ngcdl export`: prints the script or manifest that repeats a recorded run on a cluster, wherever it ran before."""
+"""`ngcdl export`: prints what repeats a recorded run on a cluster or with docker compose, wherever it ran before."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import replace
 
 from ngcdl import console, settings
 from ngcdl.cli import lookup
 from ngcdl.cli.screen import Screen
+from ngcdl.engines.docker import compose
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption
+from ngcdl.planning import plan
+from ngcdl.planning.asked import Asked
+from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import prepare, repeat, sources
-from ngcdl.spec import KINDS, GpuRequest, Placement, kind_of
+from ngcdl.settings import Settings
+from ngcdl.spec import KINDS, USUAL, GpuRequest, Placement, kind_of
+from ngcdl.storing.store import Store
+
+COMPOSE = "compose"
 
 
 def export(form: str, name: str) -> None:
-    """Print the script or manifest. Raise BadOption, or NotRepeatable if the record does not say enough."""
-    engine = _cluster(form, name)
+    """Print the script, manifest or compose file. Raise BadOption, or NotRepeatable if the record says too little."""
+    engine = _engine(form, name)
     config, store = settings.load(), lookup.open_store()
     run = store.load(store.find(name))
-    if is_command(run) and not kind_of(run.engine).has_containers:
+    if not kind_of(run.engine).has_containers and (engine == USUAL or is_command(run)):
+        what = "docker compose" if engine == USUAL else f"--engine {engine}"
         raise BadOption(
-            f"{run.id} ran without an image, and --engine {engine} needs one.",
-            f"With one that has what the command needs:\n    {_in_an_image(run, engine)}",
+            f"{run.id} ran without an image, and {what} needs one.",
+            f"With one that has what it needs:\n    {_in_an_image(run, engine)}",
         )
     with Screen(output_to_stderr=True) as screen:
         before = repeat.request_again(run, config, store, screen, dry=True)
-        asked = replace(before.asked, engine=engine, gpus=_gpus(run), device=None, placement=_placement(run, engine))
-        picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
+        asked = replace(before.asked, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
+        write = _service if engine == USUAL else _for_cluster
+        text = write(run, asked, config, store, screen)
     for remark in before.remarks:
         console.say(remark)
-    target = sources.planned_target(picked, asked)
-    order = Order(spec, run.id, store.folder(run.id), target, picked.way.name)
+    console.result_exact(text.rstrip())
+
+
+def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
+    asked = replace(asked, device=None)
+    picked, spec, _ = prepare.decide(asked, config, store, show, dry=True)
+    order = Order(spec, run.id, store.folder(run.id), sources.planned_target(picked, asked), picked.way.name)
     request = picked.engine.request(order)
-    console.result_exact(request.get("to_keep", request["script"]).rstrip())
+    return str(request.get("to_keep", request["script"]))
 
 
-def _cluster(form: str, name: str) -> str:
-    """Return the engine that `form` means: its name or its short name."""
-    clusters = {one.short or engine: engine for engine, one in KINDS.items() if one.is_cluster}
-    if form not in (*clusters, *clusters.values()):
+def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
+    """Return the file for docker compose. No engine is asked, because it may be meant for another machine's."""
+    if packages := (run.spec or {}).get("packages"):
+        line = shlex.quote(f"pip install --user {shlex.join(map(str, packages))} && python train.py")
         raise BadOption(
-            f"export {form}: must be {' or '.join(clusters)}.", f"    ngcdl export {[*clusters][-1]} {name}"
+            f"{run.id} had packages added (--pip), which docker compose does not do.",
+            f"Install them in the same command, and export that run:\n    ngcdl run IMAGE -- sh -c {line}",
         )
-    return clusters.get(form, form)
+    assert asked.image is not None  # of a run in a container
+    way = run.gpu_way if run.engine == USUAL and run.gpu_way in ("runtime", "cdi") else "device-request"
+    gpus = asked.gpus if way == "device-request" else _by_index(run, asked.gpus)
+    if asked.workload:
+        data = sources.data(asked.workload, config, show, dry=True)
+        workload = replace(asked.workload, device=asked.device or ("cpu" if gpus.kind == "none" else "gpu"))
+        resume = store.folder(workload.resume) if workload.resume else None
+        spec = plan.training(asked.image, workload, gpus, data.folder, resume)
+    else:
+        assert asked.own is not None  # Asked has either a workload or its own spec
+        spec = replace(asked.own, image=asked.image, gpus=gpus)
+    spec = plan.with_extra(replace(spec, user=None if asked.root else f"{os.getuid()}:{os.getgid()}"), asked.extra)
+    groups = [] if asked.root else sorted({*os.getgroups()} - {os.getgid()})
+    image = run.image.reference or str(asked.image)
+    target = image if asked.image.id else str(asked.image)
+    return compose.service(Order(spec, run.id, store.folder(run.id), target, way), image, groups)
+
+
+def _by_index(run: Run, gpus: GpuRequest) -> GpuRequest:
+    """Return as many cards by index, from 0, as Docker takes them for a number: the runtime and CDI know no numbers."""
+    if gpus.kind == "none":
+        return gpus
+    if len(run.gpus or ()) == len(run.machine.gpus or ()):
+        return GpuRequest("all")
+    return GpuRequest("devices", devices=tuple(map(str, range(gpus.count or 1))))
+
+
+def _engine(form: str, name: str) -> str:
+    """Return the engine that `form` means: a cluster by its name or short name, or Docker for docker compose."""
+    clusters = {one.short or engine: engine for engine, one in KINDS.items() if one.is_cluster}
+    forms = clusters | {COMPOSE: USUAL}
+    if form not in (*forms, *clusters.values()):
+        *others, last = forms
+        raise BadOption(
+            f"export {form}: must be {', '.join(others)} or {last}.", f"    ngcdl export {others[-1]} {name}"
+        )
+    return forms.get(form, form)
 
 
 def _in_an_image(run: Run, engine: str) -> str:
-    """Return the line that prints the script or manifest for the command of `run` in an image."""
-    gpus = _gpus(run)
-    words = ["ngcdl", "run", "pytorch", "--engine", engine, "--gpus", str(gpus), "--dry-run", "--"]
-    return shlex.join([*words, *map(str, (run.spec or {}).get("command") or ())])
+    """Return the line that runs the same in an image; on a cluster, that prints the script or manifest for it."""
+    words = ["ngcdl", "run", "pytorch", "--gpus", str(_gpus(run))]
+    words += ["--engine", engine, "--dry-run"] if kind_of(engine).is_cluster else []
+    own = ["--", *map(str, (run.spec or {}).get("command") or ())]
+    return shlex.join([*words, *(["--train", run.workload["name"]] if run.workload else own)])
 
 
 def _gpus(run: Run) -> GpuRequest:

@@ -190,9 +190,10 @@ def logs(
 
 @app.command(rich_help_panel=MORE, epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
 def export(
-    form: Annotated[str, typer.Argument(metavar="slurm|k8s", help="For which cluster.")], run: RunName = "last"
+    form: Annotated[str, typer.Argument(metavar="slurm|k8s|compose", help="For a cluster, or for docker compose.")],
+    run: RunName = "last",
 ) -> None:
-    """Print the script or manifest of a run, to keep in git."""
+    """Print the script, manifest or compose file of a run, to keep in git."""
     from ngcdl.cli.export import export
 
     export(form, run)

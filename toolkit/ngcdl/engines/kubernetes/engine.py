@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import settings
-from ngcdl.engines import NoImages, OfKind
+from ngcdl.engines import NoImages, OfKind, yaml
 from ngcdl.engines.base import Job
-from ngcdl.engines.kubernetes import nodes, patches, yaml
+from ngcdl.engines.kubernetes import nodes, patches
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl

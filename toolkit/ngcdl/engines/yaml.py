@@ -1,4 +1,4 @@
-"""Plain values as YAML that people read and keep in git, limited to what manifests contain."""
+"""Plain values as YAML that people read and keep in git, limited to what manifests and compose files contain."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from ngcdl.engines.kubernetes.yaml import document, documents
+from ngcdl.engines.yaml import document, documents
 
 TEXTS = some.text() | some.sampled_from(
     ["no", "y", "0x1F", "1e3", "~", "a: b", "# c", "- d", " x\ny\n", "a\n\nb\n", "\t\n\n"]
