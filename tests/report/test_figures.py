@@ -103,7 +103,7 @@ def test_a_clock_that_is_put_back_leaves_the_time_in_which_it_trained() -> None:
     samples = [sample(0, 99.0), sample(10, 10.0), sample(14, 20.0), sample(90, 99.0)]
     put_back = [step(0, 10), step(10, 20), step(20, 5)]
     assert summary(put_back, samples).cpu_percent_mean == 15.0
-    assert read_story(Run("x", "finished", 0.0), put_back, []).training.span == (5, 20)
+    assert read_story(Run("x", "finished", 0.0), put_back, []).training.spans == [(5, 20)]
 
 
 def test_one_rate_alone_counts() -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from made_runs import STARTED, Made
 
 from ngcdl.record import Run
 from ngcdl.report.measured import throttling
+from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
 from ngcdl.report.shown.pictures import _card_lines, _steps, _time, pictures
 from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import Story
+from ngcdl.report.shown.verdict import verdict
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 
@@ -140,14 +143,14 @@ def test_the_time_that_a_run_waited_in_a_queue_is_not_on_the_axis_of_its_charts(
     x = _time([short, long])
     assert (x.low, x.high, x.unit) == (0.0, _time([plain]).high, "seconds since the first report")
     assert long.training.rates.xs.tolist() == pytest.approx(plain.training.rates.xs.tolist())
-    assert long.training.span == pytest.approx(plain.training.span)
+    assert long.training.spans == [pytest.approx(span) for span in plain.training.spans]
     (card,), (of_plain,) = (one.measured.cards.values() for one in (long, plain))
     assert card.throttled == of_plain.throttled
     assert _time([plain, long]).unit == "seconds since the start"
     of_cards = read_story(long.run, [], [{"t": STARTED + t, "gpus": [{"index": 0, "watts": 60.0}]} for t in (0, 9)])
     assert _time([of_cards]).high == 9.0
     silent = read_story(replace(plain.run, engine=engine), [], [])
-    assert (_time([silent]).high, silent.training.span) == (1.0, None)
+    assert (_time([silent]).high, silent.training.spans) == (1.0, [])
 
 
 def test_cores_are_summed_up_while_it_trained_only() -> None:
@@ -157,6 +160,20 @@ def test_cores_are_summed_up_while_it_trained_only() -> None:
     measured = read_story(RUN, events, samples).measured
     assert measured.cores == (50.0, 100.0)
     assert (measured.least.ys[15], measured.most.ys[15]) == (50.0, 100.0)
+
+
+def test_the_time_between_two_attempts_is_neither_in_the_means_of_the_cores_nor_in_the_time_of_the_steps() -> None:
+    def attempt(*times: int) -> list[dict[str, Any]]:
+        start = {"event": "start", "resumed_from_step": times[0]}
+        return [start, *({"event": "step", "t": STARTED + t, "step": t} for t in times)]
+
+    events = attempt(10, 20) + attempt(90, 100) + attempt(150)
+    cores = [[50.0, 100.0] if 10 <= t <= 20 or 90 <= t <= 100 else [0.0, 0.0] for t in range(160)]
+    samples = [{"t": STARTED + t, "host_cpu_percent": mean(each), "cpu_percents": each} for t, each in enumerate(cores)]
+    story = read_story(replace(RUN, engine="slurm", summary=summary(events, samples)), events, samples)
+    assert story.measured.cores == (50.0, 100.0)
+    assert story.run.summary.cpu_percent_mean == 75.0, "the table says the same"
+    assert "150 steps in 20 s" in verdict([story])
 
 
 def test_a_sample_in_which_the_host_was_not_due_is_no_gap_in_its_curves() -> None:

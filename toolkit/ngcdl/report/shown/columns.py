@@ -10,13 +10,14 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress, islice, zip_longest
+from itertools import chain, compress, islice, pairwise, zip_longest
 from math import inf, isnan
 from operator import itemgetter
 from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
+from ngcdl.report.measured.attempts import merged
 from ngcdl.report.measured.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
@@ -65,8 +66,8 @@ def read_story(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Sto
     """Read a run's lines into a Story, each line once."""
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
-    training.span = _span(training.rates.xs)
-    return _story(run, training, _measured(run.started, samples, training.span))
+    training.spans = _spans(training)
+    return _story(run, training, _measured(run.started, samples, training.spans))
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
@@ -75,15 +76,15 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
     training = Training()
     seldom = partial(_told_seldom, training)
     _read(training, run.started, events.beginning, seldom)
-    expected = None if events.last is None else _span([*training.rates.xs[:1], events.last - run.started])
+    expected = [] if events.last is None else _spans(training, events.last - run.started)
     measured = _measured(run.started, samples(), expected)
     if (rest := events.rest()) is None:
         _read(training, run.started, events.end, seldom)
     else:
         _join(training, rest)
-    training.span = _span(training.rates.xs)
-    if training.span != expected:
-        measured = _measured(run.started, samples(), training.span)
+    training.spans = _spans(training)
+    if training.spans != expected:
+        measured = _measured(run.started, samples(), training.spans)
     return _story(run, training, measured)
 
 
@@ -98,7 +99,7 @@ def _story(run: Run, training: Training, measured: SampledCurves) -> Story:
             curve.xs = array("d", [x - first for x in curve.xs])
         for card in cards:
             card.throttled.spans = [(start - first, end - first) for start, end in card.throttled.spans]
-        training.span = _span(training.rates.xs)
+        training.spans = _spans(training)
     return Story(run, training, measured)
 
 
@@ -131,11 +132,13 @@ def _append(curve: Curve, more: Curve, at: int, to: int | None) -> None:
     curve.ys.extend(more.ys[at:to])
 
 
-def _span(times: Sequence[float]) -> tuple[float, float] | None:
-    """Return the least and the greatest time, not the first and the last, as the clock may have been set back
-    meanwhile; None if they don't differ."""
-    span = (min(times), max(times)) if times else (0.0, 0.0)
-    return span if span[1] > span[0] else None
+def _spans(it: Training, *last: float) -> list[tuple[float, float]]:
+    """Return when each attempt trained, as the means in its table have it (measured/attempts.py): from the least to the
+    greatest time of its steps, not the first and the last, as the clock may have been set back meanwhile. `last` is the
+    time of a step that isn't read yet."""
+    times = it.rates.xs + array("d", last)
+    each = [times[at:to] for at, to in pairwise((0, *it.begun, len(times)))]
+    return [span for span in merged((min(some), max(some)) for some in each if some) if span[1] > span[0]]
 
 
 def _read(it: Training | Rest, started: float, events: Iterable[Line], seldom: Callable[[object, Line], None]) -> None:
@@ -177,6 +180,7 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
     step = number(event.get("step"))
     if kind == "start":
         it.start = event
+        it.begun.append(len(it.rates.xs))
         it.error = None  # that error ended an earlier attempt
         resumed = number(event.get("resumed_from_step"))
         it.losses.cut_from(resumed or 0)  # steps from there on are reported again; the later report counts
@@ -198,8 +202,8 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
         it.training_accuracies.add(step, number(event.get("accuracy")))
 
 
-def _measured(started: float, samples: Iterable[Line], span: tuple[float, float] | None) -> SampledCurves:
-    it, cores = SampledCurves(), _Cores(*(span or (-inf, inf)))
+def _measured(started: float, samples: Iterable[Line], spans: Sequence[tuple[float, float]]) -> SampledCurves:
+    it, cores = SampledCurves(), _Cores(spans or [(-inf, inf)])
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
         _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
@@ -212,10 +216,10 @@ def _measured(started: float, samples: Iterable[Line], span: tuple[float, float]
 
 
 class _Cores:
-    """The mean of each logical processor, over the samples from `low` to `high`. Most samples have all processors."""
+    """The mean of each logical processor, over the samples within `spans`. Most samples have all processors."""
 
-    def __init__(self, low: float, high: float) -> None:
-        self._low, self._high = low, high
+    def __init__(self, spans: Sequence[tuple[float, float]]) -> None:
+        self._spans = spans
         self._sums: list[float] = []
         self._counts: list[int] = []
 
@@ -224,7 +228,8 @@ class _Cores:
         known = rows if is_whole else [numbers_in(row) for row in rows]
         it.least.extend(xs, [*map(min, rows)] if is_whole else [min(row, default=NAN) for row in known])
         it.most.extend(xs, [*map(max, rows)] if is_whole else [max(row, default=NAN) for row in known])
-        counted = [row for x, row, some in zip(xs, rows, known, strict=True) if some and self._low <= x <= self._high]
+        each = list(zip(xs, rows, known, strict=True))
+        counted = [row for low, high in self._spans for x, row, some in each if some and low <= x <= high]
         for place, told in enumerate(zip_longest(*counted)):
             values = told if is_whole and None not in told else numbers_in([*told])
             if place == len(self._sums):

@@ -180,7 +180,7 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
         return
     said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."
     steps = "while it trained" if story.is_training else "over its steps"
-    over = steps if story.training.span else "over the whole run"
+    over = steps if story.training.spans else "over the whole run"
     ends = dict.fromkeys(f"{value:.0f} %" for value in (min(known), max(known)))
     note = f"Mean {over}: {'from ' if len(ends) > 1 else ''}{' to '.join(ends)}."
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")

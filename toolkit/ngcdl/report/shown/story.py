@@ -27,7 +27,8 @@ class Training:
     stages: Mapping[str, object] = field(default_factory=dict)  # speeds of the pipeline's stages
     raced: list[Line] = field(default_factory=list)  # the events of trainings from scratch (raced.py)
     error: str | None = None  # the kind of the error that ended it, after its last start
-    span: tuple[float, float] | None = None  # the first and the last logged step, s as in rates
+    begun: list[int] = field(default_factory=list)  # how many rates each attempt's start event follows
+    spans: list[tuple[float, float]] = field(default_factory=list)  # when each attempt logged steps, s as in rates
 
 
 @dataclass

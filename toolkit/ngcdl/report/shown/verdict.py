@@ -66,8 +66,7 @@ def _trained_seconds(story: Story) -> float | None:
         return None
     if not kind_of(story.run.engine).is_cluster:
         return story.run.seconds
-    span = story.training.span
-    return span[1] - span[0] if span else None
+    return sum(end - begin for begin, end in story.training.spans) or None
 
 
 def _of_several(stories: Sequence[Story]) -> str:
