@@ -200,6 +200,17 @@ def test_an_archive_of_doctor_s_in_a_folder_that_may_not_be_entered_is_refused_a
     assert "locked/x.tar.gz: it can't be written: Permission denied." in done.stderr
 
 
+def test_doctor_looks_at_what_needs_no_home_where_the_home_may_not_be_entered(house: House) -> None:
+    home = house.home / "locked"
+    home.mkdir(mode=0)
+    done = house.run("doctor", "--json", env={"HOME": str(home)}, before=LIKE_OTHERS)
+    links = {link["name"]: link for link in json.loads(done.stdout)["links"]}
+    found = f"{home}/.config/ngcdl/config.toml can't be read: Permission denied."
+    assert (done.returncode, links["settings"]["state"], links["settings"]["found"]) == (1, "broken", found)
+    assert (links["engine"]["state"], links["registry"]["found"]) == ("broken", "needs settings")
+    assert {"driver", "shm", "cpu"} < set(links)
+
+
 @pytest.mark.parametrize("error", ["RuntimeError('a bug')", "OSError(2, 'a bug', 'file')"])
 def test_a_bug_of_ngcdl_s_own_is_shown_and_is_no_verdict(house: House, error: str) -> None:
     broken = f"import ngcdl.cli.images as it\ndef check(*_): raise {error}\nit.check = check\n"

@@ -27,6 +27,7 @@ from ngcdl.doctor.chain import from_error
 from ngcdl.doctor.sight import Keys, Programs, Registry, Sight, Trouble
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import (
+    BadOption,
     EngineAbsent,
     EngineHangs,
     RegistryUnreachable,
@@ -88,6 +89,21 @@ def test_exactly_the_link_that_is_sick_is_named(what: str) -> None:
     # Links that depend on the sick one are not checked, and say so.
     links = found(SICK[what])
     assert {other: links[other].found for other in changed} == dict.fromkeys(changed, f"needs {name}")
+
+
+@pytest.mark.parametrize(("error", "cause", "typed"), [
+    (BadOption("c.toml is not TOML: x", "Fix it, or move it away."), "Fix it, or move it away.", []),
+    (BadOption("HOME is not set.", "Name a folder:\n    export HOME=DIR"), "Name a folder", ["export HOME=DIR"]),
+    (BadOption("NGCDL_REGISTRY = x: must be a host."), "Until this is mended, other commands end with it, too", []),
+])  # fmt: skip
+def test_settings_that_can_t_be_read_are_a_link_of_the_chain(error: BadOption, cause: str, typed: list[str]) -> None:
+    unseen = Trouble("needs settings")
+    links = found(replace(HEALTHY, settings_error=error, keys=unseen, registry=unseen, dataset=unseen))
+    told = links["settings"]
+    assert (told.state, told.found, told.cause, commands(told)) == ("broken", error.message, cause, typed)
+    needing = {name for name, one in links.items() if one.found == "needs settings" and one.state == "unchecked"}
+    assert needing == {"credentials", "registry", "proxy", "dataset"}
+    assert "settings" not in found(HEALTHY), "there is nothing to say about them"
 
 
 def test_a_hole_of_authorization_plugins_is_none_where_there_is_no_such_plugin() -> None:

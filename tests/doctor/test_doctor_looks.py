@@ -10,6 +10,8 @@ import stat
 import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from ngcdl.doctor import look
 from ngcdl.doctor.hands import Hands, output, space
 from ngcdl.doctor.look import engine, image, kernel, keys, programs
 from ngcdl.doctor.sight import Node, ToolkitConfig, Trouble
-from ngcdl.errors import NoGpu
+from ngcdl.errors import EngineAbsent, NoGpu
 from ngcdl.registry.kept import KeptAnswers, Said
 
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version: 12\n"
@@ -299,6 +301,12 @@ def test_a_daemon_may_raise_limits_with_the_capability_or_with_none_of_its_own(
     assert engine.can_raise_limits(hands, 8) is None
 
 
+def test_without_ngcdls_settings_no_limit_is_known_to_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGCDL_REGISTRY", "x")
+    known: Any = SimpleNamespace(info={})
+    assert not engine._memlock_forbidden(known)
+
+
 @pytest.mark.parametrize(("environ", "config", "name"), [
     ({}, '{"currentContext": "desktop-linux"}', "desktop-linux"), ({}, '{"currentContext": "default"}', None),
     ({"DOCKER_CONTEXT": "far"}, "{}", "far"), ({"DOCKER_HOST": "tcp://x"}, '{"currentContext": "far"}', None),
@@ -341,6 +349,18 @@ def test_a_look_that_hangs_fails_or_knows_why_takes_nothing_from_the_others() ->
     assert seen["hangs"] == Trouble("no answer within 0.2 s")
     assert seen["fails"].why == "ngcdl could not look: ZeroDivisionError: integer division or modulo by zero"
     assert isinstance(seen["refuses"].error, NoGpu)
+
+
+def test_without_ngcdls_settings_all_else_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    seen = look.gather(Hands(put(tmp_path, {"dev/shm/x": ""}).root, {"HOME": str(tmp_path), "NGCDL_REGISTRY": "x"}))
+    assert seen.settings_error is not None
+    assert seen.settings_error.message.startswith("NGCDL_REGISTRY = x: must be a host")
+    needing = Trouble("needs settings")
+    assert (seen.keys, seen.registry, seen.dataset, seen.wanted_bytes) == (needing,) * 4
+    assert isinstance(seen.engine, Trouble)
+    assert isinstance(seen.engine.error, EngineAbsent)
+    assert seen.shm is not None
 
 
 def test_where_the_engine_was_looked_for_is_known_though_it_is_silent(

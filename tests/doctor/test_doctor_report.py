@@ -152,6 +152,18 @@ def test_a_proxy_that_is_no_address_is_a_secret_as_a_whole(tmp_path: Path) -> No
     assert "http://me:pa[ss@proxy" in list(bundle.secrets(hands))
 
 
+def test_an_archive_is_made_though_ngcdls_settings_can_t_be_read(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "NGCDL_REGISTRY": "x"}
+    packed = base64.b64encode(f"$oauthtoken:{OTHER}".encode()).decode()
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker/config.json").write_text(json.dumps({"auths": {"nvcr.io": {"auth": packed}}}))
+    hands = Hands(tmp_path, environ, lambda *_: f"it said {OTHER}")
+    assert "nvidia-smi.txt" in bundle.write(tmp_path / "b.tgz", DOCUMENT, hands, info=dict)
+    with tarfile.open(tmp_path / "b.tgz") as archive:
+        texts = [file.read().decode() for one in archive.getmembers() if (file := archive.extractfile(one))]
+    assert [text for text in texts if OTHER in text] == []
+
+
 def test_a_variable_that_names_a_secret_and_the_password_of_a_bare_proxy_are_in_no_member(tmp_path: Path) -> None:
     said = {
         "DOCKER_PASS": "Canary0", "DOCKER_PAT": "Canary1", "DOCKER_HUB_PWD": "Canary2", "NVIDIA_KEY": "Canary3",

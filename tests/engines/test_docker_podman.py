@@ -69,6 +69,13 @@ def test_it_is_the_same_engine_at_each_call_although_it_makes_up_a_new_id(
     assert DockerEngine(docker).identity != DockerEngine(docker).identity, "Docker's own ID is kept"
 
 
+def test_where_the_cache_can_t_be_looked_into_no_limit_is_known_to_be_forbidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", f"/{'x' * 300}")  # an OSError, as of a folder that may not be entered
+    assert not memlock.is_known_forbidden(DockerEngine(Podman()).info)
+
+
 def test_its_runtime_nvidia_is_no_way_as_it_reads_neither_runtime_nor_number() -> None:
     way = DockerEngine(Podman("4.9.3")).gpu_way()
     assert (way.name, way.is_final) == ("none", True)

@@ -27,7 +27,7 @@ from ngcdl import __version__
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.redact import Redactor, known_names
 from ngcdl.errors import BadOption, NgcdlError
-from ngcdl.spec import redacted
+from ngcdl.spec import NVCR, redacted
 
 _TAIL_BYTES = 64 << 10
 _SECONDS = 5.0
@@ -160,8 +160,8 @@ def _last_run(hands: Hands) -> Iterator[tuple[str, str]]:
     from ngcdl.folder import LOG, RECORD, opened
     from ngcdl.storing.store import Store
 
-    store = Store(settings.load(hands.environ).runs)
     try:
+        store = Store(settings.load(hands.environ).runs)
         ids: Sequence[str] = store.ids()[:1]
     except NgcdlError:
         return
@@ -182,7 +182,10 @@ def secrets(hands: Hands) -> Iterator[str]:
     from ngcdl.settings import KEY_VARIABLES
 
     values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
-    key, _ = finder(hands, settings.load(hands.environ).registry.partition("/")[0])()
+    registry = NVCR
+    with contextlib.suppress(BadOption):  # the settings can't be read
+        registry = settings.load(hands.environ).registry
+    key, _ = finder(hands, registry.partition("/")[0])()
     values += [key.secret.reveal()] if key else []
     for name, value in hands.environ.items():
         if name.lower().endswith("_proxy"):

@@ -145,6 +145,7 @@ class Space:
 @dataclass(frozen=True)
 class Sight:
     registry_host: str = "nvcr.io"
+    settings_error: NgcdlError | None = None  # why ngcdl's own settings can't be read; registry_host is unknown then
     kernel: Kernel = Kernel()
     programs: Programs = Programs()
     gpus: Probe | Trouble = field(default_factory=lambda: Probe(absent=True))

@@ -12,6 +12,8 @@ _URL = "https://docs.docker.com/engine/daemon/proxy/"
 
 
 def judge(sight: Sight) -> Finding:
+    if sight.settings_error is not None:  # the registry is not known
+        return unchecked(NAME, "needs settings")
     address = sight.proxies.get("https_proxy") or sight.proxies.get("all_proxy")
     mine = address and without_password(address)
     if _is_direct(sight):

@@ -15,46 +15,58 @@ from typing import Any
 from ngcdl import settings
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Sight, Trouble
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import BadOption, NgcdlError
 
 # The engine's ping is given up after 10 s (engines/docker).
 LIMITS = {"engine": 12.0, "registry": 5.0, "keys": 5.0, "dataset": 4.0, "wanted_bytes": 4.0}
+_NEEDING = ("keys", "registry", "dataset", "wanted_bytes")  # ngcdl's settings
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
 
 def gather(hands: Hands | None = None) -> Sight:
-    """Look at everything. Raise BadOption if ngcdl's own settings can't be read."""
+    """Look at everything; if ngcdl's own settings can't be read, at everything that needs none of them."""
     from ngcdl.doctor.look import kernel, keys, programs
     from ngcdl.engines.docker.engine import address
     from ngcdl.telemetry.driver import patience_seconds
     from ngcdl.telemetry.gpu import probing
 
     hands = hands or Hands()
-    known = settings.load(hands.environ)
-    host = known.registry.partition("/")[0]
-    key = keys.finder(hands, host)
+    needing, about = _by_settings(hands)
     with probing() as gpus:  # before there are threads
         seen = together(
-            {
-                "gpus": gpus,
-                "engine": lambda: _look("engine", hands),
-                "keys": lambda: keys.look(hands, key),
-                "registry": lambda: _look("registry", hands, host, key),
-                "dataset": lambda: _look("dataset", hands, known.cache),
-                "wanted_bytes": lambda: _look("image", hands, known),
-            },
+            {"gpus": gpus, "engine": lambda: _look("engine", hands), **needing},
             LIMITS | {"gpus": patience_seconds() + 1.0},
         )
     return Sight(
-        registry_host=host,
         kernel=kernel.look(hands, platform.machine()),
         programs=programs.look(hands),
         shm=hands.space(hands.at("/dev/shm")),
         proxies={name: value for name in _PROXIES if (value := _variable(hands.environ, name))},
         context=keys.context(hands),
         address=address(),
+        **about,
         **seen,
     )
+
+
+def _by_settings(hands: Hands) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
+    """Return the looks that need ngcdl's settings, and what the Sight has of these settings themselves. If they can't
+    be read, the looks find out nothing."""
+    from ngcdl.doctor.look import keys
+
+    try:
+        known = settings.load(hands.environ)
+    except BadOption as error:
+        return dict.fromkeys(_NEEDING, lambda: Trouble("needs settings")), {"settings_error": error}
+    host = known.registry.partition("/")[0]
+    key = keys.finder(hands, host)
+    looks: tuple[Callable[[], Any], ...] = (
+        lambda: keys.look(hands, key),
+        lambda: _look("registry", hands, host, key),
+        lambda: _look("dataset", hands, known.cache),
+        lambda: _look("image", hands, known),
+    )
+    return dict(zip(_NEEDING, looks, strict=True)), {"registry_host": host}
 
 
 def _look(name: str, *about: object) -> Any:

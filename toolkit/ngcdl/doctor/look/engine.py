@@ -13,7 +13,7 @@ from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import UVM, CdiSpec, Engine, Trouble
 from ngcdl.engines.docker import DockerEngine, connect, memlock
 from ngcdl.engines.values import GpuWay
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import BadOption, NgcdlError
 
 # capability 24: https://man7.org/linux/man-pages/man7/capabilities.7.html
 _SYS_RESOURCE = 1 << 24
@@ -37,7 +37,7 @@ def look(hands: Hands) -> Engine:
         specs=cdi_specs(hands, facts.cdi_dirs) if engine.is_here else (),
         registered=registered(hands, is_rootless=facts.is_rootless) if engine.is_here else None,
         missing_runtime=_missing_runtime(hands, engine) if engine.is_here and not facts.is_snap else None,
-        memlock_forbidden=memlock.is_known_forbidden(engine.info),
+        memlock_forbidden=_memlock_forbidden(engine),
         can_raise_limits=can_raise_limits(hands, pid),
         memlock_bytes=memlock_limit(hands, pid)[1],
     )
@@ -48,6 +48,12 @@ def _way(engine: DockerEngine) -> GpuWay | Trouble:
         return engine.gpu_way()
     except NgcdlError as error:  # NGCDL_GPU_WAY has an invalid value
         return Trouble(error.message, error)
+
+
+def _memlock_forbidden(engine: DockerEngine) -> bool:
+    with contextlib.suppress(BadOption):  # ngcdl's settings, which say where it was remembered, can't be read
+        return memlock.is_known_forbidden(engine.info)
+    return False
 
 
 def _missing_runtime(hands: Hands, engine: DockerEngine) -> str | None:

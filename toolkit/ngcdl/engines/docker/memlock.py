@@ -8,6 +8,7 @@ until the host reboots.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,7 +50,7 @@ def _mark(info: Mapping[str, Any]) -> Path | None:
 
 def is_known_forbidden(info: Mapping[str, Any]) -> bool:
     mark = _mark(info)
-    return mark is not None and mark.exists()
+    return mark is not None and os.path.lexists(mark)  # Path.exists raises where this user may not look
 
 
 def remember_forbidden(info: Mapping[str, Any]) -> None:
