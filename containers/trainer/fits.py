@@ -9,8 +9,10 @@ needs varies from training to training (cifar10 in PyTorch on a CPU with a batch
 to 588 MiB at most; with 206, 532 to 561 MiB), and a training that runs for days must not fail for lack of a little.
 
 Under WSL 2 a full card is no error: the driver goes on in the machine's memory, until Windows itself may stop
-(https://github.com/microsoft/WSL/issues/11050, https://github.com/microsoft/WSL/issues/40732). Each try is therefore
-limited there to most of what is free on its card; the framework refuses to allocate more.
+(https://github.com/microsoft/WSL/issues/11050, https://github.com/microsoft/WSL/issues/40732). Nor is it one where the
+card uses the machine's memory, as in a DGX Spark: there the whole machine may hang
+(https://github.com/pytorch/pytorch/issues/174358). Each try is therefore limited to most of what is free for its card;
+the framework refuses to allocate more.
 
 A try ran out of memory if it reports that (as an error of the framework or of Python), if the kernel killed it, or if
 it was killed here before the kernel had to choose a victim (short.py). Once a batch has fitted, a try also counts as
@@ -20,7 +22,7 @@ from __future__ import absolute_import, division, print_function
 
 import os
 
-from . import feed, nvml
+from . import driver, feed, host, nvml
 from .ahead import DEPTH
 from .events import Stop
 from .short import Short
@@ -28,7 +30,8 @@ from .short import Short
 STEPS, SURE_STEPS = 2, DEPTH + 4
 PART = 16  # the search ends when the interval is a sixteenth of what fits
 FREE = 8   # an eighth of what fits is left free
-WSL, WSL_SHARE = "/dev/dxg", 0.85  # of the card's free memory, because CUDA itself takes some beside the framework
+WSL = "/dev/dxg"
+SHARE = 0.85  # of the card's free memory, because CUDA itself takes some beside the framework
 TEXTS = ("out of memory", "OOM when allocating", "ResourceExhausted", "Resource exhausted", "RESOURCE_EXHAUSTED",
          "CUDA_ERROR_OUT_OF_MEMORY", "_STATUS_ALLOC_FAILED", "_ALLOCATION_FAILED", "DefaultCPUAllocator",
          "annot allocate memory", "bad_alloc", "Unable to allocate", "MemoryError",
@@ -44,14 +47,18 @@ UNSURE_TEXTS = ("unable to find an engine to execute this computation",
 
 def limits(asked):
     """Return the arguments that limit a try's memory; [] where no limit is needed, or free memory is unknown."""
-    if asked.gpu_memory_fraction or asked.device == "cpu" or not os.path.exists(WSL):
+    if asked.gpu_memory_fraction or asked.device == "cpu":
         return []
-    cards = nvml.read()
-    free = feed.free_bytes(cards, asked.replicas)
-    if free is None:
+    free = total = None
+    if driver.is_integrated(0):
+        free, total = host.memory().get("MemAvailable"), driver.total_bytes(0)
+    elif os.path.exists(WSL):
+        cards = nvml.read()
+        free = feed.free_bytes(cards, asked.replicas)
+        total = max([card["memory_total_bytes"] or 0 for card in cards[:asked.replicas]] or [0])
+    if free is None or not total:
         return []
-    total = max(card["memory_total_bytes"] for card in cards[:asked.replicas])
-    return ["--gpu-memory-fraction", "%.4f" % max(WSL_SHARE * free / total, 0.01)]
+    return ["--gpu-memory-fraction", "%.4f" % max(SHARE * free / total, 0.01)]
 
 
 def is_out_of_memory(text):

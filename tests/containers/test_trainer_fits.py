@@ -216,6 +216,26 @@ def test_under_wsl_a_try_may_not_fill_the_card_because_nothing_would_stop_it(tmp
 
 
 @pytest.mark.parametrize(
+    ("words", "free", "total", "limit"),
+    [
+        ((), 6, 8, ["--gpu-memory-fraction", "0.6375"]),
+        ((), None, 8, []),
+        ((), 6, None, []),
+        (("--device", "cpu"), 6, 8, []),
+        (("--gpu-memory-fraction", "0.3"), 6, 8, []),
+    ],
+)
+def test_a_try_may_not_fill_a_memory_that_card_and_machine_share_because_the_machine_would_hang(
+    monkeypatch, words, free, total, limit
+):
+    monkeypatch.setattr(fits.driver, "is_integrated", lambda card: card == 0)
+    monkeypatch.setattr(fits.driver, "total_bytes", lambda _: total)
+    monkeypatch.setattr(fits.host, "memory", lambda: {} if free is None else {"MemAvailable": free, "MemTotal": 9})
+    monkeypatch.setattr(nvml, "read", lambda: [{"memory_total_bytes": None, "memory_used_bytes": None}])
+    assert fits.limits(arguments(["cifar10", "--out", "run", "--batch", "largest", *words])) == limit
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB",
