@@ -54,6 +54,20 @@ def test_amd64_is_spelled_in_any_way(text: str) -> None:
     assert typed(f"arch={text}").architecture == "amd64"
 
 
+@pytest.mark.parametrize(
+    "card",
+    ["GB10", "DGX Spark", "GH200", "NVIDIA GH200 144G HBM3e", "GB200", "GB300", "AGX Thor", "Orin", "8.7", "11.0"],
+)
+def test_a_card_that_only_arm_machines_have_implies_arm64(card: str) -> None:
+    assert typed(f"driver=580.95.05,gpu={card}").architecture == "arm64"
+    assert typed(f"arch=amd64,gpu={card}").architecture == "amd64"
+
+
+@pytest.mark.parametrize("card", ["B200", "B300", "H100", "H200", "RTX 5090", "12.0", "10.3", "9.0"])
+def test_a_card_that_other_machines_have_too_does_not(card: str) -> None:
+    assert typed(f"gpu={card}").architecture == "amd64"
+
+
 def test_what_is_not_typed_is_unknown_or_not_there() -> None:
     host = typed("arch=amd64")
     assert host == HostFacts(architecture="amd64")
@@ -113,7 +127,13 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("NVIDIA RTX 4000 SFF Ada Generation", "8.9", "nvidiartx"),
         ("GB200", "10.0", "tesla"),
         ("GB10", "12.1", None),
+        ("NVIDIA GB10", "12.1", None),
+        ("DGX Spark", "12.1", None),
         ("Jetson AGX Orin", "8.7", None),
+        ("Orin (nvgpu)", "8.7", None),
+        ("NVIDIA Thor", "11.0", None),
+        ("NVIDIA Jetson AGX Thor Developer Kit", "11.0", None),
+        ("Jetson AGX Xavier", "7.2", None),
         ("k80", "3.7", "tesla"),
         ("NVIDIA B300 SXM6 AC", "10.3", "tesla"),
         ("NVIDIA GH200 144G HBM3e", "9.0", "tesla"),

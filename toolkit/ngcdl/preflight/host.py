@@ -9,7 +9,7 @@ from dataclasses import replace
 from ngcdl.engines.values import architecture
 from ngcdl.errors import BadOption
 from ngcdl.preflight.facts import BRANDS, Gpu, HostFacts
-from ngcdl.preflight.names import brand_of, capability_of
+from ngcdl.preflight.names import brand_of, capability_of, is_with_arm
 from ngcdl.spec import parse_bytes
 
 _FORM = (
@@ -31,7 +31,8 @@ def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
     """Parse --host and every --gpu. Facts that are not typed are unknown. If neither a card nor a driver is typed, the
     host has no card.
 
-    A driver alone implies one card about which nothing is known. Raise BadOption, which shows the expected form.
+    A driver alone implies one card about which nothing is known; a card that only ARM machines have implies arch=arm64.
+    Raise BadOption, which shows the expected form.
     """
     pairs = _pairs("--host", text, (*_OF_A_HOST, *_OF_A_CARD, "gpu"))
     if not pairs and not gpus:
@@ -43,6 +44,8 @@ def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
     cards += [_long(one) if "=" in one else _short("--gpu", one) for one in gpus]
     if host.driver and not cards:
         cards = [Gpu(None)]
+    if "arch" not in dict(pairs) and any(is_with_arm(card.name, card.capability) for card in cards):
+        host = replace(host, architecture="arm64")
     return replace(host, gpus=tuple(replace(card, index=place) for place, card in enumerate(cards)))
 
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ngcdl.catalog.cards import ON_ARM_CHIPS
 from ngcdl.catalog.rows import rows
 
 # Words that say nothing about the capability: maker, form factor, memory, edition, Ti and Super, the MIG slice of a
 # card (A100-SXM4-40GB-MIG-1g.5gb), and GeForce, which the catalogue sometimes omits.
 _NOISE = re.compile(
     r"nvidia|tesla|geforce|generation|laptop|mobile|gpu|pcie|sxm\d?|nvl|ac|hbm\d\w?|3e|\d+gb?|ti|d|super|max|q|"
-    r"sff|edition|server|workstation|shared|mig|\d+[gc]\.\S+"
+    r"sff|edition|server|workstation|shared|mig|nvgpu|developer|kit|\d+[gc]\.\S+"
 )
 # GTX1080Ti: spaces are often left out in a shell.
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")
-_MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor")
+_MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor|spark")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
 _DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}[gs]?|t4g?")
+_GRACE = re.compile(r"g[bh]\d+")  # NVIDIA's ARM processor, Grace, with Blackwell or Hopper: GB200, GH200
 
 
 def capability_of(name: str) -> str | None:
@@ -48,6 +50,11 @@ def brand_of(name: str) -> str | None:
         return "nvidiartx"
     is_data_centre = any(_DATA_CENTRE.fullmatch(word) for word in _words(name))
     return "tesla" if is_data_centre else None
+
+
+def is_with_arm(name: str | None, capability: str | None) -> bool:
+    """Return whether a card is sold only with an ARM processor."""
+    return capability in ON_ARM_CHIPS or any(_GRACE.fullmatch(word) for word in _words(name or ""))
 
 
 def _fitting(name: str) -> Iterator[tuple[str, set[str]]]:
