@@ -103,6 +103,11 @@ def test_what_a_command_does_not_report_has_no_row_and_what_can_t_be_read_is_n_a
     ]
 
 
+def test_a_memory_of_unknown_size_is_told_without_one(going: Run) -> None:
+    spark = CardNow(0, 97.0, 36 << 30, None, 61.0)
+    assert rows_of(going, Now(gpus=(spark,)), 34.0)[1] == ("GPU 0", "97 % busy   memory 36.0 GiB   61 W")
+
+
 def test_how_much_of_a_card_worked_stands_below_it_where_it_is_known(going: Run) -> None:
     worked = CardNow(0, 97.0, None, None, 61.0, None, 12.4, 100.0, 100.0, 100.0)
     read = Now(gpus=(worked, CardNow(1, 97.0)))

@@ -11,7 +11,7 @@ from house import House
 from made_runs import STARTED, Made, filled, read_story
 
 from ngcdl.cli import shown
-from ngcdl.record import Finding, GpuSummary, Run, Summary
+from ngcdl.record import Finding, Gpu, GpuSummary, Machine, Run, Summary
 from ngcdl.report.shown.tables import figures
 
 
@@ -179,6 +179,16 @@ def test_the_memory_of_several_nodes_is_that_of_the_one_that_has_most(
 
 COMMAND = Run("x", "finished", STARTED, STARTED + 60, gpus=("u",), spec={"command": ["python", "train.py"]})
 CARD = GpuSummary("u", "T4", 1.0, index=0)
+
+
+@pytest.mark.parametrize(("capability", "beside"), [("12.1", "; the GPU uses the same memory"), ("9.0", "")])
+def test_that_a_gpu_uses_the_machine_s_memory_is_said_beside_it(
+    house: House, capsys: pytest.CaptureFixture[str], capability: str, beside: str
+) -> None:
+    machine = Machine("spark", gpus=(Gpu(0, compute_capability=capability),))
+    summary = Summary(steps=1, memory_bytes_max=3 << 30, gpus=(GpuSummary("GPU-1", memory_bytes_max=60 << 30),))
+    run = Run("x", "finished", 1.0, machine=machine, summary=summary)
+    assert f"memory 3.0 GiB at most{beside}\n" in rows(house, run, capsys)
 
 
 def said_after(house: House, run: Run, capsys: pytest.CaptureFixture[str]) -> list[str]:

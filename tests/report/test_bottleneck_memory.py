@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from made_summaries import CPU_RUN, GPU_RUN, OOM, gpu, only, rules
 
-from ngcdl.record import Diagnosis, Summary
+from ngcdl.record import Diagnosis, Gpu, Summary
 
 
 @pytest.mark.parametrize(("used", "expected"), [(899, ["balanced"]), (900, ["memory-pressure"]), (None, ["balanced"])])
@@ -86,6 +86,16 @@ def test_a_training_on_a_gpu_that_the_kernel_killed_did_not_want_for_the_gpu_s_m
     assert "the GPU's memory" in only(Summary(), killed, start, OOM).text
     known = replace(killed, diagnosis=Diagnosis("gpu-out-of-memory"))
     assert "the GPU's memory" in only(Summary(), known, start).text
+
+
+def test_the_memory_of_a_gpu_that_has_the_machine_s_is_called_so_and_the_search_tries_it_too() -> None:
+    spark = replace(GPU_RUN, machine=replace(GPU_RUN.machine, gpus=(Gpu(0, "NVIDIA GB10", compute_capability="12.1"),)))
+    start = {"event": "start", "batch": 512}
+    found = only(Summary(), spark, start, OOM)
+    assert found.text == "A batch of 512 does not fit into the GPU's memory, which is the machine's."
+    killed = only(Summary(), replace(spark, status="failed", oom_killed=True), start)
+    assert killed.text == "A batch of 512 does not fit into the machine's memory."
+    assert killed.advice == found.advice == "    ngcdl run ... --batch 256\n    ngcdl run ... --batch largest"
 
 
 def test_an_earlier_attempt_that_wanted_for_memory_is_no_word_against_the_last() -> None:

@@ -244,6 +244,26 @@ def test_a_missing_value_is_unknown_and_never_zero(card: Host) -> None:
         assert first[name] is None
 
 
+@pytest.mark.parametrize(("processes", "used"), [("11:5,12:6", 11), ("11:5,12:-", None), ("", 0), (None, None)])
+@pytest.mark.parametrize("capability", ["12.1", "11.0", "8.9"])
+def test_of_a_card_that_has_the_machine_s_memory_what_its_processes_take_is_known(
+    card: Host, capability: str, processes: str | None, used: int | None
+) -> None:
+    """A GB10's NVML tells a process's memory, and none of the card's."""
+    card.set(gpu0__cc=capability, gpu0__memory_used=None, gpu0__processes=processes)
+    first = reading(card)
+    assert (first["memory_used_bytes"], first["memory_total_bytes"]) == (None if capability == "8.9" else used, None)
+    assert first["error"] is None
+    card.set(gpu0__cc=capability, gpu0__processes=processes)
+    assert reading(card)["memory_used_bytes"] == 3145728000, "what the driver says of the card counts"
+
+
+def test_what_processes_take_is_not_known_where_some_may_be_hidden(card: Host) -> None:
+    hidden = "from ngcdl.telemetry import container\ncontainer.pids_are_the_hosts = lambda: False\n"
+    card.set(gpu0__cc="12.1", gpu0__memory_used=None, gpu0__processes="11:5")
+    assert card.ask(hidden + READ, "", "0")["0"]["gpus"][0]["memory_used_bytes"] is None
+
+
 def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path) -> None:
     old = replace(card, library=old_library)
     first = reading(old)

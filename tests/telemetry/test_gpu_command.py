@@ -65,6 +65,14 @@ def test_what_the_driver_does_not_give_is_not_available(card: Host) -> None:
     assert "compute capability n/a" in text
 
 
+def test_a_memory_that_is_the_machine_s_is_called_so(card: Host) -> None:
+    spark = {**SECOND, "gpu0__name": "NVIDIA GB10", "gpu0__cc": "12.1", "gpu0__memory_used": None}
+    card.set(**spark, gpu0__processes=f"4194303:{3000 << 20}")
+    assert "use 87 %   memory 3000 MiB (the machine's)   memory traffic 41 %" in show(card)
+    card.set(**spark, gpu0__processes=None)
+    assert "memory n/a (the machine's)" in show(card)
+
+
 def test_a_lost_card_says_so_and_the_others_go_on(card: Host) -> None:
     card.set(**{"fail__gpu0__DeviceGetUtilizationRates": 15})
     first, second = show(card).split("\n\n")[1:]

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address_of, is_recalled, rows
 
-# GPUs on one chip with an ARM processor, whose memory they use: Jetsons, Thor, and GB10 (DGX Spark).
-ON_ARM_CHIPS = frozenset(("5.3", "6.2", "7.2", "8.7", "11.0", "12.1"))
-
 
 @dataclass(frozen=True)
 class Family:

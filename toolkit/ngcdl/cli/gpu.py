@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ngcdl import console, waiting
+from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import asking, within
@@ -122,7 +123,7 @@ def _brief(report: _Report, height: int) -> list[str]:
 
 
 def _row(card: GpuReading) -> tuple[str, ...]:
-    memory = _of(_mib(card.memory_used_bytes), _mib(card.memory_total_bytes), "MiB")
+    memory = _memory(card)
     processes = _NONE if card.processes is None else str(len(card.processes))
     said = f"{len(card.mig_devices)} MIG" if card.mig else processes
     use, power, temperature = _value(card.gpu_percent, " %"), _value(card.watts, " W"), _value(card.celsius, " C")
@@ -167,7 +168,7 @@ def _mig(card: GpuReading, names: Mapping[str, str]) -> list[str]:
 
 
 def _use(card: GpuReading) -> list[str]:
-    memory = _of(_mib(card.memory_used_bytes), _mib(card.memory_total_bytes), "MiB")
+    memory = _memory(card)
     power, clock = _of(card.watts, card.watts_limit, "W"), _of(card.sm_mhz, card.sm_mhz_max, "MHz")
     use, traffic = _value(card.gpu_percent, " %"), _value(card.memory_percent, " %")
     worked = console.activity(vars(card))
@@ -176,6 +177,13 @@ def _use(card: GpuReading) -> list[str]:
         *([f"  {worked}"] if worked else []),
         f"  power {power}   clock {clock}   temperature {_value(card.celsius, ' C')}",
     ]
+
+
+def _memory(card: GpuReading) -> str:
+    used, total = _mib(card.memory_used_bytes), _mib(card.memory_total_bytes)
+    if total is None and card.compute_capability in ON_ARM_CHIPS:
+        return f"{_value(used, ' MiB')} (the machine's)"
+    return _of(used, total, "MiB")
 
 
 def _processes(processes: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -> list[str]:

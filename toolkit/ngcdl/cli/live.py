@@ -123,7 +123,8 @@ def _ago(read: Now, t: float) -> str:
 def _card(card: CardNow) -> str:
     if card.error and card.gpu_percent is None:
         return card.error
-    memory = f"{size(card.memory_used_bytes)} of {size(card.memory_total_bytes)}"
+    whole = "" if card.memory_total_bytes is None else f" of {size(card.memory_total_bytes)}"
+    memory = f"{size(card.memory_used_bytes)}{whole}"
     return f"{number(card.gpu_percent, 0, ' %')} busy   memory {memory}   {number(card.watts, 0, ' W')}"
 
 

@@ -17,7 +17,7 @@ from ngcdl.folder import EVENTS, LOG, TRACE, lines, opened
 from ngcdl.folder import size as size_of
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import naming, raced, tuned
-from ngcdl.report.measured.case import is_command
+from ngcdl.report.measured.case import is_command, shares_memory
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
@@ -223,7 +223,8 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     where = " on a node" if nodes > 1 else ""
     at_most = f" at most{where}" if figures.memory_bytes_max is not None else ""
     limit = f", of {formatted(figures, 'memory_limit_bytes')}" if figures.memory_limit_bytes is not None else ""
-    rows.append(("memory", formatted(figures, "memory_bytes_max") + at_most + limit))
+    beside = "; the GPU uses the same memory" if figures.gpus and shares_memory(run) else ""
+    rows.append(("memory", formatted(figures, "memory_bytes_max") + at_most + limit + beside))
     return rows
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ngcdl.catalog.cards import ON_ARM_CHIPS
+from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.catalog.rows import rows
 
 # Words that say nothing about the capability: maker, form factor, memory, edition, Ti and Super, the MIG slice of a

@@ -106,6 +106,7 @@ class Card:
 @dataclass(frozen=True)
 class GpuReading:
     """What a GPU or a MIG device does now. Percents are 0..100, over the driver's last sample period (1/6 s to 1 s).
+    If a card uses the machine's memory, `memory_total_bytes` is None, and `memory_used_bytes` what its processes take.
 
     The four percents at the end say how much of the card worked, on average since the reading before (gpm.py): of its
     SMs; of the warps that its SMs have room for; of its tensor cores; of its memory's bandwidth.

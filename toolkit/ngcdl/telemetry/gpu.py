@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngcdl import console
+from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver, gpm
 from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
@@ -132,7 +133,9 @@ class Nvml:
     ) -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on the card. `limits` adds watts_limit, sm_mhz_max and compute_mode, and the
+        `processes` adds the processes on the card and, if the card uses the machine's memory and has none of its own,
+        how much of it they take: NVML tells that of each process only (https://github.com/vllm-project/vllm/pull/55828).
+        `limits` adds watts_limit, sm_mhz_max and compute_mode, and the
         names of processes that only draw. With `is_brief`, query only utilization and power."""
         card, error = self._card(which), None
         try:
@@ -144,6 +147,8 @@ class Nvml:
                 values |= self._limits(row)
             if processes:
                 values["processes"] = self._processes(row, names_all=limits)
+                if values.get("memory_used_bytes") is None and card.compute_capability in ON_ARM_CHIPS:
+                    values["memory_used_bytes"] = _taken(values["processes"])
             if row.is_part:
                 values |= {name: None for name in _OF_THE_WHOLE_CARD if name in values}
             if row.trouble:
@@ -363,6 +368,14 @@ def _process(one: Binding, draws: bool) -> GpuProcess:
     if not container.pids_are_the_hosts():
         return found
     return replace(found, name=container.name_of(found.pid), container_id=container.container_of(found.pid))
+
+
+def _taken(processes: Sequence[GpuProcess] | None) -> int | None:
+    """Return how much memory processes take; None if they are unknown, or that of one of them is."""
+    taken = [one.memory_bytes for one in processes or ()]
+    known = [each for each in taken if each is not None]
+    is_known = processes is not None and len(known) == len(taken) and container.pids_are_the_hosts()
+    return sum(known) if is_known else None
 
 
 def _nameless(one: Binding, draws: bool) -> GpuProcess:

@@ -10,7 +10,8 @@
                "memory_total_bytes", "energy_joules": a counter since the driver was loaded, "celsius", "sm_mhz",
                "memory_mhz", "throttle_reasons": [why its clocks are limited now, in NVIDIA's terms: card.REASONS],
                "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent": 0..100,
-               means since the full sample before, of cards that have the counters for it (gpm.py),
+               means since the full sample before, of cards that have the counters for it (gpm.py);
+               of a card that uses the machine's memory, "memory_used_bytes" is what its processes take of that,
                "own_processes", "foreign_processes": how many of the run's and of others compute there, "error"}],
      "gap": null, or why something is missing in this sample or before it}
 

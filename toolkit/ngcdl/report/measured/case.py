@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.measured.lines import Line, last_start, number, numbers
 
@@ -56,6 +57,11 @@ def is_interactive(run: Run) -> bool:
     program = PurePosixPath(words[0]).name.rstrip("0123456789.") if words else "sh"
     asks = program in _SHELLS and (all(word.startswith("-") for word in words[1:]) or "-i" in words)
     return program in _SERVERS or (bool(spec.get("tty")) and asks)
+
+
+def shares_memory(run: Run) -> bool:
+    """Return whether a GPU of the run's machine uses the machine's memory and has none of its own."""
+    return any(gpu.compute_capability in ON_ARM_CHIPS for gpu in run.machine.gpus or ())
 
 
 def computing(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]:

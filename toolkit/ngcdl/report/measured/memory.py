@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ngcdl.record import Finding
 from ngcdl.report.measured import tuned
-from ngcdl.report.measured.case import Case, finding
+from ngcdl.report.measured.case import Case, finding, shares_memory
 from ngcdl.report.measured.lines import number
 from ngcdl.spec import kind_of
 
@@ -37,7 +37,9 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     on_card = not (case.on_cpu or case.run.device == "cpu")
     # the kernel kills for the container's or the machine's memory; a card's is reported by the framework or the log
     is_hosts = not on_card or bool(killed and not failed and not known)
-    where = _hosts_memory(case) if is_hosts else "the GPU's memory"
+    is_shared = on_card and shares_memory(case.run)
+    of_gpu = "the GPU's memory" + (", which is the machine's" if is_shared else "")
+    where = _hosts_memory(case) if is_hosts else of_gpu
     what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {where}"
     if fits is not None and begun:
         taken = number(begun[-1].get("batch"))
@@ -52,8 +54,8 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     does = f"; {fits:.0f} does" if fits is not None else ""
     smaller = fits if fits is not None else None if batch is None or batch < 2 else batch // 2
     advice = [] if smaller is None else [f"    ngcdl run ... --batch {smaller:.0f}"]
-    # with a card, the search probes the card's memory
-    advice += [] if told or (on_card and is_hosts) else ["    ngcdl run ... --batch largest"]
+    # with a card, the search probes the card's memory, which may be the machine's
+    advice += [] if told or (on_card and is_hosts and not is_shared) else ["    ngcdl run ... --batch largest"]
     yield finding("out-of-memory", f"{what}{does}.", "\n".join(advice) or None, batch=batch, fits=fits)
 
 
