@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.record import Diagnosis, Run
+from ngcdl.record import Diagnosis, Gpu, Machine, Run
 from ngcdl.report.measured.diagnosis import HEAD_BYTES, TAIL_BYTES, as_text, diagnosed
 
 RUN = Run("x", "failed", 1.0, exit_code=1)
@@ -94,6 +94,14 @@ def test_a_remedy_is_for_what_ran_and_where(log: Path) -> None:
     here = remedy(replace(RUN, engine="local"), log, few)
     assert "remount,size=8g /dev/shm" in here
     assert "container" not in here
+
+
+def test_a_memory_that_a_gpu_shares_with_the_file_cache_is_told_with_what_frees_it(log: Path) -> None:
+    spark = replace(WITH_GPU, machine=Machine(gpus=(Gpu(0, "NVIDIA GB10", compute_capability="12.1"),)))
+    assert "drop_caches" in remedy(spark, log, MEMORY)
+    assert "drop_caches" not in remedy(replace(spark, engine="slurm"), log, MEMORY), "that machine is another one"
+    assert "drop_caches" not in remedy(WITH_GPU, log, MEMORY)
+    assert "drop_caches" not in remedy(replace(spark, gpu_way="none"), log, MEMORY), "the kernel frees it by itself"
 
 
 def test_a_missing_python_module_is_told_of_a_command_in_an_image_with_what_installs_it(log: Path) -> None:

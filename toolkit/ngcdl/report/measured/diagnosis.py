@@ -13,6 +13,7 @@ from ngcdl.catalog import failures
 from ngcdl.catalog.failures import Failure, Recognised
 from ngcdl.folder import opened
 from ngcdl.record import Diagnosis, Run
+from ngcdl.report.measured.case import shares_memory
 from ngcdl.spec import kind_of
 
 # The banner and the start are in the head, a traceback is in the tail.
@@ -57,6 +58,7 @@ def words_about(run: Run) -> frozenset[str]:
         "folders" if kind.shares_files else "claims",
     }
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
+    words |= {"unified"} if shares_memory(run) else set()
     return frozenset(words | ({"gpu"} if has_asked else set()))
 
 
