@@ -160,6 +160,13 @@ EXAMPLES = {
         "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, "
         "e.g. changing env variable CUDA_VISIBLE_DEVICES after program start."
     ],
+    "driver-library-mismatch": [
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+        "NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / "
+        "cuda driver combination",
+        "failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver "
+        "combination",
+    ],
     "gpu-out-of-memory": [
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
