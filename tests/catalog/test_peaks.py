@@ -24,6 +24,8 @@ from ngcdl.catalog.rows import rows
         ("NVIDIA GeForce RTX 4090", "tf32", 82.58),
         ("NVIDIA RTX 6000 Ada Generation", "float32", 91.06),
         ("Quadro RTX 6000", "float32", 16.31),
+        ("NVIDIA GH200 480GB", "bfloat16", 989.4),
+        ("NVIDIA GH200 144G HBM3e", "bfloat16", 989.4),
         ("NVIDIA B200", "float32", 75.02),
         ("NVIDIA GB200", "float32", 80.02),
     ],
@@ -45,6 +47,8 @@ def test_a_card_is_found_by_what_nvml_calls_it(name: str, precision: str, tflops
         "/device:GPU:0",
         "NVIDIA GeForce RTX 3080",  # 10 or 12 GB, with different cores
         "GeForce GTX 1060 3GB",
+        "NVIDIA GB10",
+        "NVIDIA GB300",
         "",
     ],
 )

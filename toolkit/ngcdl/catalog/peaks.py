@@ -11,6 +11,10 @@ GTX 1070 (notebook): https://mobipicker.com/gtx-1080-and-gtx-1070-for-laptops
 RTX 2060: https://hmc-tech.com/gpu/nvidia-geforce-rtx-2060-12gb-vs-nvidia-geforce-gtx-1650-gddr5
 RTX 3080: https://atizone.it/news/reader.php?objid=32859
 MX150, GT 1030, GTX 1050, GTX 1650, RTX 3050, Quadro P5000: recalled.
+
+Not known are GB10's rates, of which NVIDIA states only FP4 with sparsity, and B300's and GB300's cores and clocks:
+https://www.nvidia.com/en-us/products/workstations/dgx-spark/ (https://github.com/huggingface/huggingface.js/pull/1861)
+https://glennklockwood.com/garden/processors/B300
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address, is_recalled, rows
 
-# NVML reports "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080".
-_BESIDE = re.compile(r"\b(nvidia|geforce|tesla|graphics|\d+gb|hbm\d\w?)\b")
+# NVML reports "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080",
+# "NVIDIA GH200 144G HBM3e".
+_BESIDE = re.compile(r"\b(nvidia|geforce|tesla|graphics|\d+gb?|hbm\d\w?)\b")
 
 
 @dataclass(frozen=True)
