@@ -9,8 +9,7 @@ import sys
 import traceback
 
 from . import (
-    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, nvml, replicas, sampler, teacher,
-    workloads)
+    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, replicas, sampler, teacher, workloads)
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
@@ -149,7 +148,7 @@ def run(asked, events, voice, signals, own):
     by_trying(asked, workload, events, voice, signals)
     model = modelled(asked, workload)
     tell_libraries(asked)
-    free = feed.free_bytes(nvml.read(), asked.replicas) if asked.feed == "resident" else None
+    free = autotune.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     name, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, name, workload)

@@ -7,7 +7,7 @@ import pytest
 from conftest import events, on_cpu, train, trainer
 
 from trainer import __main__ as entry
-from trainer import data, feed, layers
+from trainer import autotune, data, feed, layers
 from trainer.epochs import Shuffled
 from trainer.events import Stop
 from trainer.recipe import Model
@@ -147,6 +147,21 @@ def test_batches_that_are_made_in_their_turn_cannot_be_resident(name):
     with pytest.raises(Stop, match=rf"each batch of {name} is made on the CPU.*--feed ahead") as stop:
         feed.check_resident(name, workload.source(dataset, 4, 0, 0.001), None, 1)
     assert stop.value.kind == "bad_argument"
+
+
+@pytest.mark.torch
+def test_what_is_free_for_a_resident_data_set_is_the_machine_s_where_the_gpu_has_no_memory_of_its_own(
+    tmp_path, monkeypatch
+):
+    """NVML then tells none, and a data set that fills the machine would hang it."""
+    told = []
+    monkeypatch.setattr(entry, "train", lambda *words: told.append(words[9]))
+    monkeypatch.setattr(autotune.nvml, "read", lambda: [{"memory_total_bytes": None, "memory_used_bytes": None}])
+    monkeypatch.setattr(autotune.driver, "is_integrated", lambda _: True)
+    monkeypatch.setattr(autotune.host, "memory", lambda: {"MemAvailable": 5})
+    words = "cifar10-keras", "--framework", "pytorch", "--device", "cpu", "--out", str(tmp_path)
+    assert entry.main([*words, "--feed", "resident"]) == entry.main(list(words)) == 0
+    assert told == [5, None]
 
 
 def test_a_data_set_of_more_than_half_the_free_memory_is_not_resident():
