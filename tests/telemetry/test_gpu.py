@@ -258,6 +258,15 @@ def test_of_a_card_that_has_the_machine_s_memory_what_its_processes_take_is_know
     assert reading(card)["memory_used_bytes"] == 3145728000, "what the driver says of the card counts"
 
 
+@pytest.mark.parametrize(("capability", "percent", "told"), [("12.1", 0, None), ("11.0", 7, 7), ("8.9", 0, 0)])
+def test_no_traffic_on_a_memory_that_is_the_machine_s_is_unknown_traffic(
+    card: Host, capability: str, percent: int, told: int | None
+) -> None:
+    card.set(gpu0__cc=capability, gpu0__memory_utilization=percent)
+    first = reading(card)
+    assert (first["gpu_percent"], first["memory_percent"]) == (87, told)
+
+
 def test_what_processes_take_is_not_known_where_some_may_be_hidden(card: Host) -> None:
     hidden = "from ngcdl.telemetry import container\ncontainer.pids_are_the_hosts = lambda: False\n"
     card.set(gpu0__cc="12.1", gpu0__memory_used=None, gpu0__processes="11:5")

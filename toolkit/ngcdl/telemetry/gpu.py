@@ -141,6 +141,9 @@ class Nvml:
         try:
             row = self._open(which)
             values = {"index": card.index, "uuid": card.uuid, "name": card.name, **self._use_and_power(row)}
+            if card.compute_capability in ON_ARM_CHIPS:  # a GB10's is always 0, however busy it is:
+                # https://github.com/mostlygeek/llama-swap/issues/782
+                values["memory_percent"] = values["memory_percent"] or None
             if not is_brief:
                 values |= self._state(row)
             if limits:
