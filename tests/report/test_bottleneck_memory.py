@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from made_summaries import CPU_RUN, GPU_RUN, OOM, gpu, only, rules
 
-from ngcdl.record import Diagnosis, Gpu, Summary
+from ngcdl.record import Diagnosis, Gpu, Machine, Summary
 
 
 @pytest.mark.parametrize(("used", "expected"), [(899, ["balanced"]), (900, ["memory-pressure"]), (None, ["balanced"])])
@@ -88,12 +88,29 @@ def test_a_training_on_a_gpu_that_the_kernel_killed_did_not_want_for_the_gpu_s_m
     assert "the GPU's memory" in only(Summary(), known, start).text
 
 
+SPARK = replace(GPU_RUN, machine=Machine(memory_bytes=100, gpus=(Gpu(0, "NVIDIA GB10", compute_capability="12.1"),)))
+
+
+def test_a_memory_that_a_gpu_and_its_run_fill_together_is_full() -> None:
+    full = gpu(80.0, gpu_memory_bytes_max=86, memory_bytes_max=4, memory_limit_bytes=100)
+    assert only(full, SPARK).text == (
+        "The programs on the GPU took up to 86 % of the machine's memory, the run itself beside that up to 4 %."
+    )
+    assert "4 %" not in only(replace(full, gpu_memory_bytes_max=95, memory_bytes_max=None), SPARK).text
+    for summary, run in (
+        (replace(full, gpu_memory_bytes_max=85), SPARK),
+        (replace(full, gpu_memory_bytes_max=None), SPARK),
+        (full, replace(SPARK, machine=replace(SPARK.machine, memory_bytes=None))),
+        (full, replace(SPARK, machine=Machine(memory_bytes=100, gpus=(Gpu(0, compute_capability="9.0"),)))),
+    ):
+        assert "memory-pressure" not in rules(summary, run)
+
+
 def test_the_memory_of_a_gpu_that_has_the_machine_s_is_called_so_and_the_search_tries_it_too() -> None:
-    spark = replace(GPU_RUN, machine=replace(GPU_RUN.machine, gpus=(Gpu(0, "NVIDIA GB10", compute_capability="12.1"),)))
     start = {"event": "start", "batch": 512}
-    found = only(Summary(), spark, start, OOM)
+    found = only(Summary(), SPARK, start, OOM)
     assert found.text == "A batch of 512 does not fit into the GPU's memory, which is the machine's."
-    killed = only(Summary(), replace(spark, status="failed", oom_killed=True), start)
+    killed = only(Summary(), replace(SPARK, status="failed", oom_killed=True), start)
     assert killed.text == "A batch of 512 does not fit into the machine's memory."
     assert killed.advice == found.advice == "    ngcdl run ... --batch 256\n    ngcdl run ... --batch largest"
 

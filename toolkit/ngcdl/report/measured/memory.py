@@ -78,6 +78,7 @@ def pressed(case: Case) -> Iterator[Finding]:
     of = "the machine's memory" if limit == case.run.machine.memory_bytes else _limit_of(case)
     said = [f"the kernel OOM-killed {kills} of the run's processes"] if kills and not _was_search(case) else []
     said += [f"it used {100 * used:.0f} % of {of}"] if used is not None and used >= FULL_MEMORY else []
+    said += _beside_gpu(case)
     if pressure is not None and pressure >= PRESSURE_PERCENT:
         said.append(f"it waited for memory up to {pressure:.0f} % of the time")
     if said:
@@ -87,6 +88,16 @@ def pressed(case: Case) -> Iterator[Finding]:
             "memory-pressure", f"{text[0].upper()}{text[1:]}.", advice,
             memory_used_share=used, memory_pressure_percent=pressure, memory_oom_kills=kills,
         )  # fmt: skip
+
+
+def _beside_gpu(case: Case) -> list[str]:
+    """Say how full a memory was that a GPU uses too, if hardly any was left: the run's own figure leaves that out."""
+    on_gpu, own = case.summary.gpu_memory_bytes_max, case.summary.memory_bytes_max
+    whole = case.run.machine.memory_bytes
+    if not (shares_memory(case.run) and whole) or on_gpu is None or on_gpu + (own or 0) < FULL_MEMORY * whole:
+        return []
+    more = "" if own is None else f", the run itself beside that up to {100 * own / whole:.0f} %"
+    return [f"the programs on the GPU took up to {100 * on_gpu / whole:.0f} % of the machine's memory{more}"]
 
 
 def _was_search(case: Case) -> bool:
