@@ -450,6 +450,20 @@ def test_a_jetson_s_runtime_lists_its_devices() -> None:
     assert found(sight)["daemon-reload"].state == "ok"
 
 
+def test_docker_s_own_gpus_option_is_refused_on_a_jetson_and_its_runtime_is_to_be_registered() -> None:
+    jetson = replace(HEALTHY, kernel=replace(KERNEL, is_tegra=True))
+    by_gpus = replace(engine(), way=GpuWay("device-request", "docker --gpus"))
+    finding = found(replace(jetson, engine=by_gpus))["gpu-way"]
+    assert finding.state == "broken"
+    assert any("runtime configure" in command for command in commands(finding))
+    assert found(replace(jetson, engine=by_gpus))["daemon-reload"].state == "unchecked"
+    assert found(replace(HEALTHY, engine=by_gpus))["gpu-way"].state == "ok"
+    elsewhere = replace(by_gpus, is_here=False)
+    assert found(replace(jetson, engine=elsewhere))["gpu-way"].state == "ok", "that engine's machine is another one"
+    cdi = replace(engine(version="29.2.0", **DESCRIBED), way=GpuWay("device-request", ""))
+    assert found(replace(jetson, engine=cdi))["gpu-way"].state == "ok", "no hook is called"
+
+
 def test_what_hides_gpus_in_the_toolkits_settings_is_none_of_cdis_business() -> None:
     for what in ("unprivileged", "no-cgroups"):
         sight = SICK[what]

@@ -42,7 +42,7 @@ def in_spec(engine: Engine, sight: Sight) -> bool | Trouble:
     if engine.facts.is_snap:
         return Trouble("the settings of the snap's own toolkit are not known")
     if isinstance(engine.way, GpuWay) and engine.way.name == "device-request":
-        return False
+        return Trouble("docker --gpus does not work on a Jetson") if sight.kernel.is_tegra else False
     config, toolkit = sight.programs.toolkit_config, sight.programs.toolkit
     if config is None:
         return Trouble(f"{TOOLKIT_CONFIG} can't be read")

@@ -16,6 +16,10 @@ _NO_CGROUPS = f"{_SET_NO_CGROUPS}    # with this, the GPUs of Docker as root are
 MODE_AUTO = "sudo nvidia-ctk config --set nvidia-container-runtime.mode=auto --in-place"
 _UNPRIVILEGED = "https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.18.0/internal/config/image/cuda_image.go"
 _FORBIDDEN_HOOK = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/139"
+# assertModeIsLegacy(): a Jetson's mode is csv
+_REFUSED_HOOK = (
+    "https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/cmd/nvidia-container-runtime-hook/hook_config.go"
+)
 _NO_CGROUPS_URL = "https://github.com/NVIDIA/nvidia-container-toolkit/issues/381"
 _SNAP = "https://github.com/canonical/docker-snap#nvidia-support"
 _TOOLKIT = frozenset({"nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook"})
@@ -43,6 +47,9 @@ def judge(sight: Sight) -> Finding | None:
     if (misled := _misled(engine, sight)) is not None:
         return misled
     if engine.way.name == "device-request":
+        if engine.is_here and sight.kernel.is_tegra and not injected.by_cdi(engine, sight):
+            cause = "On a Jetson the toolkit refuses it, and wants its runtime nvidia, which is not registered"
+            return broken(NAME, engine.way.why, cause, *register(engine, sight), source=_REFUSED_HOOK)
         hint = "Only a run shows whether --gpus works; registering the runtime nvidia makes it certain"
         return ok(NAME, engine.way.why, hint, *register(engine, sight), source=TOOLKIT_GUIDE)
     if engine.facts.default_runtime == "nvidia":
