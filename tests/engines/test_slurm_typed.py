@@ -29,9 +29,16 @@ READ = {
 PLAIN = {"MASTER_PORT": "5", "NCCL_DEBUG": "INFO"}
 SRUN = """printf '%s\\0' "$@" >srun.words
 /bin/cat /proc/self/environ >srun.environ
+[[ $* != *--container-image=* || $* =~ --container-env=[A-Z_,]*MASTER_ADDR ]] || export MASTER_ADDR=n1 # enroot's hook
 while [ "$1" != bash ]; do shift; done
 export SLURM_PROCID=0 SLURM_NODEID=0 SLURMD_NODENAME=n1
 exec "$@"
+"""
+SCONTROL = """case "$1 $2" in
+"show hostnames") echo n1 ;;
+"show node") echo "NodeName=n1 NodeAddr=10.0.0.1 NodeHostName=n1" ;;
+*) echo "KillWait = 30" ;;
+esac
 """
 CLIENTS = """[ "$1" != rm ] || exit 0
 printf '%s\\0' "$@" >client.words
@@ -46,7 +53,7 @@ def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False, **site: str) -
     It leaves the arguments and variables of srun (srun.words, srun.environ) and of what runs the image
     (client.words, client.environ), and the output (out)."""
     program(folder, "srun", SRUN)
-    program(folder, "scontrol", 'echo "KillWait = 30"')
+    program(folder, "scontrol", SCONTROL)
     for client in ("docker", "podman", "apptainer"):
         program(folder, client, CLIENTS)
     (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder), is_kept))
@@ -89,7 +96,8 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     if runner == "pyxis":
         found = variables(tmp_path / "out")
         (names,) = [word for word in words(tmp_path / "srun.words") if word.startswith("--container-env=")]
-        assert set(names.partition("=")[2].split(",")) == {*PLAIN, "HF_TOKEN"}, "image and hooks read these"
+        read = {"MASTER_ADDR", *PLAIN, "HF_TOKEN"}
+        assert set(names.partition("=")[2].split(",")) == read, "image and hooks read these"
     elif runner == "apptainer":
         environ = variables(tmp_path / "client.environ")
         assert not {name for name, value in READ.items() if environ.get(name) == value}
@@ -108,6 +116,15 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert found["HF_TOKEN"] == "hush"
     assert "hush" not in (tmp_path / "job.sh").read_text() + (tmp_path / "srun.words").read_text()
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
+
+
+@pytest.mark.parametrize(("typed", "address"), [({}, "10.0.0.1"), ({"MASTER_ADDR": "login"}, "login")])
+def test_node_0_is_found_by_its_address_though_a_hook_of_enroot_s_would_give_its_name(
+    tmp_path: Path, typed: dict[str, str], address: str
+) -> None:
+    handed_in(asked("pyxis", typed), tmp_path)
+    found = variables(tmp_path / "out")
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == (address, "20007")
 
 
 @pytest.mark.parametrize("typed", [{}, {"PYTHONPATH": "/work/src"}])

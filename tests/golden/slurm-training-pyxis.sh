@@ -115,6 +115,6 @@ env NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=all PYTHONUNBUFFERED=1
     --container-workdir="$RUN" \
     --no-container-mount-home \
     --container-entrypoint \
-    --container-env=PYTHONUNBUFFERED,WORDS \
+    --container-env=MASTER_ADDR,MASTER_PORT,PYTHONUNBUFFERED,WORDS \
     bash -c "$task" task python -m trainer cifar10 --out "$RUN" --data /scratch/cifar10 --resume /home/me/.local/state/ngcdl/runs/older "${resume[@]}" &
 srun=$!

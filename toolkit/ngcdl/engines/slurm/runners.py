@@ -13,6 +13,11 @@ from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")
 _SLURMS = ("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_RESTART_COUNT")
+# In PyTorch's images an extra hook of enroot's sets these itself, to a name that need not resolve, and pyxis prefers
+# what is in the image unless it is told their names.
+# https://github.com/NVIDIA/enroot/blob/master/conf/hooks/extra/50-slurm-pytorch.sh
+# https://github.com/NVIDIA/pyxis/blob/master/README.md (--container-env, since 0.15)
+_SET_BY_A_HOOK = ("MASTER_ADDR", "MASTER_PORT")
 # Names of variables that bash, the loader, Slurm, enroot and the scripts here read: a container's variable of such a
 # name is kept out of their environment. https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md
 READ_OUTSIDE = re.compile(
@@ -99,8 +104,8 @@ def srun(task: Task) -> list[str]:
     words += ["--container-workdir=" + _workdir(task, '"$RUN"'), "--no-container-mount-home"]
     # NVIDIA's entrypoint enables the compatibility libraries; pyxis skips it by default
     words.append("--container-entrypoint")
-    names = [*(name for name, _ in _passed(task)), *task.secrets]
-    return words + ([f"--container-env={','.join(names)}"] if names else [])
+    names = dict.fromkeys((*_SET_BY_A_HOOK, *(name for name, _ in _passed(task)), *task.secrets))
+    return [*words, f"--container-env={','.join(names)}"]
 
 
 def environment(task: Task) -> list[str]:
