@@ -118,6 +118,14 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
 
 
+def test_a_node_has_one_task_though_a_job_for_several_was_typed(tmp_path: Path) -> None:
+    spec = asked("docker", {})
+    assert spec.placement
+    placement = replace(spec.placement, options=("--ntasks-per-node=8",))
+    handed_in(replace(spec, placement=placement), tmp_path, SLURM_NTASKS="8", SLURM_NTASKS_PER_NODE="8")
+    assert {"--ntasks=1", "--ntasks-per-node=1"} <= set(words(tmp_path / "srun.words"))
+
+
 @pytest.mark.parametrize(("typed", "address"), [({}, "10.0.0.1"), ({"MASTER_ADDR": "login"}, "login")])
 def test_node_0_is_found_by_its_address_though_a_hook_of_enroot_s_would_give_its_name(
     tmp_path: Path, typed: dict[str, str], address: str

@@ -113,7 +113,7 @@ marked "$code"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"
 '
-srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+srun --export=ALL --kill-on-bad-exit=1 --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     bash -c "$task" task python 'my train.py' --epochs 3 &
 srun=$!

@@ -116,7 +116,7 @@ marked "$code"
 exit "$code"
 '
 env NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=all PYTHONUNBUFFERED=1 WORDS='a '"'"'b'"'"'' \
-    srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1 \
+    srun --export=ALL --kill-on-bad-exit=1 --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
     ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     --container-image="$NGCDL_IMAGE" \
     --container-mounts="$RUN:$RUN",/scratch/cifar10:/scratch/cifar10:ro,/home/me/.local/state/ngcdl/runs/older:/home/me/.local/state/ngcdl/runs/older:ro \

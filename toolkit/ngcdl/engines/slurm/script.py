@@ -21,6 +21,9 @@ UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's ou
 RESTARTS = 3
 # Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
+# Both: srun prefers a larger SLURM_NTASKS, as of a --ntasks-per-node=8 that was typed for sbatch, to --ntasks-per-node.
+# https://github.com/SchedMD/slurm/blob/master/src/srun/opt.c ("can't honor --ntasks-per-node")
+_ONE_EACH = '--ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1'
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
@@ -31,7 +34,7 @@ def script(order: Order, is_kept: bool = False) -> str:
     which the trainer writes the whole record. Raise PathUnfit or BadOption."""
     task, is_training = _task(order, is_kept), order.spec.workload is not None
     words = [" ".join(found)] if (found := runners.environment(task)) else []
-    words += ["srun --export=ALL --kill-on-bad-exit=1 --ntasks-per-node=1", *runners.srun(task)]
+    words += [f"srun --export=ALL --kill-on-bad-exit=1 {_ONE_EACH}", *runners.srun(task)]
     words += [f'bash -c "$task" task {_command(order)}' + (' "${resume[@]}"' if is_training else "")]
     text = bash(
         "job",
