@@ -366,6 +366,20 @@ def test_the_lock_of_an_image_is_for_all_users_and_one_that_may_only_be_read_doe
     assert (lock.stat().st_mode & 0o777, (tmp_path / "umask").read_text()) == (0o666, "0077\n")
 
 
+def test_where_nothing_can_be_locked_each_job_fetches_the_image_into_a_file_of_its_own(tmp_path: Path) -> None:
+    program(tmp_path, "flock", 'echo "flock: $1: Function not implemented" >&2; exit 65')
+    with fetching(tmp_path, 'echo "$3" >part; touch "$3"') as process:
+        process.wait(60)
+    assert process.returncode == 0
+    image = Path((tmp_path / "srun.image").read_text().strip())
+    assert (tmp_path / "part").read_text() == f"{image}.part.7\n"
+    image.unlink()
+    with fetching(tmp_path, 'touch "$3"; exit 1') as process:
+        process.wait(60)
+    assert process.returncode == 125
+    assert [path.suffix for path in image.parent.iterdir()] == [".lock"], "nobody else would overwrite a broken part"
+
+
 def test_an_image_is_fetched_once(tmp_path: Path) -> None:
     with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
         process.wait(60)

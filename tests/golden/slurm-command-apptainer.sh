@@ -63,8 +63,12 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
     [ -e "$NGCDL_IMAGE.lock" ] || (umask 0; : >>"$NGCDL_IMAGE.lock") # somebody else may need it next
     (
         { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
-        flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; }; }
+        flock 9 || {
+            echo "ngcdl: no lock in ${NGCDL_IMAGE%/*} (see above): jobs that start together each fetch the image" >&2
+            part=$part.$SLURM_JOB_ID
+        }
+        [ -e "$NGCDL_IMAGE" ] ||
+            { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi

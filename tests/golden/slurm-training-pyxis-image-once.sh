@@ -65,8 +65,12 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
     (
         [ -w "$XDG_RUNTIME_DIR" ] || export XDG_RUNTIME_DIR=$RUN/home
         { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
-        flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; }; }
+        flock 9 || {
+            echo "ngcdl: no lock in ${NGCDL_IMAGE%/*} (see above): jobs that start together each fetch the image" >&2
+            part=$part.$SLURM_JOB_ID
+        }
+        [ -e "$NGCDL_IMAGE" ] ||
+            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi

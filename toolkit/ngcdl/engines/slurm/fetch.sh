@@ -7,8 +7,13 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
     (
         @RUNTIME@
         { exec 9<>"$NGCDL_IMAGE.lock"; } 2>/dev/null || exec 9<"$NGCDL_IMAGE.lock"
-        flock 9 && { [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && @FETCH@ "$part" @SOURCE@ && mv "$part" "$NGCDL_IMAGE"; }; }
+        ## Lustre may be mounted without locks: https://github.com/apptainer/singularity/issues/4844
+        flock 9 || {
+            echo "ngcdl: no lock in ${NGCDL_IMAGE%/*} (see above): jobs that start together each fetch the image" >&2
+            part=$part.$SLURM_JOB_ID
+        }
+        [ -e "$NGCDL_IMAGE" ] ||
+            { rm -f "$part" && @FETCH@ "$part" @SOURCE@ && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi
