@@ -21,7 +21,7 @@ H100 = Node("n2", "amd64", card="h100", gpus=8)
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for a Slurm of four nodes in two partitions."""
-    for name in ("SBATCH_PARTITION", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
+    for name in ("SBATCH_PARTITION", "SBATCH_CONSTRAINT", "SBATCH_RESERVATION", "SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     says(tmp_path, "sinfo", "main*\nold")
@@ -172,13 +172,22 @@ def test_a_job_asks_for_no_more_processors_than_each_node_has_that_may_take_it(
         (("-C ib&big",), 1, 16),
         (("--constraint=none|big",), 1, 16),
         (("--constraint=ib",), 1, 2),
+        (("--constraint=[big|none]",), 1, 16),
+        (("--constraint=ib&(big|none)",), 1, 16),
+        (("--constraint=(none|(ib&big))",), 1, 16),
+        (("--constraint=none|ib&big",), 1, 16),
+        (("--constraint=big&none|ib",), 1, 2),
         (("--constraint=[big*1&ib*1]",), 1, 2),
+        (("--constraint=big*1",), 1, 2),
         (("--gres=gpu:a100:1",), 1, 16),
         (("--gpus-per-node=a100:1",), 1, 16),
         (("-Gk80:1",), 1, 2),
         (("--gres=gpu:a100:1", "--gres=gpu:1"), 1, 2),
         (("--gres=gpu:1,disk:2",), 1, 2),
         (("--prefer=big",), 1, 2),
+        (("--reservation=class",), 1, 16),
+        (("--reservation class,class",), 2, 16),
+        (("--reservation=class,licences",), 1, 2),
     ],
 )
 def test_a_node_that_somebody_does_not_want_cuts_no_processors_of_his_job(
@@ -188,8 +197,22 @@ def test_a_node_that_somebody_does_not_want_cuts_no_processors_of_his_job(
     there = (("g1", 128, "big,ib", "a100:8"), ("g2", 128, "big,ib", "a100:8"), ("old", 8, "ib", "k80:4"))
     lines = "\n".join(node.format(*one) for one in there)
     hosts = 'case $3 in "g[1-2]") echo g1; echo g2;; *) echo "$3" | tr , "\\n";; esac'
-    stand_in(programs, "scontrol", f"case $2 in hostnames) {hosts};; *) echo '{lines}';; esac")
+    held = 'case $3 in class) echo "Nodes=g[1-2] NodeCnt=2";; *) echo "Nodes=(null) NodeCnt=0";; esac'
+    cases = f"hostnames) {hosts};; reservation) {held};; *) echo '{lines}';;"
+    stand_in(programs, "scontrol", f"case $2 in {cases} esac")
     assert nodes.cpus_per_gpu(Placement(nodes_wanted, options=words), 1) == cpus
+
+
+@pytest.mark.parametrize(
+    ("words", "cpus"), [((), 16), (("-C ib",), 2), (("--constraint=big",), 16), (("--constraint=none",), None)]
+)
+def test_a_constraint_in_the_shell_s_variable_counts_unless_one_was_typed(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], cpus: int | None
+) -> None:
+    monkeypatch.setenv("SBATCH_CONSTRAINT", "big")
+    node = "NodeName={} CPUTot={} AvailableFeatures={} Gres=gpu:8 State=IDLE Partitions=main"
+    says(programs, "scontrol", "\n".join(node.format(*one) for one in (("g1", 128, "big,ib"), ("old", 16, "ib"))))
+    assert nodes.cpus_per_gpu(Placement(options=words), 1) == cpus
 
 
 @pytest.mark.parametrize(

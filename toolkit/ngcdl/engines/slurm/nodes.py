@@ -25,8 +25,10 @@ _CARD = re.compile(r"(?:--gres(?:=| +)gpu:|--gpus(?:-per-\w+)?(?:=| +)|-G[= ]*)(
 _NODELIST = re.compile(r"(?:--nodelist(?:=| +)|-w[= ]*)(.+)")
 _EXCLUDE = re.compile(r"(?:--exclude(?:=| +)|-x[= ]*)(.+)")
 _CONSTRAINT = re.compile(r"(?:--constraint(?:=| +)|-C[= ]*)(.+)")
-# One feature, or several of which a node has all (&) or one (|). https://slurm.schedmd.com/sbatch.html#OPT_constraint
-_FEATURES = re.compile(r"[\w.:-]+(?:(?:&[\w.:-]+)*|(?:\|[\w.:-]+)*)")
+_RESERVATION = re.compile(r"--reservation(?:=| +)(.+)")
+_FEATURE = re.compile(r"[\w.:-]+")
+# Features that a node has (1) or has not (0), joined by & and |. https://slurm.schedmd.com/sbatch.html#OPT_constraint
+_GROUP = re.compile(r"[(\[]([01](?:[&|][01])*)[)\]]")
 # States, and flags after a +, of nodes that take no job, unlike POWERED_DOWN ones, which Slurm starts for a job.
 # https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 _AWAY = re.compile(r"\b(?:DOWN|DRAIN|FAIL|NOT_RESPONDING)\b")
@@ -78,11 +80,14 @@ def _able(placement: Placement, gpus: int) -> list[str]:
     card = _card(placement)
     avoid = {*placement.avoid, *_names(_typed(_EXCLUDE, placement))}
     only = _names(_typed(_NODELIST, placement))
-    wanted = _typed(_CONSTRAINT, placement)
+    reserved = _reserved(_typed(_RESERVATION, placement) or os.environ.get("SBATCH_RESERVATION"))
+    wanted = _typed(_CONSTRAINT, placement) or os.environ.get("SBATCH_CONSTRAINT")
     lines = []
     for line in _lines(placement):
         name, able = _field(line, "NodeName"), sum(count for kind, count in _cards(line) if card in (None, kind))
         if able < max(gpus, 1 if card else 0) or name in avoid or not _has_features(line, wanted):
+            continue
+        if reserved and name not in reserved:
             continue
         if name in only or len(only) < placement.nodes:  # a job may get more nodes than those named
             lines.append(line)
@@ -110,11 +115,28 @@ def _names(nodes: str | None) -> set[str]:
     return set(commands.output_of("scontrol", "show", "hostnames", nodes).split())
 
 
+def _reserved(reservations: str | None) -> set[str]:
+    """Return the names of the nodes of the reservations A,B; none if there is none, or one that holds no nodes."""
+    names = reservations.split(",") if reservations else []
+    held = [_field(commands.output_of("scontrol", "show", "reservation", name, "-o"), "Nodes") for name in names]
+    return set() if "(null)" in held else {name for nodes in held for name in _names(nodes)}
+
+
 def _has_features(line: str, wanted: str | None) -> bool:
-    if wanted is None or not _FEATURES.fullmatch(wanted):
-        return True
-    features = set((_field(line, "AvailableFeatures") or "").split(","))
-    return any(features.issuperset(words.split("&")) for words in wanted.split("|"))
+    """Whether a node meets a constraint; any does if it asks for numbers of nodes: [a*2&b*4]."""
+    has = set((_field(line, "AvailableFeatures") or "").split(","))
+    text, before = f"({_FEATURE.sub(lambda name: str(int(name[0] in has)), wanted or '')})", ""
+    while text != before:
+        text, before = _GROUP.sub(lambda group: _value(group[1]), text), text
+    return text != "0"
+
+
+def _value(group: str) -> str:
+    """Return what a group amounts to, read strictly from left to right, as Slurm does."""
+    value = group[0]
+    for operator, other in zip(group[1::2], group[2::2], strict=True):
+        value = min(value, other) if operator == "&" else max(value, other)
+    return value
 
 
 def _cards(line: str) -> list[tuple[str, int]]:
