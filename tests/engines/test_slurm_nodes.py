@@ -246,6 +246,28 @@ def test_a_partition_that_shares_its_nodes_gives_no_more_processors_than_it_may(
 
 
 @pytest.mark.parametrize(
+    ("default", "own", "of_all", "gpus", "cpus"),
+    [
+        ("main*", "(null)", "(null)", 8, 15),
+        ("main*", "DefCpuPerGPU=6,DefMemPerGPU=4096", "(null)", 8, 6),
+        ("main*", "(null)", "DefMemPerGPU=4096,DefCpuPerGPU=7", 8, 7),
+        ("main*", "DefCpuPerGPU=6", "DefCpuPerGPU=4", 8, 6),
+        ("main*", "DefCpuPerGPU=20", "(null)", 8, 15),
+        ("main*", "DefCpuPerGPU=6", "(null)", 0, 15),
+        ("main", "DefCpuPerGPU=6", "DefCpuPerGPU=4", 8, 4),
+    ],
+)
+def test_a_gpu_comes_with_no_more_processors_than_the_site_gives_it_by_default(
+    programs: Path, default: str, own: str, of_all: str, gpus: int, cpus: int
+) -> None:
+    cases = f"partition) echo 'PartitionName=main JobDefaults={own} MaxCPUsPerNode=UNLIMITED';;"
+    cases += f"config) echo 'JobDefaults             = {of_all}';; *) echo '{FREE}';;"
+    stand_in(programs, "scontrol", f"case $2 in {cases} esac")
+    says(programs, "sinfo", default)
+    assert nodes.cpus_per_gpu(Placement(), gpus) == cpus
+
+
+@pytest.mark.parametrize(
     ("placement", "variable", "cpus"),
     [
         (Placement(), None, 2),

@@ -21,6 +21,7 @@ from ngcdl.spec import Placement
 _CHOSEN = re.compile(r"--(?:gres|gpus|tres|exclude|nodelist|nodefile|constraint|prefer|cluster-constraint)|-[GxwFC]")
 _PARTITION = re.compile(r"(?:--partition(?:=| +)|-p[= ]*)(.+)")
 _CLUSTERS = re.compile(r"(?:--clusters(?:=| +)|-M[= ]*)(.+)")
+_USUAL = re.compile(r"\bDefCpuPerGPU=(\d+)")
 _CARD = re.compile(r"(?:--gres(?:=| +)gpu:|--gpus(?:-per-\w+)?(?:=| +)|-G[= ]*)([A-Za-z][^:,()]*)(?::\d+)?")
 _NODELIST = re.compile(r"(?:--nodelist(?:=| +)|-w[= ]*)(.+)")
 _EXCLUDE = re.compile(r"(?:--exclude(?:=| +)|-x[= ]*)(.+)")
@@ -61,9 +62,12 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
 
 def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
     """Return how many processors every node that may take a job with `gpus` GPUs has for each of its GPUs, or in all if
-    it has no GPU. Nodes that are down or drained count only if too few others are left. None if none are reported.
-    Raise EngineError."""
-    limit = _partition_cpus(placement)
+    it has no GPU; no more than the site gives a GPU by default. Nodes that are down or drained count only if too few
+    others are left. None if none are reported. Raise EngineError."""
+    wanted = partitions(placement)
+    there = commands.output_of("scontrol", "show", "partition", "-o").splitlines() if wanted else []
+    lines = [line for line in there if _field(line, "PartitionName") in wanted]
+    limit, usual = _most_cpus(lines), _usual_cpus(lines) if gpus else None
     able = _able(placement, gpus)
     up = [line for line in able if not _AWAY.search(_field(line, "State") or "")]
     shares = [
@@ -71,7 +75,7 @@ def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
         for line in (up if len(up) >= placement.nodes else able)
         if (cpus := _cpus(line)) is not None
     ]
-    return max(min(shares), 1) if shares else None
+    return max(min(*shares, usual or shares[0]), 1) if shares else None
 
 
 def _able(placement: Placement, gpus: int) -> list[str]:
@@ -144,13 +148,20 @@ def _cards(line: str) -> list[tuple[str, int]]:
     return [(card, int(count)) for card, count in commands.GPUS.findall(_field(line, "Gres") or "")]
 
 
-def _partition_cpus(placement: Placement) -> int | None:
-    """Return the least MaxCPUsPerNode of the partitions that the job may go to, None without such a limit: with it two
-    partitions share nodes, one for their GPUs (https://slurm.schedmd.com/slurm.conf.html)."""
-    wanted = partitions(placement)
-    lines = commands.output_of("scontrol", "show", "partition", "-o").splitlines() if wanted else []
-    limits = [_field(line, "MaxCPUsPerNode") or "" for line in lines if _field(line, "PartitionName") in wanted]
+def _most_cpus(partitions: Sequence[str]) -> int | None:
+    """Return the least MaxCPUsPerNode of these partitions, None without such a limit: with it two partitions share
+    nodes, one for their GPUs (https://slurm.schedmd.com/slurm.conf.html)."""
+    limits = [_field(line, "MaxCPUsPerNode") or "" for line in partitions]
     return min((int(limit) for limit in limits if limit.isdecimal()), default=None)
+
+
+def _usual_cpus(partitions: Sequence[str]) -> int | None:
+    """Return what a GPU gets in these partitions if a job asks for no processors, None where no default is set: a
+    partition's own or the cluster's DefCpuPerGPU. https://slurm.schedmd.com/slurm.conf.html#OPT_DefCpuPerGPU"""
+    found = [_USUAL.search(_field(line, "JobDefaults") or "") for line in partitions]
+    if not found or not all(found):
+        found.append(_USUAL.search(commands.output_of("scontrol", "show", "config")))
+    return min((int(one[1]) for one in found if one), default=None)
 
 
 def _cpus(line: str) -> int | None:
