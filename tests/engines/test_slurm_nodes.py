@@ -125,7 +125,7 @@ FREE = "NodeName=n1 CPUAlloc=0 CPUEfctv=124 CPUTot=128 CPULoad=0.01 Gres=gpu:h10
         (FREE.replace("gpu:h100:8", "(null)"), 0, 124),
         (FREE.replace("124", "4"), 8, 1),
         (FREE, 9, None),
-        (FREE.replace("Partitions=main", "Partitions=old"), 1, None),
+        (FREE.replace("Partitions=main", "Partitions=old"), 1, 15),
         ("", 1, None),
     ],
 )
@@ -286,6 +286,18 @@ def test_processors_are_shared_out_of_the_partition_that_the_job_goes_to(
     if variable:
         monkeypatch.setenv("SBATCH_PARTITION", variable)
     assert SlurmEngine(programs).with_cpus(placement, 8).cpus == cpus
+
+
+def test_where_the_default_partition_lacks_the_gpus_and_a_plugin_of_the_site_s_may_choose_another_that_one_counts(
+    programs: Path,
+) -> None:
+    lines = f"{FREE}\n{FREE.replace('gpu:h100:8', '(null)')}".replace("main", "gpu", 1)
+    partition = "PartitionName=gpu MaxCPUsPerNode=64\nPartitionName=main MaxCPUsPerNode=8"
+    stand_in(programs, "scontrol", f"case $2 in partition) echo '{partition}';; *) echo '{lines}';; esac")
+    assert nodes.cpus_per_gpu(Placement(), 8) == 8
+    assert nodes.cpus_per_gpu(Placement(), 0) == 8, "the default one has nodes for this"
+    assert nodes.cpus_per_gpu(Placement(partition="main"), 8) is None, "this one was named"
+    assert nodes.with_gpus(Placement(), 8) == (), "whether there is such a plugin is not known"
 
 
 def test_without_a_default_partition_all_nodes_count(programs: Path) -> None:

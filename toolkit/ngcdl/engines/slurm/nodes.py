@@ -54,7 +54,7 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
     If `gpus` is 0, return all of them, without their cards. Raise EngineError, and BadOption for another cluster."""
     check_cluster(placement)
     found: list[Node] = []
-    for line in _lines(placement):
+    for line in _lines(partitions(placement)):
         node = list(_node(line, gpus))
         found += node if sum(one.gpus for one in node) >= gpus else []
     return tuple(found)
@@ -65,10 +65,15 @@ def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
     it has no GPU; no more than the site gives a GPU by default. Nodes that are down or drained count only if too few
     others are left. None if none are reported. Raise EngineError."""
     wanted = partitions(placement)
+    able = _able(placement, gpus, wanted)
+    # not in the default partition: a plugin of the site's may choose another one by what the job asks for
+    # https://slurm.schedmd.com/job_submit_plugins.html
+    if not able and not _named(placement):
+        able = _able(placement, gpus, set())
+        wanted = set().union(*map(_partitions, able))
     there = commands.output_of("scontrol", "show", "partition", "-o").splitlines() if wanted else []
     lines = [line for line in there if _field(line, "PartitionName") in wanted]
     limit, usual = _most_cpus(lines), _usual_cpus(lines) if gpus else None
-    able = _able(placement, gpus)
     up = [line for line in able if not _AWAY.search(_field(line, "State") or "")]
     shares = [
         min(cpus, limit or cpus) // max(sum(count for _, count in _cards(line)), 1)
@@ -78,16 +83,16 @@ def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
     return max(min(*shares, usual or shares[0]), 1) if shares else None
 
 
-def _able(placement: Placement, gpus: int) -> list[str]:
-    """Return a line for each node that may take a job with `gpus` GPUs, as far as it can be told from what was typed:
-    all nodes meet a request that is not understood."""
+def _able(placement: Placement, gpus: int, partitions: set[str]) -> list[str]:
+    """Return a line for each node of these partitions (if empty, of any) that may take a job with `gpus` GPUs, as far
+    as it can be told from what was typed: all nodes meet a request that is not understood."""
     card = _card(placement)
     avoid = {*placement.avoid, *_names(_typed(_EXCLUDE, placement))}
     only = _names(_typed(_NODELIST, placement))
     reserved = _reserved(_typed(_RESERVATION, placement) or os.environ.get("SBATCH_RESERVATION"))
     wanted = _typed(_CONSTRAINT, placement) or os.environ.get("SBATCH_CONSTRAINT")
     lines = []
-    for line in _lines(placement):
+    for line in _lines(partitions):
         name, able = _field(line, "NodeName"), sum(count for kind, count in _cards(line) if card in (None, kind))
         if able < max(gpus, 1 if card else 0) or name in avoid or not _has_features(line, wanted):
             continue
@@ -170,11 +175,14 @@ def _cpus(line: str) -> int | None:
     return int(cpus) if cpus.isdecimal() else None
 
 
-def _lines(placement: Placement) -> list[str]:
-    """Return a line for each node that the job may go to."""
-    wanted = partitions(placement)
+def _lines(wanted: set[str]) -> list[str]:
+    """Return a line for each node of these partitions; if empty, of any."""
     lines = commands.output_of("scontrol", "show", "node", "-o").splitlines()
-    return [line for line in lines if not wanted or wanted & set((_field(line, "Partitions") or "").split(","))]
+    return [line for line in lines if not wanted or wanted & _partitions(line)]
+
+
+def _partitions(line: str) -> set[str]:
+    return set((_field(line, "Partitions") or "").split(","))
 
 
 def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) -> Placement | None:
@@ -193,12 +201,15 @@ def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) ->
 def partitions(placement: Placement) -> set[str]:
     """Return the partitions that the job may go to: as typed, else from the variable, else the default one; empty for
     any."""
+    if named := _named(placement):
+        return set(named.split(","))
+    return {name[:-1] for name in commands.output_of("sinfo", "-h", "-o", "%P").split() if name.endswith("*")}
+
+
+def _named(placement: Placement) -> str | None:
     typed = [found[1] for word in placement.options if (found := _PARTITION.fullmatch(word))]
     named = [*typed[-1:], placement.partition, os.environ.get("SBATCH_PARTITION")]
-    chosen = next((name for name in named if name), None)
-    if chosen:
-        return set(chosen.split(","))
-    return {name[:-1] for name in commands.output_of("sinfo", "-h", "-o", "%P").split() if name.endswith("*")}
+    return next((name for name in named if name), None)
 
 
 def _node(line: str, gpus: int) -> Iterator[Node]:
