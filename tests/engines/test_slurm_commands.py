@@ -96,7 +96,7 @@ def test_what_is_of_the_job_around_it_stays_here_and_what_was_typed_counts_befor
 ) -> None:
     stay = {"SLURM_CONF": "/etc/slurm.conf", "SLURM_JWT": "hush", "SBATCH_RESERVATION": "mine", "PMIND": "1"}
     typed = {f"SBATCH_{name}": "1" for name in ("PARTITION", "GPUS_PER_NODE", "TIMELIMIT", "NO_REQUEUE", "ACCOUNT")}
-    typed |= {"SBATCH_WAIT": "1", "SBATCH_ARRAY_INX": "1-4"}  # nobody can follow such a job
+    typed |= {"SBATCH_WAIT": "1", "SBATCH_ARRAY_INX": "1-4", "SBATCH_ERROR": "%j.err"}  # nobody can follow such a job
     of_the_job = ("SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_GPUS", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK")
     for name, value in {**stay, **typed, **dict.fromkeys(of_the_job, "1")}.items():
         monkeypatch.setenv(name, value)

@@ -98,7 +98,7 @@ def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
 
 
 @pytest.mark.parametrize(
-    "word", ["--array=1-4", "--arr 1-4", "-a1-4", "--output=x", "-o x", "--wait", "-W", "--wrap=x"]
+    "word", ["--array=1-4", "--arr 1-4", "-a1-4", "--output=x", "-o x", "--error=x", "-e x", "--wait", "-W", "--wrap=x"]
 )
 def test_an_option_with_which_a_job_can_t_be_followed_is_refused(programs: Path, word: str) -> None:
     with pytest.raises(BadOption, match=re.escape(f"--sbatch={word}: ")) as refused:
@@ -106,7 +106,9 @@ def test_an_option_with_which_a_job_can_t_be_followed_is_refused(programs: Path,
     assert "ngcdl export slurm RUN" in refused.value.hint
 
 
-@pytest.mark.parametrize("word", ["--wait-all-nodes=1", "--open-mode=truncate", "-A a", "-w n1", "--overcommit", "x"])
+@pytest.mark.parametrize(
+    "word", ["--wait-all-nodes=1", "--export=ALL", "--open-mode=truncate", "-A a", "-w n1", "--overcommit", "x"]
+)
 def test_an_option_that_only_looks_like_one_of_those_is_not(programs: Path, word: str) -> None:
     assert SlurmEngine(programs).placed(Placement(options=(word,), container="docker"))
 

@@ -28,10 +28,11 @@ _OPTION = re.compile(r"--([\w-]+)|-(\w)")
 _UNFOLLOWED = {
     "array": "ngcdl follows one job, and all jobs of an array would share a run's folder",
     "output": "ngcdl reads the output from the run's folder",
+    "error": "ngcdl reads errors, too, from the output in the run's folder",
     "wait": "sbatch would return only when the job has ended, and ngcdl follows the job from its start",
     "wrap": "the job is ngcdl's own script",
 }
-_SHORT = {"a": "array", "o": "output", "W": "wait"}
+_SHORT = {"a": "array", "o": "output", "e": "error", "W": "wait"}
 
 
 def alike(word: str) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from ngcdl.settings import without_keys
 # them as options (SLURM_CPU_BIND, SLURM_MEM_PER_NODE, SLURM_GPUS).
 _ANOTHER_JOB_S = re.compile(r"(SLURMD?|PMI2?|PMIX)_")
 _THE_CLUSTER_S = re.compile(r"SLURM_(CONF|CONF_SERVER|CLUSTERS|JWT|SACK_\w+)")  # which one it is, and how to sign in
-# With these sbatch would wait for the job's end, or submit many jobs.
-_UNFOLLOWED = frozenset({"SBATCH_WAIT", "SBATCH_ARRAY_INX"})
+# With these sbatch would wait for the job's end, submit many jobs, or keep errors out of the run's log.
+_UNFOLLOWED = frozenset({"SBATCH_WAIT", "SBATCH_ARRAY_INX", "SBATCH_ERROR"})
 
 
 def for_sbatch(script: str, environment: Mapping[str, str]) -> dict[str, str]:
