@@ -180,7 +180,9 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
         (State("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1"), "down, drained or reserved", False),
         (State("PENDING", "JobHeldUser"), "scontrol release 7", False),
         (State("PENDING", "SomethingNew"), "PENDING (SomethingNew)", False),
-        (State("CONFIGURING"), "CONFIGURING (CONFIGURING)", False),
+        (State("PENDING"), "PENDING", False),
+        (State("CONFIGURING"), "CONFIGURING (its nodes are being started or made ready, ", False),
+        (State("CONFIGURING", "Prolog"), "CONFIGURING (Prolog: its nodes are being made ready ", False),
     ],
 )
 def test_what_a_job_waits_for_is_said_in_slurm_s_word_and_in_ours(state: State, words: str, never: bool) -> None:

@@ -169,9 +169,7 @@ def test_a_step_that_the_kernel_killed_for_memory_is_told_though_the_script_ende
     assert ended.oom_killed is is_oom
 
 
-@pytest.mark.parametrize(
-    ("state", "words"), [("PENDING|BeginTime", "two minutes"), ("EXPEDITING|None", "EXPEDITING (EXPEDITING)")]
-)
+@pytest.mark.parametrize(("state", "words"), [("PENDING|BeginTime", "two minutes"), ("EXPEDITING|None", "EXPEDITING")])
 def test_a_job_that_is_queued_again_has_not_ended_though_it_wrote_an_end(
     programs: Path, state: str, words: str
 ) -> None:

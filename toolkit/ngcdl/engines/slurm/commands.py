@@ -48,8 +48,11 @@ class Reason:
         return f"{self.meaning}: {self.how}{self.instead}" if self.instead else self.meaning
 
 
-# By Slurm's word for it. https://slurm.schedmd.com/job_reason_codes.html
+# By Slurm's word for it; for a job without a reason, by its state. https://slurm.schedmd.com/job_reason_codes.html
 REASONS = {
+    "CONFIGURING": Reason("its nodes are being started or made ready, which takes minutes in a cloud"),
+    "Prolog": Reason("its nodes are being made ready (the site's prolog)"),
+    "Reservation": Reason("its reservation has not begun, or has no free nodes"),
     "Resources": Reason("it waits for nodes to become free"),
     "Priority": Reason("other jobs are ahead of it"),
     "BeginTime": Reason("it was requeued, and Slurm holds it back for two minutes, or --begin names a later time"),
@@ -134,9 +137,9 @@ class State:
 
 def why_waiting(state: State, job: str) -> str:
     """Say why a job has not started, in Slurm's words and in ours."""
-    reason = state.reason or state.state
-    meant = _meant(reason)
-    return f"{state.state} ({reason}{': ' + meant.text.format(job=job) if meant else ''})"
+    meant = _meant(state.reason or state.state)
+    said = ": ".join(filter(None, (state.reason, meant.text.format(job=job) if meant else None)))
+    return f"{state.state} ({said})" if said else state.state
 
 
 def _meant(reason: str) -> Reason | None:
