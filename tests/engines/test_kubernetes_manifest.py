@@ -151,6 +151,14 @@ def test_cpus_and_memory_are_requested_beside_the_cards_and_no_pod_gets_more_tha
     assert "resources" not in container, "a namespace's own defaults (LimitRange) count"
 
 
+def test_a_mesh_stays_out_of_the_pods_and_an_autoscaler_leaves_them_where_they_are() -> None:
+    template = job(TRAINING)["spec"]["template"]["metadata"]
+    out = {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"}
+    assert out.items() <= template["labels"].items()
+    stays = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    assert {**stays, "linkerd.io/inject": "disabled"}.items() <= template["annotations"].items()
+
+
 def test_one_node_alone_has_no_service_and_no_second_try() -> None:
     single = replace(TRAINING, placement=Placement(namespace="vision"), mounts=(TRAINER,))
     assert [one["kind"] for one in objects(order(single))] == ["ConfigMap", "Job"]

@@ -55,14 +55,17 @@ def _metadata(order: Order) -> dict[str, Any]:
 
 def _undisturbed(order: Order) -> dict[str, Any]:
     """Return the pods' labels, and what keeps others from them. A service mesh's proxy would outlive the training, so
-    the Job would never complete; an autoscaler that empties a node would end the training, to begin it elsewhere.
+    the Job would never complete, and one on the node would carry what NCCL sends; an autoscaler that empties a node
+    would end the training, to begin it elsewhere.
 
     https://istio.io/latest/docs/reference/config/labels/ (older ones read the annotation),
+    https://istio.io/latest/docs/ambient/usage/add-workloads/,
     https://linkerd.io/2/features/proxy-injection/, https://karpenter.sh/docs/reference/annotations/,
     https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md"""
     istio = {"sidecar.istio.io/inject": "false"}
+    own = labels(order.run_id) | istio | {"istio.io/dataplane-mode": "none"}
     stays = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    return {"labels": labels(order.run_id) | istio, "annotations": istio | {"linkerd.io/inject": "disabled"} | stays}
+    return {"labels": own, "annotations": istio | {"linkerd.io/inject": "disabled"} | stays}
 
 
 def _config_map(order: Order) -> dict[str, Any]:
