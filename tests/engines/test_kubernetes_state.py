@@ -262,7 +262,9 @@ def test_why_some_nodes_have_no_pod_is_said_beside_those_that_have(
     [
         ("failed quota: compute: must specify limits.cpu for: run; limits.memory for: run", "kubectl describe quota"),
         ("failed quota: compute: must specify limits.cpu for: run", "    ngcdl run ... --cpus 8 --memory 32g\n"),
+        ("failed quota: disks: must specify requests.ephemeral-storage for: run", "--job-patch FILE can request"),
         ('violates PodSecurity "restricted:latest": runAsNonRoot != true', "leave --root out"),
+        ('violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)', "what a --job-patch adds of it"),
         ("unable to validate against any security context constraint: [provider restricted-v2: x]", "nonroot-v2"),
         ("exceeded quota: gpus, requested: requests.nvidia.com/gpu=8", "kubectl describe quota"),
     ],

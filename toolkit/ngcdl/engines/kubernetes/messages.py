@@ -42,10 +42,11 @@ _REMEDIES = {
     "exceeded quota": "Request less, wait for others, or check what the namespace has:\n    kubectl describe quota",
     "failed quota": "The namespace's quota counts what the run does not request. CPUs and memory by these options:\n"
     "    ngcdl run ... --cpus 8 --memory 32g\n"
-    "For the rest, whoever runs the cluster can set defaults (a LimitRange). What is counted:\n"
+    "The rest --job-patch FILE can request, or whoever runs the cluster can set defaults (a LimitRange). What is "
+    "counted:\n"
     "    kubectl describe quota",
-    "violates PodSecurity": "This namespace forbids pods that run as root: leave --root out, or name another "
-    "namespace.",
+    "violates PodSecurity": "This namespace forbids that: leave --root out, and what a --job-patch adds of it, or name "
+    "another namespace.",
     # https://github.com/projectnessie/nessie/issues/11823
     "unable to validate against any security context constraint": "OpenShift allows no such user ID here. Leave --root "
     "out; whoever runs the cluster can allow every other ID:\n    oc adm policy add-scc-to-user nonroot-v2 -z default",
