@@ -289,6 +289,24 @@ def test_a_container_gets_the_very_cards_that_slurm_gave_by_their_uuids_where_th
         assert re.findall(r"--device nvidia.com/gpu=(\S+)", call) == list(names)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "fetches", "calls", "code"),
+    [("2", "true", ["exec", "srun"], 0), ("1", "true", ["srun"], 0), ("2", "false", ["exec"], 125)],
+)
+def test_with_apptainer_one_node_fills_the_cache_that_all_may_share_before_they_start(
+    tmp_path: Path, nodes: str, fetches: str, calls: list[str], code: int
+) -> None:
+    spec = replace(TRAINING, placement=Placement(container="apptainer"))
+    (tmp_path / "job.sh").write_text(script(replace(ordered(spec), folder=tmp_path)))
+    program(tmp_path, "apptainer", f'echo "$1" >>calls; {fetches}')
+    program(tmp_path, "srun", "echo srun >>calls")
+    program(tmp_path, "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": nodes, "SLURM_JOB_NODELIST": "n1"}
+    words, path = ["bash", "job.sh"], {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(words, cwd=tmp_path, env={**path, **known}, timeout=60, check=False)
+    assert ((tmp_path / "calls").read_text().split(), done.returncode) == (calls, code)
+
+
 @pytest.mark.parametrize(("is_there", "seen"), [(True, "{0} unix:path={0}/bus"), (False, "none none")])
 def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_podman_s(
     tmp_path: Path, is_there: bool, seen: str

@@ -66,13 +66,15 @@ def of_enroot(image: str) -> str:
 
 
 def image(task: Task) -> str:
-    """Return the lines that name the image, and pull it once for all nodes if they share a folder for that."""
+    """Return the lines that name the image, and pull it once for all nodes if they share a folder for that, or a
+    cache."""
     if task.runner in ("docker", "podman"):
         return ""
     is_pyxis = task.runner == "pyxis"
     source = of_enroot(task.image) if is_pyxis else f"docker://{task.image}"
     if task.images is None:
-        return f"export NGCDL_IMAGE={shlex.quote(source)}"
+        fetched = shlex.quote(source)
+        return f"export NGCDL_IMAGE={fetched}" if is_pyxis else bash("cached", SOURCE=fetched)
     end, fetch = ("sqsh", "enroot import -o") if is_pyxis else ("sif", "apptainer pull")
     return bash(
         "fetch",
