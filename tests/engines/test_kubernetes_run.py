@@ -156,7 +156,11 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
     ("claim", "where"),
     [
         (None, "without --data-pvc nothing else keeps it"),
-        ("cifar", f"what it recorded is on the claim cifar, in ngcdl-runs/{RUN}"),
+        (
+            "cifar",
+            f"what it recorded is on the claim cifar, in ngcdl-runs/{RUN}; ngcdl show reads the *.jsonl of it once "
+            "they are copied into the record's folder",
+        ),
     ],
 )
 def test_a_run_whose_pod_was_gone_before_anyone_looked_says_where_its_figures_are(

@@ -42,6 +42,14 @@ def waiting(reason: str, message: str) -> dict[str, Any]:
     return container(waiting={"reason": reason, "message": message})
 
 
+def test_of_a_run_with_a_claim_it_is_known_where_its_record_is_and_how_it_is_read() -> None:
+    env = [{"name": "NGCDL_CLAIM", "value": "cifar"}, {"name": "NGCDL_KEPT", "value": "/ngcdl-claim/ngcdl-runs/r"}]
+    spec = {"template": {"spec": {"containers": [{"name": "run", "env": env}]}}}
+    kept = State.read([{**JOB, "spec": spec}]).kept or ""
+    assert kept.startswith("on the claim cifar, in ngcdl-runs/r; ngcdl show reads the *.jsonl ")
+    assert State.read([JOB]).kept is None
+
+
 def test_a_job_without_an_end_goes_on_and_a_complete_one_has_code_0() -> None:
     assert State.read([JOB, pod(**container(running={}))]).exit is None
     done = State.read([job("Complete"), pod(**ended(0))]).exit

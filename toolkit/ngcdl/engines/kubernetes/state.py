@@ -99,13 +99,14 @@ class State:
 
     @property
     def kept(self) -> str | None:
-        """Where a claim keeps the run's folder; None if none does."""
+        """Where a claim keeps the run's folder, and how its record is read; None if no claim does."""
         pod = (self.job or {}).get("spec", {}).get("template", {}).get("spec", {})
         ours = [one for one in pod.get("containers", []) if one["name"] == CONTAINER]
         named = {one["name"]: str(one.get("value")) for container in ours for one in container.get("env", [])}
         if "NGCDL_KEPT" not in named:
             return None
-        return f"on the claim {named.get('NGCDL_CLAIM')}, in {named['NGCDL_KEPT'].removeprefix(f'{KEPT}/')}"
+        where = f"on the claim {named.get('NGCDL_CLAIM')}, in {named['NGCDL_KEPT'].removeprefix(f'{KEPT}/')}"
+        return f"{where}; ngcdl show reads the *.jsonl of it once they are copied into the record's folder"
 
     @property
     def trouble(self) -> EngineError | None:
