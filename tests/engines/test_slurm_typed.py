@@ -118,6 +118,12 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     assert runner == "pyxis" or "hush" not in (tmp_path / "client.words").read_text()
 
 
+@pytest.mark.parametrize("runner", CONTAINERS)
+def test_a_library_of_the_host_s_is_not_loaded_into_the_image_s_programs(tmp_path: Path, runner: str) -> None:
+    handed_in(asked(runner, {}), tmp_path, LD_PRELOAD="/soft/xalt/lib64/libxalt_init.so")
+    assert "LD_PRELOAD" not in variables(tmp_path / "srun.environ")
+
+
 def test_a_node_has_one_task_though_a_job_for_several_was_typed(tmp_path: Path) -> None:
     spec = asked("docker", {})
     assert spec.placement

@@ -12,8 +12,8 @@
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
 cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 creates the log's folder
 
-# The packages of the submitter's Python: pyxis and apptainer would pass them on to the image's.
-unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE
+# Packages of the submitter's Python, and a library of the site's, that pyxis and apptainer would pass on to the image.
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

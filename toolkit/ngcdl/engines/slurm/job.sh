@@ -4,8 +4,9 @@
 # Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 @FOLDER@
 
-# The packages of the submitter's Python: pyxis and apptainer would pass them on to the image's.
-unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE
+# Packages of the submitter's Python, and a library of the site's, that pyxis and apptainer would pass on to the image.
+## Without that library each program in it complains: https://github.com/apptainer/apptainer/issues/2537
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
