@@ -119,6 +119,19 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
 
 
 @pytest.mark.parametrize("runner", CONTAINERS)
+def test_a_command_is_told_how_many_nodes_there_are_which_one_it_is_on_and_where_node_0_is(
+    tmp_path: Path, runner: str
+) -> None:
+    handed_in(asked(runner, {}), tmp_path)
+    if runner == "apptainer":  # it passes on what is set outside
+        found = variables(tmp_path / "client.environ")
+    else:
+        found = variables(tmp_path / "out") if runner == "pyxis" else inside(tmp_path)
+    told = {"NGCDL_NODES": "1", "NGCDL_NODE": "0", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "20007"}
+    assert {name: found.get(name) for name in told} == told
+
+
+@pytest.mark.parametrize("runner", CONTAINERS)
 def test_a_library_of_the_host_s_is_not_loaded_into_the_image_s_programs(tmp_path: Path, runner: str) -> None:
     handed_in(asked(runner, {}), tmp_path, LD_PRELOAD="/soft/xalt/lib64/libxalt_init.so")
     assert "LD_PRELOAD" not in variables(tmp_path / "srun.environ")
