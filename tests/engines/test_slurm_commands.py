@@ -11,7 +11,7 @@ from stand_ins import refuses, says, stand_in
 from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.commands import State
 from ngcdl.engines.values import Order
-from ngcdl.errors import NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
+from ngcdl.errors import NoRunner, NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
 
 IMAGE = ImageRef.parse("pytorch:25.03-py3")
@@ -26,6 +26,24 @@ IMAGE = ImageRef.parse("pytorch:25.03-py3")
 )  # fmt: skip
 def test_gpus_are_counted(gres: str, count: int) -> None:
     assert commands.gpus_of(gres) == count
+
+
+def test_what_runs_images_is_pyxis_else_what_is_here_and_a_module_may_bring_it(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen() -> str | None:
+        placed = SlurmEngine(programs).placed(Placement())
+        return placed and placed.container
+
+    monkeypatch.setenv("PATH", str(programs))
+    stand_in(programs, "srun", "echo --nodes")
+    with pytest.raises(NoRunner) as refused:
+        chosen()
+    assert "    module load apptainer\n" in refused.value.hint
+    says(programs, "apptainer", "")
+    assert chosen() == "apptainer"
+    stand_in(programs, "srun", "echo --container-image")
+    assert chosen() == "pyxis"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ class NoRunner(EngineError):
         super().__init__(
             "Nothing that can run images was found: srun has no --container-image (pyxis), and docker, podman and "
             "apptainer are not on this machine.",
-            "If the nodes have one of them, name it:\n    ngcdl run ... --container docker",
+            "If one of them is a module here, load it first: a job gets this shell's PATH. If only the nodes have one, "
+            "name it:\n    module load apptainer\n    ngcdl run ... --container docker",
         )
 
 
