@@ -270,6 +270,7 @@ def test_whatever_was_typed_arrives_as_it_is_and_nothing_of_it_is_run(
         assert client[-2:] == ["python", word]
         if runner == "apptainer":
             assert client[client.index("--pwd") + 1] == f"/{where}"
+            assert "--no-eval" in client[: client.index("--pwd")], "or a shell in the image evaluates words and values"
             assert variables(folder / "client.environ")["APPTAINERENV_WORDS"] == value
         else:
             assert f"--workdir=/{where}" in client

@@ -109,7 +109,7 @@ ended() {
 trap ended TERM
 marked began
 nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
-{ trap : TERM; (trap - INT QUIT; exec apptainer run --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$said" "$?"; } &
+{ trap : TERM; (trap - INT QUIT; exec apptainer run --no-eval --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$said" "$?"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
 read -r code <"$said" || code=137

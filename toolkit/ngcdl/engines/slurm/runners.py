@@ -183,7 +183,9 @@ def _apptainer(task: Task) -> str:
         return ""
     binds = ["$NGCDL_RUN", *map(str, task.mounts)]
     words = [
-        "apptainer run",
+        # else a shell in the image evaluates the command's words ($x, quotes) and the variables' values once more
+        # (https://github.com/sylabs/singularity/pull/704)
+        "apptainer run --no-eval",
         *(["--nv"] if task.gpus else []),
         '--home "$NGCDL_RUN/home"' + _home(task),
         f'--bind "{",".join(binds)}"',
