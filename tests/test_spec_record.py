@@ -304,7 +304,7 @@ def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
         (Placement(namespace="a"), "slurm", "--namespace"),
         (Placement(options=("-x",)), "local", "--sbatch"),
         (Placement(nodes=0), "slurm", "--nodes 0"),
-        (Placement(container="lxc"), "slurm", "pyxis, docker, podman or apptainer"),
+        (Placement(container="lxc"), "slurm", "pyxis, docker, podman, apptainer or singularity"),
         (Placement(time_limit="soon"), "slurm", "--time soon"),
         (Placement(partition="a b"), "slurm", "one word"),
         (Placement(account="-x"), "slurm", "one word"),

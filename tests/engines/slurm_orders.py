@@ -48,6 +48,7 @@ ORDERS = {
     "command-apptainer": replace(
         COMMAND, gpus=GpuRequest("count", count=1), placement=Placement(container="apptainer", images="/scratch/images")
     ),
+    "training-singularity": replace(TRAINING, placement=Placement(2, container="singularity")),
     "training-pyxis-image-once": replace(
         TRAINING, placement=Placement(64, container="pyxis", images="/scratch/images")
     ),

@@ -40,8 +40,10 @@ def test_what_runs_images_is_pyxis_else_what_is_here_and_a_module_may_bring_it(
     with pytest.raises(NoRunner) as refused:
         chosen()
     assert "    module load apptainer\n" in refused.value.hint
+    says(programs, "singularity", "")
+    assert chosen() == "singularity"
     says(programs, "apptainer", "")
-    assert chosen() == "apptainer"
+    assert chosen() == "apptainer", "its singularity is a link to itself"
     stand_in(programs, "srun", "echo --container-image")
     assert chosen() == "pyxis"
 

@@ -289,16 +289,17 @@ def test_a_container_gets_the_very_cards_that_slurm_gave_by_their_uuids_where_th
         assert re.findall(r"--device nvidia.com/gpu=(\S+)", call) == list(names)
 
 
+@pytest.mark.parametrize("runner", ["apptainer", "singularity"])
 @pytest.mark.parametrize(
     ("nodes", "fetches", "calls", "code"),
     [("2", "true", ["exec", "srun"], 0), ("1", "true", ["srun"], 0), ("2", "false", ["exec"], 125)],
 )
-def test_with_apptainer_one_node_fills_the_cache_that_all_may_share_before_they_start(
-    tmp_path: Path, nodes: str, fetches: str, calls: list[str], code: int
+def test_with_apptainer_or_singularity_one_node_fills_the_cache_that_all_may_share_before_they_start(
+    tmp_path: Path, nodes: str, fetches: str, calls: list[str], code: int, runner: str
 ) -> None:
-    spec = replace(TRAINING, placement=Placement(container="apptainer"))
+    spec = replace(TRAINING, placement=Placement(container=runner))
     (tmp_path / "job.sh").write_text(script(replace(ordered(spec), folder=tmp_path)))
-    program(tmp_path, "apptainer", f'echo "$1" >>calls; {fetches}')
+    program(tmp_path, runner, f'echo "$1" >>calls; {fetches}')
     program(tmp_path, "srun", "echo srun >>calls")
     program(tmp_path, "scontrol", ":")
     known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": nodes, "SLURM_JOB_NODELIST": "n1"}

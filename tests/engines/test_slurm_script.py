@@ -153,7 +153,7 @@ def test_an_option_that_was_typed_takes_the_place_of_ours_that_it_excludes(typed
 
 @pytest.mark.parametrize(("runner", "limits"), [
     ("docker", ["--memory=17179869185", "--cpus=4"]), ("podman", ["--memory=17179869185"]), ("pyxis", []),
-    ("apptainer", []),
+    ("apptainer", []), ("singularity", []),
 ])  # fmt: skip
 def test_a_container_that_a_daemon_starts_is_limited_like_its_job(runner: str, limits: list[str]) -> None:
     text = script(ordered(replace(COMMAND, placement=Placement(container=runner))))

@@ -41,9 +41,13 @@ SCONTROL = """case "$1 $2" in
 esac
 """
 CLIENTS = """[ "$1" != rm ] || exit 0
+[ "$1" != pull ] || : >"$2"
 printf '%s\\0' "$@" >client.words
 /bin/cat /proc/self/environ >client.environ
 """
+
+
+PREFIXES = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 
 def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False, **site: str) -> None:
@@ -54,7 +58,7 @@ def handed_in(spec: RunSpec, folder: Path, is_kept: bool = False, **site: str) -
     (client.words, client.environ), and the output (out)."""
     program(folder, "srun", SRUN)
     program(folder, "scontrol", SCONTROL)
-    for client in ("docker", "podman", "apptainer"):
+    for client in ("docker", "podman", *PREFIXES):
         program(folder, client, CLIENTS)
     (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder), is_kept))
     known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "HF_TOKEN": "hush", **site}
@@ -98,12 +102,11 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
         (names,) = [word for word in words(tmp_path / "srun.words") if word.startswith("--container-env=")]
         read = {"MASTER_ADDR", *PLAIN, "HF_TOKEN"}
         assert set(names.partition("=")[2].split(",")) == read, "image and hooks read these"
-    elif runner == "apptainer":
+    elif prefix := PREFIXES.get(runner):
         environ = variables(tmp_path / "client.environ")
         assert not {name for name, value in READ.items() if environ.get(name) == value}
-        prefix = "APPTAINERENV_"
         found = {name.removeprefix(prefix): value for name, value in environ.items() if name.startswith(prefix)}
-        assert "HOME" not in found, "apptainer refuses it"
+        assert "HOME" not in found, "neither takes it"
         given = words(tmp_path / "client.words")
         source, _, found["HOME"] = given[given.index("--home") + 1].partition(":")
         assert source == f"{tmp_path}/home"
@@ -123,7 +126,7 @@ def test_a_command_is_told_how_many_nodes_there_are_which_one_it_is_on_and_where
     tmp_path: Path, runner: str
 ) -> None:
     handed_in(asked(runner, {}), tmp_path)
-    if runner == "apptainer":  # it passes on what is set outside
+    if runner in PREFIXES:  # it passes on what is set outside
         found = variables(tmp_path / "client.environ")
     else:
         found = variables(tmp_path / "out") if runner == "pyxis" else inside(tmp_path)
@@ -163,10 +166,8 @@ def test_the_packages_of_the_submitter_s_python_are_not_those_of_the_image_s(
     handed_in(asked(runner, typed), tmp_path, **shell)
     if runner == "pyxis":
         found = variables(tmp_path / "out")
-    elif runner == "apptainer":
-        found = {
-            name.removeprefix("APPTAINERENV_"): value for name, value in variables(tmp_path / "client.environ").items()
-        }
+    elif prefix := PREFIXES.get(runner):
+        found = {name.removeprefix(prefix): value for name, value in variables(tmp_path / "client.environ").items()}
     else:
         found = inside(tmp_path)
     assert {name: found[name] for name in shell if name in found} == typed
@@ -199,7 +200,7 @@ def test_gpus_that_were_typed_for_sbatch_are_left_to_the_image(tmp_path: Path, o
 
 @pytest.mark.parametrize(("runner", "mounted"), [
     ("pyxis", "--container-mounts={0}:{0},"), ("docker", "type=bind,source={0},target={0}"),
-    ("podman", "type=bind,source={0},target={0}"), ("apptainer", "{0},"),
+    ("podman", "type=bind,source={0},target={0}"), ("apptainer", "{0},"), ("singularity", "{0},"),
 ])  # fmt: skip
 def test_the_folder_of_a_script_to_keep_may_have_a_space_in_its_path_but_nothing_that_a_mount_splits(
     tmp_path: Path, runner: str, mounted: str
@@ -217,11 +218,24 @@ def test_the_folder_of_a_script_to_keep_may_have_a_space_in_its_path_but_nothing
     assert "export NGCDL_RUN=FOLDER, then sbatch" in done.stderr
 
 
+@pytest.mark.parametrize("runner", PREFIXES)
 @pytest.mark.parametrize("home", ["", "/", "home", "/a:/b"])
-def test_a_home_that_apptainer_could_not_mount_is_refused(home: str) -> None:
-    with pytest.raises(BadOption, match=f"-e HOME={home}: ") as refused:
-        script(ordered(asked("apptainer", {"HOME": home})))
+def test_a_home_that_apptainer_or_singularity_could_not_mount_is_refused(home: str, runner: str) -> None:
+    with pytest.raises(BadOption, match=f"-e HOME={home}: {runner} mounts ") as refused:
+        script(ordered(asked(runner, {"HOME": home})))
     assert "-e HOME=/home/me" in refused.value.hint
+
+
+@pytest.mark.parametrize("images", [None, "here"])
+def test_singularity_runs_in_its_native_mode_whatever_site_or_user_chose(tmp_path: Path, images: str | None) -> None:
+    placement = Placement(container="singularity", images=images and str(tmp_path / images))
+    spec = replace(asked("singularity", {"SINGULARITY_NO_OCI": "typed"}), placement=placement)
+    handed_in(spec, tmp_path, SINGULARITY_OCI="1")
+    found = variables(tmp_path / "client.environ")
+    assert (found["SINGULARITY_NO_OCI"], found["SINGULARITYENV_SINGULARITY_NO_OCI"]) == ("1", "typed")
+    assert "SINGULARITY_OCI" not in found, "both together are refused"
+    text = (tmp_path / "job.sh").read_text()
+    assert text.index("export SINGULARITY_NO_OCI=1") < text.index("singularity pull" if images else "singularity exec")
 
 
 def inside(folder: Path) -> dict[str, str]:
@@ -268,10 +282,10 @@ def test_whatever_was_typed_arrives_as_it_is_and_nothing_of_it_is_run(
         assert srun[-2:] == ["python", word]
         client = words(folder / "client.words")
         assert client[-2:] == ["python", word]
-        if runner == "apptainer":
+        if prefix := PREFIXES.get(runner):
             assert client[client.index("--pwd") + 1] == f"/{where}"
             assert "--no-eval" in client[: client.index("--pwd")], "or a shell in the image evaluates words and values"
-            assert variables(folder / "client.environ")["APPTAINERENV_WORDS"] == value
+            assert variables(folder / "client.environ")[f"{prefix}WORDS"] == value
         else:
             assert f"--workdir=/{where}" in client
             assert f"WORDS={value}" in client
@@ -284,7 +298,7 @@ def test_an_image_whose_digest_is_none_is_one_word_for_bash(digest: str, runner:
     text = script(Order(asked(runner, {}), ID, FOLDER, target, "none"), is_kept)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     name = of_enroot(target) if runner == "pyxis" else target
-    if runner in ("pyxis", "apptainer"):
+    if runner not in ("docker", "podman"):
         wanted = name if runner == "pyxis" else f"docker://{name}"
         line = text[text.index("export NGCDL_IMAGE=") : text.index("\ntask=")]
         shown = subprocess.run(["bash", "-c", f'{line}\nprintf %s "$NGCDL_IMAGE"'], capture_output=True, check=True)

@@ -12,7 +12,7 @@
 RUN=/home/me/.local/state/ngcdl/runs/20180216-182126-cifar10-beef
 cd "$RUN" && [ -e job.sh ] || exit 53 # not shared: Slurm 24.11 creates the log's folder
 
-# Packages of the submitter's Python, and a library of the site's, that pyxis and apptainer would pass on to the image.
+# The submitter's Python packages, and a library of the site's: pyxis, apptainer and singularity would pass them on.
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD
 attempt=${SLURM_RESTART_COUNT:-0}
 export NGCDL_RUN=$RUN NGCDL_ATTEMPT=$attempt NGCDL_NODES=$SLURM_JOB_NUM_NODES

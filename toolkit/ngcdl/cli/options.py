@@ -187,7 +187,11 @@ Account = Annotated[str | None, cluster(metavar="NAME", help="Account to charge 
 Qos = Annotated[str | None, cluster(metavar="NAME", help="Quality of service (Slurm).")]
 RunIn = Annotated[
     str | None,
-    cluster("--container", metavar="pyxis|docker|podman|apptainer", help="What runs images on the nodes (Slurm)."),
+    cluster(
+        "--container",
+        metavar="pyxis|docker|podman|apptainer|singularity",
+        help="What runs images on the nodes (Slurm).",
+    ),
 ]
 Sbatch = Annotated[
     list[str] | None,

@@ -65,8 +65,8 @@ class UnknownAccount(SlurmRefused):
 class NoRunner(EngineError):
     def __init__(self) -> None:
         super().__init__(
-            "Nothing that can run images was found: srun has no --container-image (pyxis), and docker, podman and "
-            "apptainer are not on this machine.",
+            "Nothing that can run images was found: srun has no --container-image (pyxis), and docker, podman, "
+            "apptainer and singularity are not on this machine.",
             "If one of them is a module here, load it first: a job gets this shell's PATH. If only the nodes have one, "
             "name it:\n    module load apptainer\n    ngcdl run ... --container docker",
         )

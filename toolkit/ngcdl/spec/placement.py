@@ -11,7 +11,7 @@ from ngcdl.errors import BadOption
 from ngcdl.spec.kinds import KINDS, kind_of
 from ngcdl.spec.secrets import redacted
 
-CONTAINERS = ("pyxis", "docker", "podman", "apptainer")
+CONTAINERS = ("pyxis", "docker", "podman", "apptainer", "singularity")
 TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"}
 _LISTS = ("options", "patches", "avoid")
 _LONGEST_PATCH = 1 << 16

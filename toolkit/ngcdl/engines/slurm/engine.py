@@ -168,7 +168,7 @@ def _runner() -> str:
             return "pyxis"
     except SlurmAbsent:
         return "pyxis"  # the script is meant for another machine
-    for program in ("docker", "podman", "apptainer"):
+    for program in ("docker", "podman", "apptainer", "singularity"):
         if shutil.which(program):
             return program
     raise NoRunner

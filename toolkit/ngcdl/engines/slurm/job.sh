@@ -4,7 +4,7 @@
 # Written by ngcdl: one task per node, one container per task. All nodes share RUN, the run's folder.
 @FOLDER@
 
-# Packages of the submitter's Python, and a library of the site's, that pyxis and apptainer would pass on to the image.
+# The submitter's Python packages, and a library of the site's: pyxis, apptainer and singularity would pass them on.
 ## Without that library each program in it complains: https://github.com/apptainer/apptainer/issues/2537
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD
 attempt=${SLURM_RESTART_COUNT:-0}

@@ -1,4 +1,4 @@
-"""How a task runs its image with pyxis, docker, podman or apptainer: words of srun, and the values in its bash."""
+"""How a task runs its image with pyxis, docker, podman, apptainer or singularity: srun's words, and its bash."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ _SET_BY_A_HOOK = ("MASTER_ADDR", "MASTER_PORT")
 READ_OUTSIDE = re.compile(
     r"PATH|HOME|IFS|ENV|SHELL|SHELLOPTS|SHLVL|POSIXLY_CORRECT|GLOBIGNORE|EXECIGNORE|TMOUT|TMPDIR|OPT(ARG|ERR|IND)|PS4|_"
     r"|E?UID|P?PID|GROUPS|(OLD)?PWD|CDPATH|BASH\w*|GCONV_PATH|LOCPATH|(LD|GLIBC|MALLOC)_\w+"
-    r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|APPTAINER(ENV)?|NGCDL)_\w+"
+    r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|NGCDL)_\w+"
+    r"|(APPTAINER|SINGULARITY)(ENV)?_\w+"
     r"|DOCKER_(HOST|CONTEXT|CONFIG)"
     r"|RUN|attempt|head|seconds|why|told|resume|file|part|task|srun|code|is_told|is_lost|name|mark|said|client|cards?"
     r"|more|memlock|seen|site"
 )
+# Two programs of one origin, with the prefix by which each passes variables into a container. Apptainer's own
+# singularity, a link to it, reads both.
+# https://apptainer.org/docs/user/main/environment_and_metadata.html
+# https://docs.sylabs.io/guides/latest/user-guide/environment_and_metadata.html
+_PREFIXES = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,14 @@ def image(task: Task) -> str:
         return ""
     is_pyxis = task.runner == "pyxis"
     source = of_enroot(task.image) if is_pyxis else f"docker://{task.image}"
+    native = _NATIVE if task.runner == "singularity" else ""
     if task.images is None:
         fetched = shlex.quote(source)
-        return f"export NGCDL_IMAGE={fetched}" if is_pyxis else bash("cached", SOURCE=fetched)
-    end, fetch = ("sqsh", "enroot import -o") if is_pyxis else ("sif", "apptainer pull")
-    return bash(
+        if is_pyxis:
+            return f"export NGCDL_IMAGE={fetched}"
+        return native + bash("cached", CLIENT=task.runner, SOURCE=fetched)
+    end, fetch = ("sqsh", "enroot import -o") if is_pyxis else ("sif", f"{task.runner} pull")
+    return native + bash(
         "fetch",
         KEPT=shlex.quote(f"{task.images}/{re.sub(r'[^0-9A-Za-z.-]+', '+', task.image)}.{end}"),
         FOLDER=shlex.quote(task.images),
@@ -89,6 +98,10 @@ def image(task: Task) -> str:
 # At every call enroot makes a folder there, by default in /run/user/UID, which is mostly on login nodes only; without
 # the variable, in /run. https://github.com/NVIDIA/enroot/blob/master/enroot.in https://github.com/NVIDIA/enroot/issues/13
 _ENROOT_S_RUNTIME = '[ -w "$XDG_RUNTIME_DIR" ] || export XDG_RUNTIME_DIR=$RUN/home'
+
+# From 4.0 on a site can choose the OCI mode, as can a user, by the first of these; both of them together are refused.
+# Before, and to apptainer, they mean nothing. https://docs.sylabs.io/guides/latest/user-guide/oci_runtime.html
+_NATIVE = "unset SINGULARITY_OCI\nexport SINGULARITY_NO_OCI=1 # its OCI mode would keep the job's variables outside\n"
 
 
 def unfit(task: Task) -> str:
@@ -164,10 +177,9 @@ def _child(task: Task) -> str:
 
 
 def _inside(task: Task) -> str:
-    """Return the words that set variables for the command alone; for apptainer with the prefix by which it passes
-    variables into a container (https://apptainer.org/docs/user/main/environment_and_metadata.html)."""
-    if task.runner == "apptainer":
-        found = _assigned(((name, value) for name, value in task.variables if name != "HOME"), "APPTAINERENV_")
+    """Return the words that set variables for the command alone, with apptainer's or singularity's prefix for those."""
+    if task.runner in _PREFIXES:
+        found = _assigned(((name, value) for name, value in task.variables if name != "HOME"), _PREFIXES[task.runner])
     else:
         passed = _passed(task)
         found = _assigned(pair for pair in task.variables if pair not in passed)
@@ -179,13 +191,15 @@ _LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is
 
 
 def _apptainer(task: Task) -> str:
-    if task.runner != "apptainer":
+    """Return the words of apptainer, or of singularity, which knows them all from 3.10 on
+    (https://github.com/sylabs/singularity/blob/v3.10.0/cmd/internal/cli/action_flags.go)."""
+    if task.runner not in _PREFIXES:
         return ""
     binds = ["$NGCDL_RUN", *map(str, task.mounts)]
     words = [
         # else a shell in the image evaluates the command's words ($x, quotes) and the variables' values once more
         # (https://github.com/sylabs/singularity/pull/704)
-        "apptainer run --no-eval",
+        f"{task.runner} run --no-eval",
         *(["--nv"] if task.gpus else []),
         '--home "$NGCDL_RUN/home"' + _home(task),
         f'--bind "{",".join(binds)}"',
@@ -194,7 +208,7 @@ def _apptainer(task: Task) -> str:
 
 
 def _home(task: Task) -> str:
-    """Return where a HOME that was typed has the home mounted: apptainer refuses APPTAINERENV_HOME, and --home takes
+    """Return where a HOME that was typed has the home mounted: no prefix sets HOME, and --home takes
     SOURCE:DESTINATION (https://github.com/apptainer/apptainer/blob/main/cmd/internal/cli/action_flags.go).
 
     Raise BadOption for one that --home would misread."""
@@ -203,7 +217,7 @@ def _home(task: Task) -> str:
         return ""
     if not re.fullmatch(r"/+[^/:][^:]*", home):
         raise BadOption(
-            f"-e HOME={home}: apptainer mounts the run's home there, so it must be an absolute path without a colon.",
+            f"-e HOME={home}: {task.runner} mounts the run's home there; it must be an absolute path without a colon.",
             "    ngcdl run ... -e HOME=/home/me",
         )
     return f":{shlex.quote(home)}"
@@ -250,7 +264,7 @@ def _more(task: Task) -> list[str]:
     elif task.user:
         lines.append('[ "$(id -u)" = 0 ] || more+=(--userns=keep-id)')
     lines += _gpus(task)
-    # what the site or the user chose for the network of its nodes, which pyxis and apptainer pass on by themselves
+    # what the site or the user chose for the network of its nodes, which the other runners pass on by themselves
     typed = "|".join(name for name, _ in task.variables if name.startswith(("NCCL_", "GLOO_")))
     unless = f"[[ $site =~ ^({typed})$ ]] || " if typed else ""
     lines.append(f'for site in "${{!NCCL_@}}" "${{!GLOO_@}}"; do {unless}more+=(-e "$site"); done')

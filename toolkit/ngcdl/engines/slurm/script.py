@@ -25,7 +25,7 @@ WARNING_SECONDS = 60
 # https://github.com/SchedMD/slurm/blob/master/src/srun/opt.c ("can't honor --ntasks-per-node")
 _ONE_EACH = '--ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1'
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What needs no quoting in those options of sbatch, srun and apptainer that join several paths.
+# What needs no quoting in those options of sbatch, srun, apptainer and singularity that join several paths.
 _PATH = re.compile(r"[\w@%+=./~-]+", re.ASCII)
 
 
