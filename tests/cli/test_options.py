@@ -38,13 +38,14 @@ def test_the_help_names_every_engine(house: House, command: str) -> None:
     assert f"--engine {'|'.join(['auto', *KINDS])} " in " ".join(house.run(command, "--help").stdout.split())
 
 
-def test_the_help_of_export_names_every_cluster_and_both_its_names_are_understood(house: House) -> None:
+def test_the_help_of_export_names_compose_and_every_cluster_and_both_its_names_are_understood(house: House) -> None:
     clusters = {one.short or name: name for name, one in KINDS.items() if one.is_cluster}
-    assert f" {'|'.join(clusters)} " in " ".join(house.run("export", "--help").stdout.split())
-    for form in (*clusters, *clusters.values()):
+    assert f" {'|'.join(clusters)}|compose " in " ".join(house.run("export", "--help").stdout.split())
+    for form in (*clusters, *clusters.values(), "compose"):
         assert "There is no run" in house.run("export", form, "x").stderr
     refused = house.run("export", "nomad", "x")
-    assert (refused.returncode, f"export nomad: must be {' or '.join(clusters)}." in refused.stderr) == (2, True)
+    assert refused.returncode == 2
+    assert f"export nomad: must be {', '.join(clusters)} or compose." in refused.stderr
 
 
 @pytest.mark.parametrize("command", console.COMMANDS)

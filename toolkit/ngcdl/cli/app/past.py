@@ -193,7 +193,7 @@ def export(
     form: Annotated[str, typer.Argument(metavar="slurm|k8s|compose", help="For a cluster, or for docker compose.")],
     run: RunName = "last",
 ) -> None:
-    """Print the script, manifest or compose file of a run, to keep in git."""
+    """Print a run as a script, manifest or compose file, for git."""
     from ngcdl.cli.export import export
 
     export(form, run)
