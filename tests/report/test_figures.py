@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ngcdl.processes import RUN_UNREAD
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown.columns import read_story
@@ -152,6 +153,15 @@ def test_cards_are_summed_up_one_by_one_and_together() -> None:
     ]
     assert (found.gpu_percent_mean, found.gpu_memory_bytes_max) == (42.5, 30)
     assert (found.samples, found.gaps) == (2, 1)
+
+
+def test_a_last_sample_that_came_after_the_runs_end_is_no_gap() -> None:
+    def gaps(*found: str | None) -> int | None:
+        return summary([], [sample(at, gap=gap) for at, gap in enumerate(found)]).gaps
+
+    assert gaps(None, RUN_UNREAD) == gaps(None, RUN_UNREAD, RUN_UNREAD) == gaps(RUN_UNREAD) == 0
+    assert gaps(None, RUN_UNREAD, None, "GPUs: lost", RUN_UNREAD) == 2
+    assert gaps(RUN_UNREAD, RUN_UNREAD, RUN_UNREAD) == 2, "it was never read"
 
 
 def test_a_card_that_was_never_read_is_unknown() -> None:

@@ -170,9 +170,9 @@ def test_the_first_sample_has_no_rate_because_it_is_of_the_milliseconds_before_i
     assert [second[name] for name in rates] == [100.0, [100.0, 100.0], 180.0]
 
 
-def test_a_container_that_is_gone_is_a_gap(tmp_path: Path) -> None:
+def test_a_run_that_is_gone_is_a_gap(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", Sources(usage=Fixed(Usage())), clock=HandClock(1)).run()
-    assert lines(tmp_path / "s.jsonl")[0]["gap"] == "container: it can't be read (any more)"
+    assert lines(tmp_path / "s.jsonl")[0]["gap"] == "run: its processes can't be read (any more)"
 
 
 def test_a_line_has_each_field_of_a_sample_in_its_order(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-
+RUN_UNREAD = "run: its processes can't be read (any more)"  # in samples.jsonl: often the last gap, as the run has ended
 
 # Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
 # that the processes still run.

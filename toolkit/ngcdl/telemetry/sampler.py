@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from ngcdl.processes import RUN_UNREAD
 from ngcdl.telemetry import host
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.usage import Meter, Usage
@@ -162,9 +163,9 @@ class Sampler:
         return values, gaps
 
     def _machine(self, gaps: list[str]) -> dict[str, Any]:
-        usage = _piece(gaps, "container", self._sources.usage.read if self._sources.usage else None)
+        usage = _piece(gaps, "run", self._sources.usage.read if self._sources.usage else None)
         if usage == Usage():
-            gaps.append("container: it can't be read (any more)")
+            gaps.append(RUN_UNREAD)
         usage = usage or Usage()
         cpu = _piece(gaps, "host CPU", self._sources.host_cpu) or host.Cpu()
         if self._is_first:  # the meters were made milliseconds ago, too little time for a rate

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import ceil, isfinite
 from statistics import median
 
+from ngcdl.processes import RUN_UNREAD
 from ngcdl.record import Summary
 from ngcdl.report.measured import achieved
 from ngcdl.report.measured.attempts import attempts, examples_per_second, sampled, stretch
@@ -48,7 +49,7 @@ def summary(
         loss_last=losses[-1] if losses and _diverged(steps) is None else None,
         precision_at_1=mean(raced or evaluations[-1:]),
         samples=len(samples) or None,
-        gaps=sum(1 for sample in samples if sample.get("gap")) if samples else None,
+        gaps=_gaps(samples) if samples else None,
         training_samples=_counted(during, samples, bool(steps), is_command),
         teacher_seconds_per_batch=median(taught) if taught else None,
         latency_p50_seconds=_rank(latencies, 0.5),
@@ -60,6 +61,14 @@ def summary(
     summed = _with_memory(_with_cpu(summed, during or samples, weights, cores), during or samples, samples)
     summed = with_cards(summed, measured, start, is_timed, partial(examples_per_second, trained, stretches))
     return achieved.with_peak(summed, start) if start else summed
+
+
+def _gaps(samples: Sequence[Line]) -> int:
+    """Count the samples with a gap, without the last ones if they came only after the run's end."""
+    gaps = [sample.get("gap") for sample in samples]
+    ended = len(list(takewhile(lambda gap: gap == RUN_UNREAD, reversed(gaps))))
+    after = ended if ended < len(gaps) else min(ended, 1)  # a run that could never be read has more than one
+    return sum(1 for gap in gaps[: len(gaps) - after] if gap)
 
 
 def diverged(events: Iterable[Line]) -> int | None:
