@@ -108,6 +108,15 @@ def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> No
     assert (run.status, run.exit_code, run.reason) == ("interrupted", 143, "stopped by SIGTERM from outside")
 
 
+def test_a_command_that_ctrl_c_on_its_own_terminal_ended_was_interrupted(store: Store) -> None:
+    ended = Exit(130, False, "ended by SIGINT")
+    prepared, _ = ready(store, FakeJob(exit=ended), train=False)
+    run = launch.follow(prepared, store, SimpleNamespace(say=print, chunk=print))
+    assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "ended by SIGINT")
+    training, _ = follow(Store(store.root / "training"), FakeJob(exit=ended), START, STEP)
+    assert training.status == "failed", "it saved no checkpoint"
+
+
 def test_a_command_s_own_file_of_events_decides_nothing(store: Store) -> None:
     prepared, folder = ready(store, FakeJob(exit=Exit(0, False)), train=False)
     (folder / EVENTS).write_text(json.dumps(SAVED) + "\n")
