@@ -163,6 +163,19 @@ def test_what_pip_could_not_install_is_told_in_its_words_and_tried_again(tmp_pat
     assert packages.installed(better, SPEC, TARGET, None, tmp_path, FakeShow()).installed == ("einops==1",)
 
 
+def test_an_untrusted_certificate_is_told_from_a_version_that_does_not_exist(tmp_path: Path) -> None:
+    said = (
+        b"WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError(1, '[SSL: "
+        b"CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))'\n"
+        b"ERROR: No matching distribution found for tqdm==4.67.1\n"
+    )
+    engine = PipEngine(FakeJob([said], Exit(1)), pip=lambda _: None)
+    with pytest.raises(PackagesNotInstalled) as told:
+        packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+    assert "Is there such a version" not in told.value.hint
+    assert "-e PIP_CERT=/ca.crt" in told.value.hint
+
+
 def test_a_signal_leaves_neither_a_container_nor_half_a_folder(tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt

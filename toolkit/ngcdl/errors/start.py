@@ -110,6 +110,9 @@ _OF_PIP = {
     "environment, reads no packages but its own.\n",
     _NO_INDEX: "The container does not reach the package index. If there is a mirror:\n"
     "    ngcdl run ... -e PIP_INDEX_URL=https://MIRROR/simple\n",
+    ("CERTIFICATE_VERIFY_FAILED",): "The container does not trust the package index's certificate, perhaps that of "
+    "a proxy in between. If this machine trusts it:\n"
+    "    ngcdl run ... -v /etc/ssl/certs/ca-certificates.crt:/ca.crt:ro -e PIP_CERT=/ca.crt\n",
     ("ResolutionImpossible", "No matching distribution"): "Is there such a version, and for the image's Python? The "
     "image's own builds of PyTorch, TensorFlow, JAX, Triton and NumPy are never replaced: leave their versions out, or "
     "take another image:\n    ngcdl images\n",
