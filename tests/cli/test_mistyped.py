@@ -169,6 +169,12 @@ from house import TRAIN, House
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
         (("run", "cuda"), "no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine answers"),
         (("run", "ubuntu"), "  On Docker Hub?\n      ngcdl run docker.io/ubuntu:latest\n"),
+        (
+            ("run", "-e", "A=1", "ubuntu", "--", "ls", "ubuntu"),
+            "    ngcdl run -e A=1 docker.io/ubuntu:latest -- ls ubuntu\n",
+        ),
+        (("pull", "pytorch/pytorch"), "    ngcdl pull docker.io/pytorch/pytorch:latest\n"),
+        (("compare", "docker.io/me/mine", "--", "ls"), "    ngcdl compare docker.io/me/mine:latest -- ls\n"),
         (("run", "cifar10"), "    ngcdl run --train cifar10"),
         (("compare", "cifar10"), "    ngcdl compare --train cifar10"),
         (("compare", "cuda", "--train", "cifar10"), "which release"),

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         raise
     except NgcdlError as error:
         _as_meant(error, argv)
-        if "..." in error.hint:
+        if "..." in error.hint or "ngcdl run " in error.hint:
             from ngcdl.cli.changed import written_out
 
             error.hint = written_out(error.hint, argv)

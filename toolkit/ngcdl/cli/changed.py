@@ -1,4 +1,5 @@
-"""Writes out advice such as `ngcdl run ... --gpus none`: as the whole line that was typed, with that change."""
+"""Writes out advice such as `ngcdl run ... --gpus none`, or `ngcdl run docker.io/ubuntu:latest` where ubuntu was typed:
+as the whole line that was typed, with that change."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ _OF_COMPARE = ("--vary", "--scaling", "--repeat")
 # Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
 _ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
 _ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
+_ELSEWHERE = re.compile(r" +ngcdl run (?P<image>\S+)")
 
 
 def written_out(hint: str, argv: Sequence[str]) -> str:
-    """Return `hint` with each line that abbreviates `argv` by `...` written out."""
-    return "\n".join(_line(line, argv) for line in hint.split("\n"))
+    """Return `hint` with each line that abbreviates `argv` by `...`, or names its image in full, written out."""
+    return "\n".join(_elsewhere(line, argv) or _line(line, argv) for line in hint.split("\n"))
 
 
 def replaced(
@@ -32,6 +34,18 @@ def replaced(
         if own == name:
             is_apart = has_value and own == word and at + 1 < end and not argv[at + 1].startswith("-")
             return [*argv[:at], *by(argv[at + 1] if is_apart else value), *argv[at + 1 + is_apart :]]
+    return None
+
+
+def _elsewhere(line: str, argv: Sequence[str]) -> str | None:
+    """Return `argv` with the image that `line` advises in place of the typed one, which had no tag or no registry; None
+    if `line` advises something else."""
+    advised = _ELSEWHERE.fullmatch(line)
+    if not advised or argv[:1] not in (["run"], ["compare"], ["check"], ["pull"]):
+        return None
+    for at, word in enumerate(argv[: argv.index("--") if "--" in argv else len(argv)]):
+        if advised["image"] in (f"{word}:latest", f"docker.io/{word}", f"docker.io/{word}:latest"):
+            return again([*argv[:at], advised["image"], *argv[at + 1 :]])
     return None
 
 
