@@ -49,6 +49,12 @@ def test_what_was_asked_for_differently_is_listed(name: str, changed: dict[str, 
     assert f"| {name} |" in markdown(stories)
 
 
+def test_a_switch_is_on_or_off_in_words() -> None:
+    runs = [replace(RUN, spec={"workload": {"name": "cifar10", "compile": on}}) for on in (False, True)]
+    stories = [replace(read_story(run, [], []), letter=letter) for run, letter in zip(runs, "AB", strict=True)]
+    assert ("compiled", ("no", "yes")) in likeness.differences(stories)
+
+
 def test_the_program_that_a_command_named_is_listed() -> None:
     stories = beside(program="/venv2/bin/python")
     assert likeness.differences(stories) == [("program", ("/venv1/bin/python", "/venv2/bin/python"))]

@@ -328,5 +328,7 @@ def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_
     assert len({_style(line.colour, alone=False, dash=line.dash) for line in lines}) == 8
     assert len({line.colour for line in lines}) == 2, "a run has its colour in all charts"
     assert [line.label for line in _card_lines([story("A", 1), story("B", 1)], "watts")[0]] == ["A on GPU", "B on GPU"]
+    own = [replace(it, run=replace(it.run, device=None)) for it in (story("A", 1), story("B", 1))]
+    assert [line.label for line in _card_lines(own, "watts")[0]] == ["A", "B"], "of commands"
     arms = [replace(story(letter, 2), arm="large") for letter in "AB"]
     assert _card_lines(arms, "watts")[0][1].label == "A: large, GPU 1"

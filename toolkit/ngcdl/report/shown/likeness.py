@@ -84,12 +84,18 @@ def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
     """Return what differs between the runs: names, each with a value for every run; n/a is unknown."""
     found = []
     for name, value in _LOOKED_AT:
-        values = tuple(NOT_AVAILABLE if (one := value(story)) is None else str(one) for story in stories)
+        values = tuple(_shown(value(story)) for story in stories)
         if len(set(values)) > 1:
             found.append((name, values))
     # The same image may be named by its tag and by its digest.
     digests = {story.run.image.identity for story in stories}
     return [one for one in found if one[0] != "image" or len(digests) > 1 or None in digests]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return NOT_AVAILABLE if value is None else str(value)
 
 
 def refused(one: Story, other: Story) -> list[str]:
@@ -108,5 +114,5 @@ def _said(refusal: Refusal) -> str:
     name = refusal.field.replace("_", " ")
     if refusal.kind != "differ":
         return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.text}"
-    shown = " / ".join("n/a" if value is None else str(value) for value in refusal.values.values())
+    shown = " / ".join(map(_shown, refusal.values.values()))
     return f"different {name} ({shown})" if len(shown) < 60 else f"different {name}"

@@ -78,7 +78,7 @@ def _trains_nothing(story: Story) -> bool:
 
 
 def _label(story: Story, stories: Sequence[Story]) -> str:
-    what = f": {story.arm}" if story.arm else f" on {naming.device(story.run)}"
+    what = f": {story.arm}" if story.arm else f" on {naming.device(story.run)}" if story.run.device else ""
     return f"{story.letter}{what}" if len(stories) > 1 else ""
 
 
