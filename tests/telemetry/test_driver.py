@@ -32,7 +32,7 @@ def test_without_its_library_there_is_no_driver_and_under_wsl_it_is_windows_that
     assert isinstance(error, LibraryMissing)
     assert error.message == what
     assert source in error.hint
-    assert "--gpus none" in error.hint
+    assert "    ngcdl run --train cifar10 --gpus none" in error.hint, "a line that can be typed as it is"
 
 
 def test_wsls_door_to_the_cards_is_no_nvidia_driver_but_its_library_is(

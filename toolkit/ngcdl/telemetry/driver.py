@@ -209,7 +209,7 @@ def _no_library() -> NvmlUnavailable:
     if DXG.exists():
         what = "Windows has no NVIDIA driver for WSL to use, and probably no NVIDIA card."
         where = f"If this machine has one, install its driver in Windows, and none inside WSL:\n    {WSL_GUIDE}"
-    return LibraryMissing(what, f"{where}\nTo train on the CPU:\n    ngcdl run ... --gpus none")
+    return LibraryMissing(what, f"{where}\nTo train on the CPU:\n    ngcdl run --train cifar10 --gpus none")
 
 
 _LOOK = "See what the kernel logged:\n    sudo dmesg | grep -iE 'nvrm|xid'"
@@ -222,7 +222,7 @@ _STARTS = {
         "The NVIDIA driver is installed but not loaded.",
         "Does this host have an NVIDIA card? If so, load the driver; if that fails, it was not built for the running\n"
         "kernel:\n    lspci -d 10de:\n    sudo modprobe nvidia\n    dkms status\n"
-        "If not, train on the CPU:\n    ngcdl run ... --gpus none",
+        "If not, train on the CPU:\n    ngcdl run --train cifar10 --gpus none",
     ),
     MISMATCH: (
         "The NVIDIA driver was updated while the old one was in use: its library and its kernel module differ.",
