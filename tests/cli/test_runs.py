@@ -189,7 +189,9 @@ def test_a_run_s_folder_that_may_not_be_entered_hides_no_other_run(kept: House) 
     exported = kept.run("runs", "export", GOLDEN.name, str(kept.home / "one.tar"), before=LIKE_OTHERS)
     assert exported.returncode == 0, exported.stderr
     refused = kept.run("show", "locked", before=LIKE_OTHERS)
-    assert (refused.returncode, "Permission denied" in refused.stderr) == (125, True)
+    assert (refused.returncode, refused.stderr.count("/locked/run.json")) == (125, 1)
+    assert "can read: Permission denied.\n" in refused.stderr
+    assert f"    sudo chown -R $USER {kept.store.root.parent}\n" in refused.stderr
 
 
 def test_an_image_by_digest_has_a_short_name_in_the_table_and_is_shown_once(house: House) -> None:

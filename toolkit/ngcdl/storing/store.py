@@ -10,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import shlex
 import shutil
 import stat
 import time
@@ -113,6 +114,9 @@ class Store:
             data = json.loads(content(path))
         except FileNotFoundError as error:
             raise NoSuchRun(run_id, self.root) from error
+        except PermissionError as error:
+            back = f"If it was written under sudo:\n    sudo chown -R $USER {shlex.quote(str(self.root.parent))}"
+            raise RecordBroken(path, error.strerror or str(error), back) from error
         except (OSError, ValueError, RecursionError) as error:
             raise RecordBroken(path, str(error)) from error
         try:
