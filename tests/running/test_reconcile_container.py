@@ -179,7 +179,8 @@ def test_a_container_whose_words_can_t_be_had_is_left_and_named(
     daemon.log = None
     found = reconcile(store, run)
     assert (found.status, found.exit_code) == ("failed", 1)
-    assert "docker logs c0ffee" in found.notes[-1]
+    assert found.notes[-1].startswith("log.txt lacks its end (")
+    assert found.notes[-1].endswith(":  docker logs c0ffee")
     assert (daemon.state, log.read_bytes()) == (ENDED, b"epoch 1\nep")
 
 

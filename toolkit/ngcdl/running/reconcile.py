@@ -43,7 +43,7 @@ from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
-UNWATCHED = "ngcdl ended before the run did; nothing was measured from then on."
+UNWATCHED = "ngcdl ended before the run did, or could no longer write; nothing was measured from then on."
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
 # second, has written nothing for this long.
@@ -205,7 +205,7 @@ def _by_engine(store: Store, run: Run, known: bool) -> Run:
         bring_output(job, store.folder(run.id) / LOG)
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
-        lacking.append(f"log.txt lacks what was written after ngcdl ended ({said}):  docker logs {job.identity[:12]}")
+        lacking.append(f"log.txt lacks its end ({said}):  docker logs {job.identity[:12]}")
     if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _noted(_with_exit(store, run, ended)).noting(*lacking)
