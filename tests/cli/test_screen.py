@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngcdl.cli.screen import Screen
-from ngcdl.engines.values import Chunk, PullEvent
+from ngcdl.engines.values import WAITING, Chunk, PullEvent
 
 PULL = """
 from ngcdl.cli.screen import Screen
@@ -91,6 +91,18 @@ def test_a_pull_of_which_some_layers_sizes_are_unknown_has_no_total_and_no_time_
     assert [task.total for task in screen._progress.tasks] == [None, 1024]
     screen.pull(PullEvent("ccc", "Downloading", 0, 1024))
     assert screen._progress.tasks[0].total == 2048, "now all sizes are known"
+    screen.quiet()
+
+
+def test_layers_that_the_engine_has_are_no_part_of_a_pull_s_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_terminal(monkeypatch)
+    screen = Screen()
+    for status in (WAITING, "Already exists"):
+        for layer in ("aaa", "bbb", "ccc"):
+            screen.pull(PullEvent(layer, status, 0, 4_000_000_000))
+    assert screen._progress
+    (task,) = screen._progress.tasks
+    assert (task.completed, task.total, task.speed, task.finished_speed) == (12_000_000_000, 12_000_000_000, None, None)
     screen.quiet()
 
 

@@ -113,6 +113,8 @@ class Screen:
         total = sum(known) if len(known) == len(sizes) else None
         whole = f"{len(self._whole)} of {len(self._layers)}"
         if self._moving:
+            if event.status == "Already exists" and "layers" in self._tasks:  # what was here is no part of the speed
+                self._bars().reset(self._tasks["layers"], completed=done, total=total)
             self._bar("layers", whole, done, total)
             self._row(event)
         elif event.status in _DONE:
