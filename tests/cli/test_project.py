@@ -105,8 +105,9 @@ def test_another_user_s_file_decides_nothing(
     [
         ("image = ", "is not TOML"),
         ('imgae = "pytorch"', "imgae is no setting; those are image, gpus"),
-        ("image = 3", 'image must be "..."'),
-        ('image = "pytorch"\npip = "einops"', r'pip must be \["...", "..."\]'),
+        ("image = []", 'image must be text: image = "..."'),
+        ('image = "pytorch"\ngpus = 1', 'gpus must be text: gpus = "1"'),
+        ('image = "pytorch"\npip = "einops"', r'pip must be a list: pip = \["einops"\]'),
         ('image = "pytorch"\nenv = ["A=B"]', "env must be { NAME"),
         ('image = "pytorch"\nvolume = ["/:/host"]', "only folders of the project"),
         ('image = "pytorch"\nvolume = ["../other:/other"]', "only folders of the project"),

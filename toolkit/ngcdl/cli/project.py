@@ -81,9 +81,15 @@ def _read(path: Path) -> dict[str, Any]:
         if key not in fits:
             raise BadOption(f"{path}: {key} is no setting; those are {', '.join(fits)}.")
         if not fits[key](value):
-            form = '["...", "..."]' if key in _LISTS else '{ NAME = "VALUE" }' if key == "env" else '"..."'
-            raise BadOption(f"{path}: {key} must be {form}.")
+            raise BadOption(f"{path}: {key} must be {_form(key, value)}.")
     return settings
+
+
+def _form(key: str, value: object) -> str:
+    if key == "env":
+        return '{ NAME = "VALUE" }'
+    text = value if isinstance(value, str | int | float) and not isinstance(value, bool) else "..."
+    return f'a list: {key} = ["{text}"]' if key in _LISTS else f'text: {key} = "{text}"'
 
 
 def _is_texts(value: object) -> bool:
