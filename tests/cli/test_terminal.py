@@ -19,7 +19,7 @@ from fakes import FakeJob
 from house import until
 
 from ngcdl import console
-from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward, is_here
+from ngcdl.cli.terminal import UNHEARD, RawTerminal, _forward, is_here, is_piped_into
 
 
 @pytest.mark.parametrize("stdin", [None, io.StringIO()], ids=["closed", "no file"])
@@ -28,6 +28,25 @@ def test_a_stdin_that_can_t_be_read_is_at_its_end(monkeypatch: pytest.MonkeyPatc
     job = FakeJob()
     _forward(job)
     assert job.asked == ["write b''", "close_input"]
+
+
+def test_a_file_or_pipe_is_piped_in_as_long_as_something_is_left_to_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    assert not is_piped_into(reader)
+    os.write(writer, b"one")
+    assert is_piped_into(reader)
+    os.close(writer)
+    assert is_piped_into(reader), "its writer has ended"
+    os.read(reader, 3)
+    assert not is_piped_into(reader)
+    os.close(reader)
+    assert not is_piped_into(reader)
+    (tmp_path / "list").write_text("two")
+    with (tmp_path / "list").open() as file, Path(os.devnull).open() as nothing:
+        assert is_piped_into(file.fileno())
+        file.read()
+        assert not is_piped_into(file.fileno())
+        assert not is_piped_into(nothing.fileno())
 
 
 def test_a_terminal_is_not_here_for_what_runs_in_its_background(terminal: int, monkeypatch: pytest.MonkeyPatch) -> None:

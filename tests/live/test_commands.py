@@ -60,6 +60,10 @@ def test_what_the_engine_refuses_is_125_with_its_own_words(user: User) -> None:
 def test_stdin_is_passed_on_with_i_and_only_then(user: User) -> None:
     assert sh(user, "cat; exit 4", "-i", stdin="one\ntwo\n") == (4, "one\ntwo\n")
     assert sh(user, "cat", stdin="one\n") == (0, "")
+    unread = "what is piped into ngcdl does not reach the container; with -i it does"
+    for words, stdin, is_said in ((), "one\n", True), ((), None, False), (("-i",), "one\n", False):
+        done = user.run("run", "busybox:1", *words, "--", "true", stdin=stdin)
+        assert (done.code, unread in done.err) == (0, is_said)
     big = "0123456789abcdef" * 100_000
     assert sh(user, "wc -c", "-i", stdin=big)[1].split() == ["1600000"]
 

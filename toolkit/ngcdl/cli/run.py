@@ -21,7 +21,6 @@ from ngcdl.record import Run
 from ngcdl.running import ending, launch, meanwhile, prepare, sources, turn
 from ngcdl.running.interrupt import Interrupted, signal_of
 from ngcdl.running.owner import this_process
-from ngcdl.spec import RunSpec
 from ngcdl.storing.store import Store
 
 
@@ -57,7 +56,7 @@ def carry_out(
                 console.say(f"detached{waits}. Watch it, or stop it:\n    {watch}\n    ngcdl stop {run_id}")
                 console.result(run_id)  # last: if it can't be written, the run has been named all the same
             return 0, run_id
-        terminal = _terminal(ready.order.spec)
+        terminal = _terminal(ready, screen)
         done = _followed(ready, store, screen, terminal)
     if done.status == "running":
         lines = f"    ngcdl logs -f {done.id}\n    ngcdl stop {done.id}"
@@ -140,12 +139,15 @@ def _followed(ready: prepare.Ready, store: Store, screen: Screen, terminal: mean
         raise
 
 
-def _terminal(spec: RunSpec) -> meanwhile.Terminal | None:
-    if not spec.stdin:
-        return None
-    from ngcdl.cli.terminal import Pipe, RawTerminal
+def _terminal(ready: prepare.Ready, screen: Screen) -> meanwhile.Terminal | None:
+    from ngcdl.cli.terminal import UNREAD, Pipe, RawTerminal, is_piped_into
 
-    return RawTerminal() if spec.tty else Pipe()
+    spec = ready.order.spec
+    if spec.stdin:
+        return RawTerminal() if spec.tty else Pipe()
+    if ready.engine.has_containers and not spec.workload and is_piped_into():
+        screen.say(UNREAD)
+    return None
 
 
 def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:

@@ -4,10 +4,12 @@ at the end."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
 import signal
+import stat
 import sys
 import termios
 import threading
@@ -21,6 +23,8 @@ from ngcdl.engines.values import Chunk
 
 UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C stops the run"
 
+UNREAD = "what is piped into ngcdl does not reach the container; with -i it does"
+
 
 def is_here() -> bool:
     """Return whether stdin and stdout are a terminal, and this process is in its foreground: a process in the
@@ -31,6 +35,17 @@ def is_here() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:  # it is not the controlling terminal of this process
         return True
+
+
+def is_piped_into(stdin: int = 0) -> bool:
+    """Return whether the descriptor `stdin` is a file or a pipe, and has something left to read."""
+    try:
+        told = os.fstat(stdin)
+        if stat.S_ISREG(told.st_mode):
+            return told.st_size > os.lseek(stdin, 0, os.SEEK_CUR)
+        return stat.S_ISFIFO(told.st_mode) and any(fcntl.ioctl(stdin, termios.FIONREAD, bytes(4)))  # a number of bytes
+    except OSError:  # it is closed
+        return False
 
 
 class Pipe:
