@@ -260,7 +260,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     (("compare", "--engine", "docker", "--", "ls"), "ngcdl compare pytorch --engine docker -- ls"),
     (("compare", "pytorch", "--vary", "threads=1,2", "--", "ls"), "compared by device, image, gpus or nodes."),
     (("compare", "pytorch", "--vary", "batch=1,2", "--", "ls"), "--vary batch: only a bundled training has that."),
-    (("compare", "pytorch", "--gpus", "none", "--", "ls"), "--gpus none leaves nothing"),
+    (("compare", "pytorch", "--gpus", "none", "--", "ls"), "    ngcdl run pytorch --gpus none -- ls\n"),
     (("compare", "pytorch", "--steps", "99", "--", "ls"), "--steps: only --train reads that"),
     (("compare", "pytorch", "--repeat", "0", "--", "ls"), "--repeat"),
     (("compare", "pytorch"), "or a command of your own, after -- (and an image)"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ngcdl import trainings
 from ngcdl.comparing.compare import Variant
-from ngcdl.errors import BadOption
+from ngcdl.errors import ON_CPU_ALONE, BadOption
 from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
@@ -220,7 +220,8 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
             f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary something else."
         )
     if base.gpus.kind == "none":
-        raise BadOption("--gpus none leaves nothing to compare the CPU with.", _example(base))
+        alone = _example(base) if base.workload else ON_CPU_ALONE
+        raise BadOption("--gpus none leaves nothing to compare the CPU with.", alone)
     if base.workload is None:
         usual = "1" if kind_of(base.engine).is_cluster else "all"
         cards = base.gpus if base.gpus.demanded else GpuRequest.parse(usual)
