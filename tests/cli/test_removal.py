@@ -150,6 +150,8 @@ def test_without_a_terminal_it_needs_yes_and_says_what_to_type(kept: House) -> N
     assert f"    ngcdl runs rm {NEW} last-1 --keep-record --yes\n" in done.stderr
     assert f"    ngcdl runs rm {NEW} last-1 --keep-record --dry-run\n" in done.stderr
     assert "    ngcdl runs rm --older-than 3w --yes\n" in kept.run(*RM, "--older-than", "3w").stderr
+    none = kept.run(*RM, "all")
+    assert (none.returncode, "There is no run 'all'" in none.stderr) == (125, True), "no line that fails, too"
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ def remove(asked: Asked) -> int:
 
     Raise BadOption or NoSuchRun before anything is removed."""
     before = asked.before()
+    store = lookup.open_store()
+    ids = list(dict.fromkeys(id_of(name, store) for name in asked.names)) or store.ids()
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
-    store = lookup.open_store()
-    ids = list(dict.fromkeys(id_of(name, store) for name in asked.names)) or store.ids()
     going, failed = _chosen(store, ids, asked, before)
     for line in _listed(store, going, asked):
         console.result(line)
