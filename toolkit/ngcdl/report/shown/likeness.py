@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngcdl.console import NOT_AVAILABLE
+from ngcdl.console import NOT_AVAILABLE, size
 from ngcdl.record import Run
 from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals
 from ngcdl.report.measured import naming, tuned
@@ -25,6 +25,8 @@ _ASKED = (
     "container", "cpus", "options", "patches",
 )  # fmt: skip
 
+_SIZES = {"shm_bytes": "size of /dev/shm", "memory_bytes": "memory limit"}
+
 
 def _computed(name: str) -> Callable[[Story], Any]:
     return lambda it: naming.computed(it.run, it.training.start)[name] if it.is_training else None
@@ -35,6 +37,8 @@ def _asked(name: str) -> Callable[[Story], Any]:
         found = {**(it.run.spec or {}), **it.run.placement}.get(name)
         if isinstance(found, Mapping):
             found = [f"{key}={one}" for key, one in found.items()]
+        if name in _SIZES and isinstance(found, int):
+            return size(found)
         return ", ".join(map(str, found)) or "none" if isinstance(found, list | tuple) else found
 
     return value
@@ -55,7 +59,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("command", lambda it: naming.typed(it.run)),
     ("program", lambda it: it.run.program),
     ("folder", lambda it: naming.folder(it.run)),
-    *((name.replace("_", " "), _asked(name)) for name in _ASKED),
+    *((_SIZES.get(name, name.replace("_", " ")), _asked(name)) for name in _ASKED),
     ("image", lambda it: it.run.image.reference),
     ("image digest", lambda it: it.run.image.identity),
     ("packages added", lambda it: ", ".join(it.run.packages or ()) or None),
