@@ -157,6 +157,7 @@ def test_a_forbidden_memlock_is_said_once_and_recorded(user: User) -> None:
     assert done.err.count("This host forbids --ulimit memlock=-1") == 1
     (note,) = [note for note in user.record()["notes"] if "memlock" in note]
     assert note in done.err
+    assert note.endswith((f" {done.out.strip()} KiB.", " the engine's own limit.")), "as the shell inside counts"
     quiet = user.run("run", "busybox:1", "--ulimit", "memlock=host", "--", "true")
     assert "memlock" not in quiet.err
 

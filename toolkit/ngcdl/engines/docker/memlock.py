@@ -33,10 +33,10 @@ def without(order: Order) -> Order:
 def note(pid: int) -> str:
     """Say which limit the container whose first process is `pid` (0: unknown) has instead."""
     allowed = "the engine's own limit"
-    with contextlib.suppress(OSError, IndexError):
+    with contextlib.suppress(OSError, IndexError, ValueError):
         for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
             if line.startswith("Max locked memory"):
-                allowed = f"{line.split()[3]} bytes"
+                allowed = f"{int(line.split()[3]) >> 10} KiB"  # as `ulimit -l` counts
     return f"This host forbids --ulimit memlock=-1; the container runs with {allowed}."
 
 
