@@ -106,7 +106,7 @@ def test_layers_that_the_engine_has_are_no_part_of_a_pull_s_speed(monkeypatch: p
     screen.quiet()
 
 
-@pytest.mark.parametrize("columns", [50, 60, 75])
+@pytest.mark.parametrize("columns", [40, 50, 60, 75])
 def test_no_figure_of_a_pull_is_cut(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     terminal = on_terminal(monkeypatch, columns)
     screen = Screen()

@@ -34,8 +34,9 @@ CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I00
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
 STEP = re.compile(rb"(?P<when>\d{4}-\d\d-\d\d [\d:.]+: )step \d+(?:, loss = \S+)? \(\S+ examples/sec; ")
 _DONE = ("Pull complete", "Already exists")
-# The least columns of a terminal on which a row of a pull has a bar, and a speed: a figure that is cut is another one.
-_WITH_BAR, _WITH_SPEED = 75, 60
+# The least columns of a terminal on which a row of a pull has a bar, a speed, and says what goes on: a figure that is
+# cut is another one.
+_WITH_BAR, _WITH_SPEED, _WITH_STATUS = 75, 60, 50
 
 
 class Screen:
@@ -173,7 +174,11 @@ class Screen:
             width = console.columns(sys.stderr) or 0
             self._progress = bars.Progress(
                 bars.TextColumn("{task.description:<12}", table_column=narrow()),
-                bars.TextColumn("{task.fields[status]:<11}", table_column=narrow()),
+                *(
+                    [bars.TextColumn("{task.fields[status]:<11}", table_column=narrow())]
+                    if width >= _WITH_STATUS
+                    else []
+                ),
                 *([bars.BarColumn(bar_width=14, table_column=narrow())] if width >= _WITH_BAR else []),
                 bars.DownloadColumn(table_column=narrow()),
                 *([bars.TransferSpeedColumn(table_column=narrow())] if width >= _WITH_SPEED else []),
