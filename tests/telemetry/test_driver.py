@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -81,6 +82,12 @@ def test_a_driver_that_hangs_may_only_be_waking_its_cards() -> None:
 def test_a_reset_is_of_one_card_never_of_all() -> None:
     assert driver.words(16, 3) == "the GPU needs a reset: sudo nvidia-smi --gpu-reset -i 3 (16)"
     assert "-i INDEX" in driver.words(16)
+
+
+def test_a_remedy_s_sentence_is_left_to_the_terminal_to_wrap() -> None:
+    for number in driver._STARTS:
+        hint = driver.unavailable(number).hint
+        assert not re.search(r"[a-z,]\n[a-z]", hint), hint
 
 
 @pytest.mark.parametrize("is_host", [True, False])

@@ -70,7 +70,7 @@ class MountMissing(StartError):
         if seen_here:
             super().__init__(
                 f"-v {path}: this machine has it, but the Docker engine does not see it.",
-                "Docker from snap sees your home folder only, and an engine in a container or a virtual machine has\n"
+                "Docker from snap sees your home folder only, and an engine in a container or a virtual machine has "
                 "folders of its own. Take one that it sees; what ngcdl doctor says of the engine may help:\n"
                 "    ngcdl doctor",
             )

@@ -202,7 +202,7 @@ def _no_library() -> NvmlUnavailable:
     if has_driver():  # https://github.com/NVIDIA/yum-packaging-nvidia-driver/blob/main/nvidia-driver.spec
         return LibraryMissing(
             f"The NVIDIA driver is loaded, but its library {LIBRARY} is not installed.",
-            "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN, in NVIDIA's repository for dnf in\n"
+            "On Debian and Ubuntu it is in libnvidia-ml1 or libnvidia-compute-NNN, in NVIDIA's repository for dnf in "
             "libnvidia-ml; in a container, NVIDIA_DRIVER_CAPABILITIES must include 'utility'.",
         )
     what, where = "There is no NVIDIA driver on this host.", f"To use a GPU, install it:\n    {INSTALL}"
@@ -220,7 +220,7 @@ _AWAKE = (
 _STARTS = {
     NOT_LOADED: (
         "The NVIDIA driver is installed but not loaded.",
-        "Does this host have an NVIDIA card? If so, load the driver; if that fails, it was not built for the running\n"
+        "Does this host have an NVIDIA card? If so, load the driver; if that fails, it was not built for the running "
         "kernel:\n    lspci -d 10de:\n    sudo modprobe nvidia\n    dkms status\n"
         "If not, train on the CPU:\n    ngcdl run --train cifar10 --gpus none",
     ),
@@ -239,7 +239,7 @@ _STARTS = {
     # https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
     UNKNOWN: (
         "The NVIDIA driver answered 'Unknown Error' (999).",
-        "In a container that had a GPU before: `systemctl daemon-reload` on the host removed its devices; start it\n"
+        "In a container that had a GPU before: `systemctl daemon-reload` on the host removed its devices; start it "
         "again. On the host:\n    sudo dmesg | grep -iE 'nvrm|xid'",
     ),
 }
