@@ -83,6 +83,8 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
      "      ngcdl run --train smoke --engine local --gpus 1\n"),
     (("run", "--", "cd", "/tmp"), 127, "cd is a word of the shell's own, so a shell must run it:\n"
      "      ngcdl run -- sh -c 'cd /tmp'\n"),
+    (("run", "-d", "--", "A=b c", "D=", "ls", "E=1"), 127, "A variable for the command goes before --:\n"
+     "      ngcdl run -d -e 'A=b c' -e D= -- ls E=1\n"),
     (("run", "-d", "--", "echo hi"), 127, "A whole line is for a shell:\n      ngcdl run -d -- sh -c 'echo hi'\n"),
     (("run", "pytorch:25.03-py3", "--engine", "docker", "--", "python", "c.py"), 125,
      "  Without Docker, with this host's own programs:\n      ngcdl run -- python c.py\n"),
@@ -93,7 +95,7 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
     (("run", "sh", "train.sh"), 2, "run -- sh train.sh\n"),
     (("run", "--gpus", "1", "--", "true"), 125, "--gpus 1: this host has no NVIDIA driver"),
     (("run", "--steps", "5", "--", "true"), 2, "type it after --."),
-    (("compare", "--gpus", "none", "--", "true"), 2, "    ngcdl compare -- python train.py\n"),
+    (("compare", "--gpus", "none", "--", "true"), 2, "    ngcdl run --gpus none -- true\n"),
     (("compare", "--", "true"), 125, "The CPU can't be compared with a GPU: this host has no NVIDIA driver."),
 ])  # fmt: skip
 def test_what_can_t_run_here_is_refused_before_anything_starts(
@@ -116,6 +118,13 @@ def test_a_file_of_the_folder_is_run_by_its_path_or_by_its_language(house: House
         assert f"{name} is in this folder, where programs are not looked for by name:\n      ngcdl run -- {line}\n" in (
             done.stderr
         )
+
+
+def test_a_script_that_is_not_executable_is_run_by_its_language(house: House) -> None:
+    (house.home / "a.py").touch(0o644)
+    done = house.run("run", "--", "./a.py", "--x")
+    assert done.returncode == 126
+    assert "./a.py is not executable:\n      ngcdl run -- python3 ./a.py --x\n" in done.stderr
 
 
 def test_where_nvml_shows_no_card_only_a_typed_none_hides_those_that_cuda_may_see(

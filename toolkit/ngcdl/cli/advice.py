@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from ngcdl.cli.typed import Typed, again, in_an_image, words_of
-from ngcdl.errors import BadOption, CommandNotFound, EngineAbsent, UnknownTag
+from ngcdl.errors import BadOption, CannotInvoke, CommandNotFound, EngineAbsent, UnknownTag
 from ngcdl.planning.asked import (
     Asked,
     card_variables,
@@ -28,17 +30,19 @@ _OF_SHELLS = {
     **dict.fromkeys(("source", "pushd", "shopt"), "bash"),
 }
 
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=")
+
 
 @contextlib.contextmanager
 def advised(typed: Typed, asked: Asked) -> Iterator[None]:
-    """Raise BadOption if a command on this host has an option for containers. If the command's program is not found, or
-    there is no Docker, add the line to type to that error."""
+    """Raise BadOption if a command on this host has an option for containers. If the command's program is not found or
+    can't be invoked, or there is no Docker, add the line to type to that error."""
     is_here = asked.own is not None and not asked.image
     if is_here:
         _check(typed, asked)
     try:
         yield
-    except CommandNotFound as error:
+    except (CannotInvoke, CommandNotFound) as error:
         if is_here and (hint := _instead(typed.command)):
             error.hint = hint
         raise
@@ -114,7 +118,7 @@ def _with_tag(typed: Typed, tag: str, name: str) -> str:
 
 
 def _instead(command: Sequence[str]) -> str:
-    """Return what to type instead of a command whose program was not found; "" if that is unknown."""
+    """Return what to type instead of a command whose program can't be started; "" if that is unknown."""
     word, *rest = command
     words = words_of(Typed(command=tuple(command)))
     head = words[: words.index("--") + 1]
@@ -123,8 +127,14 @@ def _instead(command: Sequence[str]) -> str:
     if shell := _OF_SHELLS.get(word):
         line = again([*head, shell, "-c", shlex.join(command)])
         return f"{word} is a word of the shell's own, so a shell must run it:\n{line}"
+    variables = list(takewhile(_VARIABLE.match, command))
+    if variables and (rest := list(command[len(variables) :])):
+        options = [text for variable in variables for text in ("-e", variable)]
+        return f"A variable for the command goes before --:\n{again([*head[:-1], *options, '--', *rest])}"
+    runner = {".py": ["python3"], ".sh": ["sh"]}.get(Path(word).suffix, [])
+    if os.sep in word and runner and _is_file(word) and not os.access(word, os.X_OK):
+        return f"{word} is not executable:\n{again([*head, *runner, word, *rest])}"
     if os.sep not in word and not shutil.which(word) and _is_file(word):
-        runner = {".py": ["python3"], ".sh": ["sh"]}.get(Path(word).suffix, [])
         words = [f"./{word}"] if os.access(word, os.X_OK) or not runner else [*runner, word]
         return f"{word} is in this folder, where programs are not looked for by name:\n{again([*head, *words, *rest])}"
     return ""
