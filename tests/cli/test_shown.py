@@ -12,6 +12,7 @@ from made_runs import STARTED, Made, filled, read_story
 
 from ngcdl.cli import shown
 from ngcdl.record import Finding, Gpu, GpuSummary, Machine, Run, Summary
+from ngcdl.report.measured.words import outcome
 from ngcdl.report.shown.tables import figures
 
 
@@ -158,7 +159,9 @@ def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_ki
     text = rows(house, run, capsys)
     assert "run x (finished, 3.0 s)" in text
     assert f"error {why}" in text
-    assert "(failed, out of memory, 3.0 s)" in rows(house, replace(run, id="y", status="failed"), capsys)
+    failed = replace(run, id="y", status="failed")
+    assert "(failed, out of memory, 3.0 s)" in rows(house, failed, capsys)
+    assert outcome(failed, "out of memory: the kernel killed it").count("out of memory") == 1
 
 
 @pytest.mark.parametrize("status", ["finished", "failed", "interrupted"])

@@ -83,6 +83,9 @@ def computed(summary: Summary) -> str:
     return operations(summary.flops_per_second, summary.peak_share, summary.peak_source, summary.peak_recalled)
 
 
+_OOM = "out of memory"
+
+
 def outcome(run: Run, why: str | None = None) -> str:
     """Say in a few words how a run ended, with `why`: finished, 96 s.
 
@@ -90,7 +93,8 @@ def outcome(run: Run, why: str | None = None) -> str:
     own trials. The run's reason and its findings report the kill."""
     words = [run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
-    words += ["out of memory"] if run.oom_killed and run.status != "finished" else []
+    is_told = run.status == "finished" or (why or "").startswith(_OOM)
+    words += [_OOM] if run.oom_killed and not is_told else []
     words += [why] if why else []
     words += [duration(run.seconds)] if run.seconds is not None else []
     return ", ".join(words)
