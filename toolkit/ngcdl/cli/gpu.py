@@ -193,8 +193,7 @@ def _processes(processes: tuple[GpuProcess, ...] | None, names: Mapping[str, str
     for one in processes:
         container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
         rows.append((str(one.pid), _value(_mib(one.memory_bytes), " MiB"), one.name or _NONE, container))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [f"  {row[0]:>{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}".rstrip() for row in rows]
+    return [f"  {line}" for line in console.table(rows, right=(0, 1))]
 
 
 def _value(value: float | None, unit: str = "") -> str:
