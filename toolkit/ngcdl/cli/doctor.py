@@ -123,6 +123,7 @@ def _bundle(file: Path, findings: Sequence[Finding]) -> None:
 
 
 def _mend(findings: Sequence[Finding]) -> Sequence[Finding]:
+    from ngcdl.cli import terminal
     from ngcdl.doctor import look
     from ngcdl.doctor.mend import Mender
 
@@ -132,19 +133,14 @@ def _mend(findings: Sequence[Finding]) -> Sequence[Finding]:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         console.say("--fix asks before each command, and there is no terminal to ask on: nothing was run.")
         return findings
-    mender = Mender(console.result, _ask, _run, lambda: chain.examine(look.gather()))
+
+    def ask(command: str) -> bool:
+        return terminal.agreed(f"    {console.plain(command)}\n    Run it?")
+
+    mender = Mender(console.result, ask, _run, lambda: chain.examine(look.gather()))
     findings = mender.mend(findings)
     console.result(summary(findings))
     return findings
-
-
-def _ask(command: str) -> bool:
-    try:
-        answer = input(f"    {console.plain(command)}\n    Run it? [y/N] ")
-    except EOFError:
-        console.result("")
-        return False
-    return answer.strip().lower() in ("y", "yes")
 
 
 def _run(command: str) -> int:

@@ -82,7 +82,7 @@ def remove(asked: Asked) -> int:
     for line in _listed(store, going, asked):
         console.result(line)
     if going and not (asked.dry_run or asked.yes):
-        if not _agreed(f"Remove {'all but the records of ' * asked.keep_record}{_total(going)}?"):
+        if not terminal.agreed(f"Remove {'all but the records of ' * asked.keep_record}{_total(going)}?"):
             console.say("nothing was removed")
             return 0
         # One of them may have been resumed meanwhile.
@@ -242,14 +242,6 @@ def _runs(count: int) -> str:
 
 def _total(going: Sequence[_Going]) -> str:
     return f"{_runs(len(going))}, {console.size(sum(one.bytes for one in going))}"
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        console.result("")
-        return False
 
 
 # -- the removal ----------------------------------------------------------------------------------------------------

@@ -48,6 +48,15 @@ def is_piped_into(stdin: int = 0) -> bool:
         return False
 
 
+def agreed(question: str) -> bool:
+    """Ask a question; return whether the answer is yes."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        console.result("")
+        return False
+
+
 class Pipe:
     """A stdin that is not a terminal: forwarded until it ends, unless the program inherited it."""
 
