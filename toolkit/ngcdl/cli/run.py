@@ -170,7 +170,10 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
         console.result_json({"engine": picked.engine.name, "way": asdict(picked.way), "request": request})
         return 0
     if not picked.engine.has_containers and not Path(target).exists():
-        screen.say(f"{target} is not here yet: the run itself installs it first ({_size(picked.has_gpu)}).")
+        from ngcdl.engines.local.engine import size
+
+        how_much = size(picked.has_gpu).rstrip(",")
+        screen.say(f"{target} is not here yet: the run itself installs it first ({how_much}).")
     sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
@@ -179,13 +182,6 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
-
-
-def _size(has_gpu: bool) -> str:
-    """Say how much the local engine installs."""
-    from ngcdl.engines.local.engine import size
-
-    return size(has_gpu).rstrip(",")
 
 
 def reconcile_last(store: Store) -> None:
