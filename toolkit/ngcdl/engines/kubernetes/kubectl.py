@@ -33,9 +33,9 @@ class Kubectl:
             return replace(self, context=self.text("config", "current-context").strip() or None)
         return self
 
-    def text(self, *words: str, given: Any = None, seconds: float = SECONDS) -> str:
+    def text(self, *words: str, given: Any = None) -> str:
         """Return kubectl's stdout; `given` goes to its stdin as JSON, never to a file. Raise EngineError."""
-        said, trouble = self._ran(words, given, seconds)
+        said, trouble = self._ran(words, given, SECONDS)
         if trouble:
             raise trouble
         return said
