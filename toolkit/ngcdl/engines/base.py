@@ -100,8 +100,8 @@ class OutlivesEngine(Protocol):
         ...
 
 
-class NoInput:
-    """The input half of a Job that takes no input."""
+class Unconnected:
+    """What a Job answers that ngcdl is not connected to: it takes no input, and tells nothing of the GPUs inside."""
 
     def write(self, data: bytes) -> None:
         del data
@@ -111,6 +111,9 @@ class NoInput:
 
     def resize(self, rows: int, columns: int) -> None:
         del rows, columns
+
+    def gpus_inside(self) -> tuple[str, ...] | None:
+        return None
 
 
 # On SIGTERM a training saves a checkpoint at the end of its step.

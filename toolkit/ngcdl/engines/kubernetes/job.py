@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ngcdl.engines.base import NoInput
+from ngcdl.engines.base import Unconnected
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import labels
 from ngcdl.engines.kubernetes.pod import CONTAINER
@@ -26,24 +26,16 @@ from ngcdl.folder import recorded_exit
 TAIL_LINES = 40
 
 
-class KubernetesJob(NoInput):
-    """`folder` is the run's, which receives the log and the record."""
+class KubernetesJob(Unconnected):
+    """`folder` is the run's, which receives the log and the record. An unreachable cluster, or a pod that fails to
+    start, is tolerated for `lost_seconds`."""
 
     detached = False
     started = Started(keeps_log=True)
+    poll_seconds, lost_seconds = 3.0, 300.0
 
-    def __init__(
-        self,
-        kubectl: Kubectl,
-        name: str,
-        run_id: str,
-        folder: Path,
-        poll_seconds: float = 3.0,
-        lost_seconds: float = 300.0,
-    ) -> None:
-        """Tolerate an unreachable cluster, or a pod that fails to start, for `lost_seconds`."""
+    def __init__(self, kubectl: Kubectl, name: str, run_id: str, folder: Path) -> None:
         self._kubectl, self._labels, self._folder = kubectl, labels(run_id), folder
-        self.poll_seconds, self.lost_seconds = poll_seconds, lost_seconds
         self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
         self._newest: dict[int, str] = {}  # node -> its newest pod
@@ -210,9 +202,6 @@ class KubernetesJob(NoInput):
     def kill(self) -> None:
         self._kubectl.delete("jobs", self._labels, "--cascade=background")
         self._kubectl.delete("pods", self._labels, "--grace-period=1")
-
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
 
     def remove(self) -> None:
         self._kubectl.delete("jobs,services,configmaps", self._labels)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from ngcdl import processes
-from ngcdl.engines.base import NoInput
+from ngcdl.engines.base import Unconnected
 from ngcdl.engines.local.family import Family
 from ngcdl.engines.values import Chunk, Exit, Started
 
@@ -176,7 +176,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-class FoundJob(NoInput):
+class FoundJob(Unconnected):
     """A process that an earlier ngcdl started for the run in `folder`: only that ngcdl got its output and exit code."""
 
     def __init__(self, pid: int, began: int, folder: Path) -> None:
@@ -215,9 +215,6 @@ class FoundJob(NoInput):
     def kill(self) -> None:
         if self.ended() is None:
             self._family.kill()
-
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
 
     def remove(self) -> None:
         self.kill()

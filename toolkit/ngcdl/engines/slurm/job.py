@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ngcdl.engines.base import NoInput
+from ngcdl.engines.base import Unconnected
 from ngcdl.engines.slurm import commands
 from ngcdl.engines.slurm.script import UNSEEN
 from ngcdl.engines.values import Chunk, Exit, Started
@@ -24,7 +24,7 @@ _SIGNALS = {UNSEEN: 125, 125: 137}  # exit codes for signal numbers of Slurm's o
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
-class SlurmJob(NoInput):
+class SlurmJob(Unconnected):
     """The job `number`; its run is in `folder`."""
 
     def __init__(
@@ -167,9 +167,6 @@ class SlurmJob(NoInput):
         with contextlib.suppress(OSError):  # storage that fails must not keep a job alive
             (self._folder / STOPPING).unlink()  # tells the tasks that they now have a deadline, Slurm's
         commands.cancel(self.number, self._folder)
-
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
 
     def remove(self) -> None:
         """Cancel the job if it was not seen to end; Slurm keeps nothing else that could be deleted."""
