@@ -36,7 +36,10 @@ def gather(engine: Engine | None, probe: Probe | None = None, cpuinfo: Path = _C
         of_engine = HostFacts(architecture(), elsewhere=_silent(error) if engine and not engine.shares_files else None)
     if of_engine.elsewhere:
         return of_engine
-    probe = probe or _probe()
+    if probe is None:
+        from ngcdl.telemetry import gpu as nvml
+
+        probe = nvml.probe()
     if is_unseen_jetson(probe):
         return replace(of_engine, elsewhere="this Jetson's GPU can't be seen without NVML, so it is not judged")
     return replace(
@@ -122,12 +125,6 @@ def architecture() -> str:
     from ngcdl.engines import values
 
     return values.architecture(platform.machine()) or "amd64"
-
-
-def _probe() -> Probe:
-    from ngcdl.telemetry.gpu import probe
-
-    return probe()
 
 
 def _brand(card: Card) -> str | None:
