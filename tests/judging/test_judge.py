@@ -29,6 +29,7 @@ from ngcdl.judging.imagefacts import Found
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight.facts import Gpu, HostFacts
+from ngcdl.preflight.verdict import judge as verdict
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.telemetry.card import Card, Probe
 
@@ -242,7 +243,9 @@ def test_of_cards_that_each_train_the_one_that_does_worst_decides_and_a_slice_is
 
 def test_only_the_cards_that_can_t_use_an_image_are_named(config: settings.Settings) -> None:
     host = HostFacts(driver="580.65.06", gpus=(GTX_1050_TI, A100))
-    cards = judge.judge_cards(judge.facts_of(ref("pytorch:26.07-py3"), host, config, None), host)
+    found = judge.facts_of(ref("pytorch:26.07-py3"), host, config, None)
+    assert isinstance(found, Found)
+    cards = verdict(found.facts, host).cards
     assert [card.verdict for card in cards] == ["no", "runs"]
 
 

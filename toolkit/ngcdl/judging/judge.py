@@ -24,7 +24,7 @@ from ngcdl.errors import (
 from ngcdl.judging import imagefacts
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight import image as reading
-from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
+from ngcdl.preflight.facts import HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.meant import may_be_own, on_docker_hub
 from ngcdl.preflight.newest import newest
 from ngcdl.preflight.verdict import judge, judge_each
@@ -269,11 +269,6 @@ def cautions(
     if isinstance(found.trouble, FINAL):  # last: nobody should sign in for an image that can't run here
         raise found.trouble
     return cautions
-
-
-def judge_cards(found: Found | NgcdlError, host: HostFacts) -> tuple[CardVerdict, ...]:
-    """Judge each card of `host` for an image; return () if nothing is known about it."""
-    return () if isinstance(found, NgcdlError) else judge(found.facts, host).cards
 
 
 def _local(ref: ImageRef, engine: Engine) -> Found | None:

@@ -54,13 +54,15 @@ class Verdicts:
     _found: Found | NgcdlError | None = None
 
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
-        """Return the UUIDs of the cards that can't run `image`; () if no card can, which tell() explains."""
-        from ngcdl.judging import judge
+        """Return the UUIDs of the cards that can't run `image`; () if no card can, which tell() explains, or if
+        nothing is known about the image."""
+        from ngcdl.preflight.verdict import judge
 
         host, found = self._look(engine, image, probe)
-        useless = tuple(
-            card.gpu.uuid for card in judge.judge_cards(found, host) if card.verdict == "no" and card.gpu.uuid
-        )
+        if isinstance(found, NgcdlError):
+            return ()
+        cards = judge(found.facts, host).cards
+        useless = tuple(card.gpu.uuid for card in cards if card.verdict == "no" and card.gpu.uuid)
         return useless if len(useless) < len(host.gpus) else ()
 
     def tell(self, picked: choice.Choice, show: Show) -> None:
