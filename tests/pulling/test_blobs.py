@@ -156,7 +156,7 @@ def test_a_second_one_who_wants_the_blob_waits_and_fetches_nothing(tmp_path: Pat
     is_half, may_go_on = threading.Event(), threading.Event()
 
     def at_piece() -> None:
-        if first.have_bytes >= 2_000_000 and not is_half.is_set():
+        if first.event().current_bytes >= 2_000_000 and not is_half.is_set():
             is_half.set()
             assert may_go_on.wait(20)
 
@@ -166,7 +166,7 @@ def test_a_second_one_who_wants_the_blob_waits_and_fetches_nothing(tmp_path: Pat
     seen: list[int] = []
 
     def look(_seconds: float) -> None:
-        seen.append(second.have_bytes)
+        seen.append(second.event().current_bytes)
         may_go_on.set()
         worker.join(20)
 
@@ -219,7 +219,7 @@ def test_when_the_first_one_fails_with_wrong_bytes_the_second_one_begins_anew(tm
 def test_a_closed_blob_stops_whoever_fills_it_and_keeps_the_bytes(tmp_path: Path) -> None:
     blob = Blob(tmp_path, DIGEST, len(CONTENT))
     with pytest.raises(Stopped):
-        blob.fill(Line(at_piece=lambda: blob.close() if blob.have_bytes >= 1_000_000 else None).open)
+        blob.fill(Line(at_piece=lambda: blob.close() if blob.event().current_bytes >= 1_000_000 else None).open)
     assert here_bytes(tmp_path, DIGEST) == 1_100_000, "with the piece that was under way"
     with pytest.raises(Stopped):
         blob.fill(Line().open)

@@ -18,7 +18,7 @@ from house import until
 from ports import silent_port
 
 from ngcdl.errors import BlobMissing
-from ngcdl.pulling.blobs import Blob, Body
+from ngcdl.pulling.blobs import Blob
 from ngcdl.pulling.offer import Offer
 from ngcdl.pulling.relay import Relay, is_relays
 from ngcdl.spec import ImageRef
@@ -42,7 +42,7 @@ class Upstream:
         self.connections += 1
         return self
 
-    def open(self, repository: str, digest: str, start: int = 0) -> Body:
+    def open(self, repository: str, digest: str, start: int = 0) -> Line:
         assert repository == "nvidia/tensorflow"
         self.asked.append(digest)
         self.was_asked.set()

@@ -19,10 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ngcdl.engines.values import PullEvent, short_id
 from ngcdl.errors import DigestMismatch, NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
+
+if TYPE_CHECKING:
+    from ngcdl.registry.wire import Stream
 
 TRIES = 5  # as Docker does: https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file
 PROGRESS_BYTES = 1 << 20  # if this much arrives between two faults, the count of tries starts again
@@ -35,23 +38,7 @@ _PASSING = (RegistryUnreachable, RegistryAnswer, RateLimited)
 
 Sleep = Callable[[float], object]
 Patient = Callable[[NgcdlError, float], object]
-
-
-class Body(Protocol):
-    """A response body; `start` is the offset of its first byte, which need not be the requested one."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def host(self) -> str: ...
-
-    def read(self, limit_bytes: int) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
-Open = Callable[[int], Body]
+Open = Callable[[int], "Stream"]  # from the byte of that number on, or from an earlier one
 
 
 class FolderTrouble(Exception):
@@ -87,10 +74,6 @@ class Blob:
             self._have = min(os.fstat(self._file).st_size, size_bytes)
         except OSError as error:
             raise FolderTrouble(f"{folder}: {error.strerror}") from error
-
-    @property
-    def have_bytes(self) -> int:
-        return self._have
 
     def event(self) -> PullEvent:
         """Return how much of the blob is here, as an engine's pull would report it."""

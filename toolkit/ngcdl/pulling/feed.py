@@ -191,9 +191,6 @@ class Feed:
             self.sleep(error.seconds)
         return registry.described(self.ref, store.platform)
 
-    def _pinned(self, image: Manifest) -> ImageRef:
-        return ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
-
     def _wait(self, turn: PullLock, image: Manifest) -> None:
         """Show the progress of another ngcdl with the same image, until that process is done or gone."""
         from ngcdl.pulling import blob_folder
@@ -244,7 +241,8 @@ class Feed:
             self.say(f"{disk_space.gb(here)} of {disk_space.gb(whole)} are here already.")
         blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]
         self._blobs += blobs
-        offered = offer.packed(self._pinned(image), document, (config, *blobs))
+        pinned = ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
+        offered = offer.packed(pinned, document, (config, *blobs))
         if holds:
             takes = not is_last and not store.keeps_packed and verdict is disk_space.LayerForm.UNPACKED
             as_tars += [takes] * (len(holds) - there)

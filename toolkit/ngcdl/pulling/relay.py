@@ -23,13 +23,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from ngcdl.pulling import relay_server
-from ngcdl.pulling.blobs import Blob, Body, Stopped
+from ngcdl.pulling.blobs import Blob, Stopped
 from ngcdl.pulling.inflate import Lead, NoGzip, lead_bytes
 from ngcdl.pulling.offer import Offer
 from ngcdl.spec import ImageRef
+
+if TYPE_CHECKING:
+    from ngcdl.registry.client import Registry
+    from ngcdl.registry.wire import Stream
 
 CONNECTIONS = 6
 # Connections start one after another: on a fast line the lowest layer arrives first, and the engine starts with it.
@@ -39,21 +43,14 @@ _LOOK_SECONDS = 0.05  # between the server's checks for shutdown
 _OWN = re.compile(r"ngcdl-[0-9a-f]{32}/")
 
 
-class Source(Protocol):
-    """The registry that blobs come from. Each thread has its own, because connections are not shared."""
-
-    def open(self, repository: str, digest: str, start: int = 0) -> Body: ...
-
-    def close(self) -> None: ...
-
-
 def is_relays(name: ImageRef) -> bool:
     """Return whether `name` is a relay's, running or past."""
     return name.registry.startswith("127.0.0.1:") and bool(_OWN.match(name.repository))
 
 
 class Relay:
-    """Serves within a `with` block. Several threads call `grown` with each blob as it arrives.
+    """Serves within a `with` block. Several threads call `grown` with each blob as it arrives. `connect` is called for
+    each of them: a Registry serves one thread.
 
     The blobs in `ahead` (None: all) are fetched before the engine asks for them, `connections` at a time; the others
     when it asks. `failure` is the error that ended the relay, from the registry, the disk, or a layer that is not gzip;
@@ -63,7 +60,7 @@ class Relay:
     def __init__(
         self,
         offer: Offer,
-        connect: Callable[[], Source],
+        connect: Callable[[], Registry],
         grown: Callable[[Blob], object],
         *,
         ahead: Iterable[Blob] | None = None,
@@ -143,7 +140,7 @@ class Relay:
     def _is_over(self) -> bool:
         return self._stopping.is_set() or self.failure is not None
 
-    def _fill(self, blob: Blob, source: Source) -> None:
+    def _fill(self, blob: Blob, source: Registry) -> None:
         shown = 0.0
 
         def grown() -> None:
@@ -154,7 +151,7 @@ class Relay:
                 shown = time.monotonic()
                 self._grown(blob)
 
-        def open_at(start: int) -> Body:
+        def open_at(start: int) -> Stream:
             return source.open(self.offer.image.repository, blob.digest, start)
 
         grown()
