@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from ngcdl import console, settings
 from ngcdl.doctor import chain
@@ -21,7 +19,7 @@ _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
 _COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
 # `doctor` starts no container, so only this command shows that GPUs work inside one.
 _PROOF = "    ngcdl run --train smoke --gpus 1"
-_NARROWEST, _WIDEST = 40, 120  # longer lines are hard to read
+_WIDEST = 120  # longer lines are hard to read
 
 
 def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> int:
@@ -41,8 +39,9 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
     if json:
         console.result_json(chain.document(findings))
     else:
-        in_colour = _has_colour(sys.stdout)
-        console.result(screen(findings, _width(sys.stdout), in_colour=in_colour), styled=in_colour)
+        in_colour = console.on_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+        width = min(console.columns(sys.stdout) or _WIDEST, _WIDEST)
+        console.result(screen(findings, width, in_colour=in_colour), styled=in_colour)
     if file is not None:
         _bundle(file, findings)
     if fix:
@@ -98,16 +97,6 @@ def _filled(text: str, width: int, indent: int) -> list[str]:
         text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
         drop_whitespace=True, replace_whitespace=False,
     ) or [text]  # fmt: skip
-
-
-def _width(stream: IO[str] | None) -> int:
-    if stream is None or not stream.isatty():
-        return _WIDEST
-    return min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-
-
-def _has_colour(stream: IO[str] | None) -> bool:
-    return console.on_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 # -- the archive and the remedies -------------------------------------------------------------------------------------
