@@ -75,8 +75,8 @@ def unscrolled(page: str) -> str:
 class Browser:
     """One tab. `told` has the events received so far; `session` identifies the tab in the protocol."""
 
-    def __init__(self, pid: int, to: int, answers: int) -> None:
-        self.pid, self._to, self._answers = pid, to, answers
+    def __init__(self, to: int, answers: int) -> None:
+        self._to, self._answers = to, answers
         self._left, self._number, self.session = b"", 0, None
         self.told: list[dict[str, Any]] = []
 
@@ -85,7 +85,7 @@ class Browser:
     def started(cls, program: str, folder: Path, *more: str) -> Iterator[Self]:
         """Start `program` with a profile in `folder`, and kill it on exit, whatever happens."""
         pid, to, answers = _spawn(program, folder, more)
-        browser = cls(pid, to, answers)
+        browser = cls(to, answers)
         try:
             browser._attach()
             yield browser
