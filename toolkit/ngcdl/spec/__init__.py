@@ -13,30 +13,3 @@ from ngcdl.spec.placement import CONTAINERS, Placement
 from ngcdl.spec.run import RunSpec
 from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
 from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload
-
-__all__ = [
-    "CONTAINERS",
-    "FEEDS",
-    "KINDS",
-    "LIMITS",
-    "NVCR",
-    "PRECISIONS",
-    "REDACTED",
-    "TEACHERS",
-    "USUAL",
-    "GpuRequest",
-    "ImageRef",
-    "Kind",
-    "Mount",
-    "Placement",
-    "Port",
-    "RunSpec",
-    "Workload",
-    "kind_of",
-    "parse_bytes",
-    "parse_cpus",
-    "parse_environment",
-    "redacted",
-    "redacted_words",
-    "whole_cpus",
-]
