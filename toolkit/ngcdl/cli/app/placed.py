@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from ngcdl.cli.options import (
-    Account,
-    DataPvc,
-    JobPatch,
-    Namespace,
-    Nodes,
-    Partition,
-    PullSecret,
-    Qos,
-    RunIn,
-    Sbatch,
-    TimeLimit,
-)
+from ngcdl.cli import options as it
 
 
 class Placed:
     """Each sets the field of spec.Placement that has its name."""
 
-    nodes: Nodes = 1
-    partition: Partition = None
-    time_limit: TimeLimit = None
-    account: Account = None
-    qos: Qos = None
-    container: RunIn = None
-    options: Sbatch = None
-    namespace: Namespace = None
-    data_pvc: DataPvc = None
-    pull_secret: PullSecret = None
-    patches: JobPatch = None
+    nodes: it.Nodes = 1
+    partition: it.Partition = None
+    time_limit: it.TimeLimit = None
+    account: it.Account = None
+    qos: it.Qos = None
+    container: it.RunIn = None
+    options: it.Sbatch = None
+    namespace: it.Namespace = None
+    data_pvc: it.DataPvc = None
+    pull_secret: it.PullSecret = None
+    patches: it.JobPatch = None
