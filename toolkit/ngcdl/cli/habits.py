@@ -133,11 +133,8 @@ def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
         return line
     same = [one for one in commands if sorted(one) == sorted(word)]  # rusn is runs, though run is as near
     near = same or difflib.get_close_matches(word, commands, 1)
-    return f"Did you mean {near[0]}?\n{again([*_parent(commands), near[0], *rest])}" if near else ""
-
-
-def _parent(commands: Sequence[str]) -> list[str]:
-    return [] if "runs" in commands else ["runs"]
+    parent = [] if "runs" in commands else ["runs"]
+    return f"Did you mean {near[0]}?\n{again([*parent, near[0], *rest])}" if near else ""
 
 
 def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
