@@ -102,7 +102,8 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
-    typed = replace(typed, placement=_with_patches(typed.placement))
+    patches = tuple(map(_patch, typed.placement.patches))
+    typed = replace(typed, placement=replace(typed.placement, patches=patches))
     typed.placement.check(typed.engine)
     if typed.command and _lacks_image(typed):
         raise BadOption(f"With --engine {typed.engine} a command needs an image.", in_an_image(typed))
@@ -171,13 +172,9 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
 _STARTERS = {".py": "python", ".sh": "bash"}
 
 
-def _with_patches(placement: Placement) -> Placement:
-    """Return `placement` with the content of each file in place of its name. A record repeats it as it was: what has
-    several lines, or begins with {, is the patch itself. Raise BadOption."""
-    return replace(placement, patches=tuple(map(_patch, placement.patches)))
-
-
 def _patch(word: str) -> str:
+    """Return the content of the file that `word` names. A record repeats a patch as it was: what has several lines, or
+    begins with {, is the patch itself. Raise BadOption."""
     if "\n" in word or word.lstrip().startswith("{"):
         return word
     try:
