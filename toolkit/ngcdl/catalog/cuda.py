@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ngcdl.catalog.rows import address, address_of, comparable, is_recalled, minor, rows
+from ngcdl.catalog.rows import address, address_of, comparable, is_recalled, known, minor, rows
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,10 @@ def driver_for(cuda: str) -> Toolkit | None:
 
     `cuda` may carry a build number. None without such a row, and for text that is not a version.
     """
-    try:
-        asked, family = comparable(cuda), minor(cuda)
-    except ValueError:
+    asked = known(cuda)
+    if asked is None:
         return None
-    near = [(toolkit, names) for toolkit, names in _toolkits() if minor(toolkit.cuda) == family]
+    near = [(toolkit, names) for toolkit, names in _toolkits() if minor(toolkit.cuda) == minor(cuda)]
     for toolkit, names in near:
         if any(asked[: len(name)] == name for name in names):
             return toolkit
@@ -76,13 +75,10 @@ def newest_cuda(driver: str) -> str | None:
 
     None for drivers older than the table or of a newer branch, and for text that is not a version.
     """
-    try:
-        branch = comparable(driver)[0]
-    except ValueError:
+    version = known(driver)
+    if version is None or version[0] > _toolkits()[0][0].branch:
         return None
-    if branch > _toolkits()[0][0].branch:
-        return None
-    found = next((toolkit for toolkit, _ in _toolkits() if toolkit.branch <= branch), None)
+    found = next((toolkit for toolkit, _ in _toolkits() if toolkit.branch <= version[0]), None)
     return ".".join(str(number) for number in minor(found.cuda)) if found else None
 
 
@@ -97,11 +93,8 @@ def branch_of(number: int) -> int:
 
 def minor_floor(cuda: str) -> tuple[str, str] | None:
     """Return the oldest driver with minor-version compatibility for this CUDA, and the source. None for CUDA <= 10."""
-    try:
-        major = comparable(cuda)[0]
-    except ValueError:
-        return None
-    row = next((row for row in rows("cuda_driver") if comparable(row["cuda"])[0] == major), None)
+    version = known(cuda)
+    row = next((row for row in rows("cuda_driver") if version and comparable(row["cuda"])[0] == version[0]), None)
     if row is None or not row["minor_floor"]:
         return None
     return row["minor_floor"], address_of(row["source"], "minor_floor")
@@ -109,14 +102,13 @@ def minor_floor(cuda: str) -> tuple[str, str] | None:
 
 def capabilities(cuda: str) -> Capabilities | None:
     """Return the compute capabilities a toolkit supports; None for major versions that are not in the table."""
-    try:
-        asked = comparable(cuda)
-    except ValueError:
+    asked = known(cuda)
+    if asked is None or asked[0] > comparable(rows("cuda_driver")[0]["cuda"])[0]:
         return None
-    known = [row for row in rows("cuda_compute_capability") if comparable(row["cuda_from"]) <= asked]
-    if not known or asked[0] > comparable(rows("cuda_driver")[0]["cuda"])[0]:
+    begun = [row for row in rows("cuda_compute_capability") if comparable(row["cuda_from"]) <= asked]
+    if not begun:
         return None
-    row = max(known, key=lambda one: comparable(one["cuda_from"]))
+    row = max(begun, key=lambda one: comparable(one["cuda_from"]))
     return Capabilities(tuple(row["capabilities"].split()), address(row["source"]), is_recalled(row))
 
 
