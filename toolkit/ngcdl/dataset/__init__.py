@@ -1,6 +1,6 @@
 """CIFAR-10 on the host: found, or downloaded, verified and kept. Call `prepare`; for the user's own images, `pictures`.
 
-    official   what the official archive is          address, pace, part, fetch   how it is downloaded
+    official   what the official archive is          address, pace, fetch         how it is downloaded
     given      a folder that the user names          unpack, kept                 how it is unpacked and kept intact
     pickled    ... in pickled form                   disk                         how it is written
     classes    ... of images, one folder per class

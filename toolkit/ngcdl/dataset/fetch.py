@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from ngcdl.dataset import address, disk
 from ngcdl.dataset.address import Failure
 from ngcdl.dataset.official import Archive
 from ngcdl.dataset.pace import MINUTES, Pace, Patience, Progress
-from ngcdl.dataset.part import Part
 from ngcdl.errors import DatasetUnavailable
 
 if TYPE_CHECKING:
@@ -42,8 +42,17 @@ class Fetch:
     progress: Progress | None = None
 
     @property
-    def part(self) -> Part:
-        return Part(self.path.with_name(self.path.name + ".part"))
+    def part(self) -> Path:
+        """What arrived so far, kept between tries and between runs."""
+        return self.path.with_name(self.path.name + ".part")
+
+    @property
+    def have(self) -> int:
+        """How many bytes `part` has."""
+        try:
+            return self.part.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def run(self, urls: Sequence[str]) -> None:
         """Put the verified archive at `path`. On any failure, what arrived stays in `path`.part.
@@ -51,7 +60,7 @@ class Fetch:
         Raise Offline if no address answers, DatasetUnavailable if one does but the archive does not arrive.
         """
         failures: list[tuple[str, Failure]] = []
-        if self.part.bytes == self.archive.bytes and self._accept():
+        if self.have == self.archive.bytes and self._accept():
             return
         for number, url in enumerate(urls, start=1):
             try:
@@ -64,7 +73,7 @@ class Fetch:
         why = "; ".join(f"{name}: {failure.why}" for name, failure in failures)
         if any(failure.answered for _, failure in failures):
             is_untrusted = any(failure.is_untrusted for _, failure in failures)
-            raise DatasetUnavailable(why, is_kept=self.part.bytes > 0, is_untrusted=is_untrusted)
+            raise DatasetUnavailable(why, is_kept=self.have > 0, is_untrusted=is_untrusted)
         raise Offline(why)
 
     def _from(self, url: str) -> None:
@@ -76,20 +85,20 @@ class Fetch:
             self._rest(url)
             if self._accept():
                 return
-        raise Failure(f"it does not send the official bytes (kept as {self.part.path.stem}.bad)")
+        raise Failure(f"it does not send the official bytes (kept as {self.part.stem}.bad)")
 
     def _rest(self, url: str) -> bool:
         """Download what is missing. Return whether the archive came in more than one part."""
-        pace = Pace(self.archive.bytes, self.part.bytes, self.patience, self.progress)
+        pace = Pace(self.archive.bytes, self.have, self.patience, self.progress)
         tries, reached, is_resumed = 0, False, False
-        while self.part.bytes != self.archive.bytes:
-            before = self.part.bytes
+        while self.have != self.archive.bytes:
+            before = self.have
             is_resumed = is_resumed or before > 0
             try:
                 self._once(url, pace)
             except Failure as failure:
-                reached = reached or failure.answered or self.part.bytes > before
-                if self.part.bytes - before >= _PROGRESS_BYTES:
+                reached = reached or failure.answered or self.have > before
+                if self.have - before >= _PROGRESS_BYTES:
                     tries = 0
                 tries += 1
                 if not (failure.again and reached) or tries >= self.patience.tries:
@@ -101,9 +110,9 @@ class Fetch:
 
     def _once(self, url: str, pace: Pace) -> None:
         """Send one request and store what arrives."""
-        if self.part.bytes > self.archive.bytes:
-            self.part.forget()
-        have = self.part.bytes
+        if self.have > self.archive.bytes:
+            self.part.unlink()
+        have = self.have
         headers = {"Accept-Encoding": "identity"}  # the archive as it is, not compressed again
         if have:
             headers["Range"] = f"bytes={have}-"  # no If-Range: from any address only the official bytes are accepted
@@ -123,8 +132,8 @@ class Fetch:
         if not pace.begun:
             megabytes, done = self.archive.bytes / 1e6, f", {at / self.archive.bytes:.0%} are here" if at else ""
             self.say(f"Downloading CIFAR-10 ({megabytes:.0f} MB{done}) from {address.host(url)} to {self.path.parent}.")
-        have = self.part.bytes
-        with disk.written(self.path.parent), self.part.path.open("ab") as file:
+        have = self.have
+        with disk.written(self.path.parent), self.part.open("ab") as file:
             while chunk:
                 begin, at = at, at + len(chunk)
                 if at > self.archive.bytes:
@@ -139,10 +148,12 @@ class Fetch:
     def _accept(self) -> bool:
         """Give the archive its final name if its hash is right; otherwise set it aside as .bad."""
         with disk.written(self.path.parent):
-            if disk.sha256(self.part.path) == self.archive.sha256:
-                self.part.finish(self.path)
+            if disk.sha256(self.part) == self.archive.sha256:
+                with self.part.open("rb") as file:
+                    os.fsync(file.fileno())
+                self.part.replace(self.path)
                 return True
-            bad = self.part.reject()
+            bad = self.part.replace(self.part.with_suffix(".bad"))
         self.say(f"What was downloaded is not the official archive; it is kept as {bad} and not used.")
         return False
 
