@@ -53,14 +53,14 @@ class RunSpec:
         return replace(self, command=redacted_words(self.command), environment=environment)
 
     def as_json(self, secrets: bool = False) -> dict[str, Any]:
-        """Return the spec as a record keeps it. Unless `secrets`, variables and words of the command that look like
-        secrets are REDACTED."""
+        """Return the spec as a record keeps it: without secrets, unless `secrets`."""
+        shown = self if secrets else self.without_secrets()
         return {
             "image": str(self.image) if self.image else None,
-            "command": list(self.command if secrets else redacted_words(self.command)),
+            "command": list(shown.command),
             "gpus": str(self.gpus),
             "mounts": [str(mount) for mount in self.mounts],
-            "environment": {name: value if secrets else redacted(name, value) for name, value in self.environment},
+            "environment": dict(shown.environment),
             "packages": list(self.packages),
             "ports": [str(port) for port in self.ports],
             "shm_bytes": self.shm_bytes if self.image else None,
