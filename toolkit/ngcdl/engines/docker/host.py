@@ -6,8 +6,8 @@ https://docs.docker.com/reference/api/engine/version/v1.50/#tag/System/operation
 from __future__ import annotations
 
 import json
-import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +79,9 @@ def local_files() -> Files:
 def free_bytes(folder: str) -> int | None:
     """Return the bytes that this user may still write on a folder's disk; None if the folder is inaccessible."""
     try:
-        disk = os.statvfs(folder)
+        return shutil.disk_usage(folder).free
     except OSError:
         return None
-    return disk.f_bavail * disk.f_frsize
 
 
 def _text(info: Mapping[str, Any], key: str) -> str | None:
