@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from ngcdl import console
@@ -69,9 +68,7 @@ class Screen:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         was_fetching = self._progress is not None or bool(self._layers)
         self.quiet()
         if kind is KeyboardInterrupt:  # typer silently exits with 130

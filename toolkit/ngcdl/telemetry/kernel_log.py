@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from ngcdl.errors import NvmlUnavailable
@@ -69,9 +68,7 @@ class KernelLog:
             self._file.seek(0, os.SEEK_END)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection
-from types import TracebackType
 from typing import Self
 
 from ngcdl.errors import GpuError
@@ -33,9 +32,7 @@ class UnexpectedUse:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(PAUSE_SECONDS)  # a thread that hangs in the driver is left behind
 
