@@ -108,8 +108,7 @@ class Lead:
     def wait(self, digest: str, turn: object, more_bytes: int) -> None:
         """Wait until `more_bytes` more of a tar may be sent. Raise Stopped if the engine no longer waits for them."""
         with self._changed:
-            while self._may_go_on(digest, turn) and self._is_too_far(digest):
-                self._changed.wait()
+            self._changed.wait_for(lambda: not self._may_go_on(digest, turn) or not self._is_too_far(digest))
             if not self._may_go_on(digest, turn):
                 raise Stopped
             self._sent[digest] += more_bytes

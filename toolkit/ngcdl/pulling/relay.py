@@ -117,22 +117,19 @@ class Relay:
             return
         try:
             with contextlib.closing(self._connect()) as source:
-                while (blob := self._next()) is not None:
-                    self._fill(blob, source)
+                while True:
+                    self._fill(self._next(), source)
         except Stopped:
             return
         except Exception as error:  # the thread ends here; `failure` passes the error to whoever waits
             self.fail(error)
 
-    def _next(self) -> Blob | None:
-        """Wait for a blob to fetch and return it; None at the end."""
+    def _next(self) -> Blob:
+        """Wait for a blob to fetch and return it. Raise Stopped at the end."""
         with self._changed:
-            while not (self._wanted or self._waiting):
-                if self._is_over():
-                    return None
-                self._changed.wait()
+            self._changed.wait_for(lambda: self._wanted or self._waiting or self._is_over())
             if self._is_over():
-                return None
+                raise Stopped
             blob = (self._wanted or self._waiting).popleft()
             self._begun.add(blob.digest)
             return blob
