@@ -149,6 +149,4 @@ def is_inside(host: str) -> bool:
 def base_url(host: str) -> str:
     """Return a registry's base URL: https, or plain http on this machine only."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    if host.count(":") > 1 and not host.startswith("["):
-        name = host
     return f"{'http' if is_loopback(name.strip('[]')) else 'https'}://{host}"
