@@ -50,8 +50,7 @@ def _heard() -> list[signal.Signals]:
 def raise_on_signals() -> None:
     """Make the other signals raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        del frame
+    def interrupted(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
 
     for number in _heard():
@@ -108,8 +107,7 @@ class Stopper:
     def name(self) -> str:
         return signal.Signals(self.signal).name if self.signal else "no signal"
 
-    def on_signal(self, number: int, frame: FrameType | None = None) -> None:
-        del frame
+    def on_signal(self, number: int, _frame: FrameType | None = None) -> None:
         if self._is_over:
             self.afterwards = self.afterwards or number
             return
@@ -192,8 +190,7 @@ class Stopper:
         if not self._is_over:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
         if not self._is_over:
             raise Unkillable
 
