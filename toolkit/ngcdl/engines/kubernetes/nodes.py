@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+from ngcdl.engines.kubernetes.pod import GPU
 from ngcdl.engines.values import Node
 from ngcdl.errors import EngineError
 
@@ -22,9 +23,8 @@ SECONDS = 10  # a run goes on without an answer
 # first two, a pod that doesn't name it gets its GPUs without the driver: https://docs.k3s.io/advanced
 # https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/cdi.html
 RUNTIME = "nvidia"
-_GPU = "nvidia.com/gpu"
 _SYSTEM = "kubernetes.io/os"
-_ARCHITECTURE, _PRODUCT, _NAME = "kubernetes.io/arch", f"{_GPU}.product", "kubernetes.io/hostname"
+_ARCHITECTURE, _PRODUCT, _NAME = "kubernetes.io/arch", f"{GPU}.product", "kubernetes.io/hostname"
 _BY_LABEL: Mapping[str, Callable[[Node], str | None]] = {
     _ARCHITECTURE: lambda node: node.architecture,
     _PRODUCT: lambda node: node.card,
@@ -83,12 +83,12 @@ def _node(item: Mapping[str, Any], gpus: int) -> Node:
     name, architecture = labels.get(_NAME) or about["name"], labels.get(_ARCHITECTURE)
     if not gpus:
         return Node(name, architecture)
-    has = _number(item.get("status", {}).get("capacity", {}).get(_GPU))
+    has = _number(item.get("status", {}).get("capacity", {}).get(GPU))
     driver = labels.get("nvidia.com/cuda.driver-version.full") or _joined(
         labels, "cuda.driver", "major", "minor", "rev"
     )
     # A node with several models of card has the labels, and the count, of only one model.
-    if has > _number(labels.get(f"{_GPU}.count")) * max(_number(labels.get(f"{_GPU}.replicas")), 1):
+    if has > _number(labels.get(f"{GPU}.count")) * max(_number(labels.get(f"{GPU}.replicas")), 1):
         return Node(name, architecture, driver, gpus=has)
     capability = _joined(labels, "gpu.compute", "major", "minor")
     return Node(name, architecture, driver, labels.get(_PRODUCT), capability, has)
