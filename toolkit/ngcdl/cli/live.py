@@ -129,7 +129,6 @@ def _card(card: CardNow) -> str:
 
 
 def _line(run: Run, read: Now, t: float) -> str:
-    """Return a reading in one line."""
     said = [time.strftime("%F %T", time.localtime(t)), _standing(run, t)]
     if read.step is not None:
         said += [

@@ -45,8 +45,6 @@ class Trial:
 
 @dataclass(frozen=True)
 class StoredComparison:
-    """A comparison as stored in its file."""
-
     id: str
     vary: str
     repeat: int

@@ -24,7 +24,6 @@ class Front(TyperGroup):
     name in typer's `rich_help_panel`."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # typer's own click
-        """Return the commands' names."""
         del ctx
         return list(console.COMMANDS)
 
