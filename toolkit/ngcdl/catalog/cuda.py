@@ -118,11 +118,8 @@ def compat(release: str | None = None, cuda: str | None = None) -> Compat | None
     If both are given, use the release's row if its CUDA matches, else the CUDA version's row. For a CUDA newer than the
     table the list of branches is unknown. None if no row matches.
     """
-    try:
-        month = comparable(release) if release else None
-        asked = minor(cuda) if cuda else None
-    except ValueError:
-        return None
+    month = known(release)
+    asked = minor(cuda) if cuda and known(cuda) else None
     table = rows("forward_compat")
     own = [row for row in table if month and comparable(row["first"]) <= month <= comparable(row["last"])]
     if own and (asked is None or _has(own[0], asked)):
