@@ -18,7 +18,7 @@ from ngcdl.errors import NoBrowser
 from ngcdl.report.compared.comparison import Arm, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.shown import browser, markdown, page
-from ngcdl.report.shown.story import MOST_LETTERS, letters
+from ngcdl.report.shown.story import LETTERS
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 
@@ -254,7 +254,7 @@ def test_a_comparison_without_any_run_left_is_said_and_no_other_run_is_reported(
 
 
 def test_letters_go_on_after_z() -> None:
-    assert letters(3) == ["A", "B", "C"]
-    assert letters(MOST_LETTERS)[25:28] == ["Z", "AA", "AB"]
-    assert letters(MOST_LETTERS)[-1] == "ZZ"
-    assert len(set(letters(MOST_LETTERS))) == MOST_LETTERS
+    assert LETTERS[:3] == ("A", "B", "C")
+    assert LETTERS[25:28] == ("Z", "AA", "AB")
+    assert LETTERS[-1] == "ZZ"
+    assert len(set(LETTERS)) == len(LETTERS)

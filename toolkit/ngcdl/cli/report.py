@@ -49,7 +49,7 @@ class Asked:
 
 def report(names: Sequence[str], asked: Asked) -> None:
     """Write what was asked for, and print the path of each file. Raise NoSuchRun, NotWritten or NoBrowser."""
-    from ngcdl.report.shown.story import MOST_LETTERS
+    from ngcdl.report.shown.story import LETTERS
 
     if nowhere := asked.going_to(""):
         from ngcdl.cli.typed import empty
@@ -63,8 +63,8 @@ def report(names: Sequence[str], asked: Asked) -> None:
     comparison = _comparison(names, store)
     if comparison:
         names = _runs_of(comparison)
-    if len(names) > MOST_LETTERS:
-        raise BadOption(f"{len(names)} runs: a report holds at most {MOST_LETTERS}, as two letters name each.")
+    if len(names) > len(LETTERS):
+        raise BadOption(f"{len(names)} runs: a report holds at most {len(LETTERS)}, as two letters name each.")
     runs = [lookup.loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
@@ -127,11 +127,11 @@ def _pages(store: Store, runs: Sequence[Run], asked: Asked, wants_page: bool, co
 
 def _stories(store: Store, runs: Sequence[Run], comparison: Comparison | None) -> list[Story]:
     from ngcdl.reading import story_of
-    from ngcdl.report.shown.story import letters
+    from ngcdl.report.shown.story import LETTERS
 
     arms = {run: (arm.name, at) for at, arm in enumerate(comparison.arms if comparison else ()) for run in arm.runs}
     stories = []
-    for run, letter in zip(runs, letters(len(runs)), strict=True):
+    for run, letter in zip(runs, LETTERS, strict=False):
         story = story_of(run, store.folder(run.id))
         name, colour = arms.get(run.id, (None, None))
         stories.append(replace(story, letter=letter, arm=name, colour=colour))

@@ -12,7 +12,7 @@ from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
 from ngcdl.report.shown.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
-from ngcdl.report.shown.story import MOST_LETTERS, CardCurves, Story, letters
+from ngcdl.report.shown.story import LETTERS, CardCurves, Story
 from ngcdl.spec import kind_of
 
 Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
@@ -143,7 +143,7 @@ def _throughput(stories: Sequence[Story]) -> Chart | None:
 
 
 def _colour(story: Story) -> int:
-    return letters(MOST_LETTERS).index(story.letter) if story.colour is None else story.colour
+    return LETTERS.index(story.letter) if story.colour is None else story.colour
 
 
 def _synthetic(stories: Sequence[Story]) -> str:

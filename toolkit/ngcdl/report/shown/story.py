@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from string import ascii_uppercase
 
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.shown.curves import Curve
 
+# Of the runs of a report: A, B, ..., Z, AA, AB, ..., ZZ.
+LETTERS = (*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2)))
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "sm_mhz")
 
 
@@ -74,12 +77,3 @@ class Story:
     def is_training(self) -> bool:
         """Whether the run is a bundled training, or a command that reported a start event as trainers do."""
         return bool(self.training.start or self.run.workload)
-
-
-MOST_LETTERS = 26 + 26 * 26
-
-
-def letters(count: int) -> list[str]:
-    """Return the first `count` of A, B, ..., Z, AA, AB, ..., ZZ: at most MOST_LETTERS."""
-    single = list(ascii_uppercase)
-    return (single + [first + second for first in single for second in single])[:count]
