@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ngcdl.report.shown.curves import Curve, thinned
 from ngcdl.report.shown.markup import Markup, joined, tag
-from ngcdl.report.shown.scale import LONGEST, Axis, percent_axis
+from ngcdl.report.shown.scale import LONGEST, PERCENT, Axis
 
 COLOURS, DASHES = 8, 4  # in the page's palette; a ninth line has the first colour again, with another dash pattern
 _WIDE, _HIGH = 1000.0, 1000.0
@@ -85,7 +85,7 @@ def bars(title: str, values: Sequence[float | None], said: str, note: str, name:
     ]  # fmt: skip
     numbers = tuple(float(at) for at in range(0, len(values), max(1, -(-len(values) // 8))))
     x = Axis(-0.5, len(values) - 0.5, numbers, "logical processor")
-    chart = Chart(title, x, percent_axis(), (), said, note=note)
+    chart = Chart(title, x, PERCENT, (), said, note=note)
     return _figure(chart, name, [_grid(chart, ()), *rects])
 
 

@@ -11,7 +11,7 @@ from ngcdl.report.shown import charts
 from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
-from ngcdl.report.shown.scale import Axis, axis, bytes_axis, percent_axis, seconds_axis
+from ngcdl.report.shown.scale import PERCENT, Axis, axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import LETTERS, CardCurves, Story
 from ngcdl.spec import kind_of
 
@@ -56,8 +56,8 @@ def _all(stories: Sequence[Story]) -> Iterator[tuple[str, Chart | Markup | None]
         yield from _by_core(stories[0])
     else:
         lines = [Line(_label(story, stories), story.measured.host, _colour(story)) for story in stories]
-        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda *_: percent_axis())
-        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda *_: percent_axis())
+        yield "CPU use", _chart("CPU use, mean of all cores", _time(stories), lines, lambda *_: PERCENT)
+        yield "GPU use", _cards(stories, "GPU use", "gpu_percent", lambda *_: PERCENT)
     yield "GPU memory", _cards(stories, "GPU memory", "memory_used_bytes", lambda _, high: bytes_axis(high))
     yield "GPU power", _cards(stories, "GPU power", "watts", lambda _, high: axis(0.0, high, "W"))
     yield "GPU clocks", _clocks(stories)
@@ -159,7 +159,7 @@ def _use(story: Story) -> Chart | None:
     lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")[0]]
     band = Band("CPU, least to most busy core", measured.least, measured.most)
     title = "CPU and GPU use" if measured.cards else "CPU use"
-    return _chart(title, _time([story]), lines, lambda *_: percent_axis(), [band], of=_model([story]))
+    return _chart(title, _time([story]), lines, lambda *_: PERCENT, [band], of=_model([story]))
 
 
 def _model(stories: Sequence[Story]) -> str:

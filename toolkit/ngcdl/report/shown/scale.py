@@ -37,6 +37,9 @@ class Axis:
         return max((len(self.label(tick)) for tick in self.ticks), default=0)
 
 
+PERCENT = Axis(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0), "%")
+
+
 def axis(low: float, high: float, unit: str, *, divisor: float = 1.0, steps: int = 4, tight: bool = False) -> Axis:
     """Divide low..high into about `steps` round parts; `tight`: the axis ends at low and high, as for time, not at
     ticks."""
@@ -74,10 +77,6 @@ def bytes_axis(high: float) -> Axis:
 def seconds_axis(high: float, since: str = "the start") -> Axis:
     divisor, unit = next((divisor, unit) for above, divisor, unit in _SECONDS if high >= above)
     return axis(0.0, high, f"{unit} since {since}", divisor=divisor, steps=5, tight=True)
-
-
-def percent_axis() -> Axis:
-    return Axis(0.0, 100.0, (0.0, 25.0, 50.0, 75.0, 100.0), "%")
 
 
 def _round(value: float) -> float:
