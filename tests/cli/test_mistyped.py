@@ -205,6 +205,11 @@ from house import TRAIN, House
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
         (("_watch",), "RUN"),
+        (("run", "\N{EM DASH}train", "cifar10"), "    ngcdl run --train cifar10\n"),
+        (("run", "pytorch", "\N{EM DASH}", "ls", "-l"), "    ngcdl run pytorch -- ls -l\n"),
+        (("show", "last", "\N{EN DASH}w", "1"), "    ngcdl show last -w 1\n"),
+        (("show", "\N{EN DASH}-watch=1"), "    ngcdl show --watch=1\n"),
+        (("login", "\N{EM DASH}key", "hush"), "    ngcdl login --key\n"),
     ],
 )
 def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(

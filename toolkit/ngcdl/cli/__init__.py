@@ -8,6 +8,7 @@ from ngcdl import console
 from ngcdl.errors import BadReference, NgcdlError
 
 PARTED = ("run", "compare")  # the commands after whose -- comes a command of the user's
+LONG_DASHES = ("\N{EM DASH}", "\N{EN DASH}", "\N{MINUS SIGN}")  # pages and documents make them of --
 
 
 def main(argv: list[str]) -> int:
@@ -18,6 +19,11 @@ def main(argv: list[str]) -> int:
 
         return watch(argv[1:])
     at = _end_of_own(argv)
+    for place, word in enumerate(argv[:at]):
+        if word.startswith(LONG_DASHES):
+            from ngcdl.cli.mistyped import long_dash
+
+            raise long_dash(argv, place)
     from ngcdl.cli.app import app
 
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ngcdl.cli import habits
+from ngcdl.cli import LONG_DASHES, habits
 from ngcdl.cli.changed import replaced
 from ngcdl.cli.typed import again
 from ngcdl.errors import BadOption, NgcdlError, UsageError
@@ -78,6 +78,16 @@ def told(error: Any, argv: Sequence[str]) -> NgcdlError:
     if error.exit_code == UsageError.exit_code:
         return ours
     return NgcdlError(ours.message, ours.hint)  # `check` exits with 125
+
+
+def long_dash(argv: Sequence[str], at: int) -> NgcdlError:
+    """Return the error for the word `at`, which begins with a dash that web pages and documents make of hyphens."""
+    word = argv[at]
+    name = word.lstrip("-" + "".join(LONG_DASHES))
+    meant = f"{'-' if len(name.partition('=')[0]) == 1 else '--'}{name}"
+    line = again(["login", meant] if argv[0] == "login" else [*argv[:at], meant, *argv[at + 1 :]])  # perhaps a key
+    kind = NgcdlError if argv[0] == "check" else BadOption  # `check` exits with 125
+    return kind(f"{redacted('', word)} begins with a long dash, which pages and documents make of hyphens.", line)
 
 
 # -- an option that is not there -------------------------------------------------------------------------------------
