@@ -37,6 +37,12 @@ def test_run_plans_with_it_and_says_whose_it_is_once(house: House, env: dict[str
     assert done.stderr.count("mine: this engine's own image") == 1
 
 
+def test_a_pull_of_it_has_nothing_to_do(house: House, env: dict[str, str]) -> None:
+    done = house.run("pull", "mine", env=env)
+    assert (done.returncode, done.stdout) == (0, "mine\n")
+    assert done.stderr == "ngcdl: mine: this engine's own image, so there is nothing to pull\n"
+
+
 def test_a_name_that_the_engine_lacks_is_still_the_registry_s(house: House, env: dict[str, str]) -> None:
     done = house.run("run", "mine:v2", "--dry-run", "--", "python", "train.py", env=env)
     assert '"Image": "127.0.0.1:1/nvidia/mine:v2"' in done.stdout

@@ -269,9 +269,10 @@ def test_a_full_disk_is_told_as_one_and_keeps_the_part(
 ) -> None:
     host.cache.mkdir()
     host.part.symlink_to("/dev/full")
-    with pytest.raises(DiskFull, match="No space left"):
+    with pytest.raises(DiskFull, match="No space left") as caught:
         host.prepare(archive=at(serve()))
     assert host.part.is_symlink()
+    assert caught.value.hint.endswith(f"\n    df -i {host.cache}"), "Docker keeps nothing there"
 
 
 def test_a_cache_that_can_not_be_made_is_told(host: Host, serve: Serve) -> None:

@@ -43,15 +43,20 @@ _RULES = {"unknown": "can't tell", "no-gpu": "no GPU", "gpu-way": "no way for GP
 
 
 def pull(name: str, force: bool = False) -> None:
-    """Pull the image and print its reference by digest. Raise ImageUnfit, RegistryError or EngineError."""
+    """Pull the image and print its reference by digest; of the engine's own image, which nobody serves, print its name.
+    Raise ImageUnfit, RegistryError or EngineError."""
     from ngcdl import hostfacts
     from ngcdl.cli.screen import Screen
     from ngcdl.judging import judge
     from ngcdl.pulling import fetch
 
     config = settings.load()
-    typed = meant.named(name, config.registry)
     engine = engines.connect("docker")
+    typed = meant.settled(meant.typed(name, config.registry), config.registry, engine.has)
+    if typed.id:
+        console.say(f"{meant.own_in_words(typed)}, so there is nothing to pull")
+        console.result(typed.typable)
+        return
     with Screen() as screen:
         host = hostfacts.gather(engine)
         image = _closed(typed, host, screen.say)

@@ -21,7 +21,7 @@ def written(where: Path) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or str(error)
         if error.errno in _FULL:
-            raise DiskFull(str(where), f"{why} while CIFAR-10 was stored") from error
+            raise DiskFull(str(where), f"{why} while CIFAR-10 was stored", is_engines=False) from error
         raise DatasetUnavailable(f"{error.filename or where} can't be used: {why}") from error
 
 

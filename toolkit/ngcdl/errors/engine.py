@@ -142,12 +142,13 @@ class ContainerLeft(EngineError):
 
 
 class DiskFull(EngineError):
-    def __init__(self, where: str | None, what: str) -> None:
-        """`where`: the folder without space; None: the root directory of a Docker engine, whose path is unknown."""
+    def __init__(self, where: str | None, what: str, *, is_engines: bool = True) -> None:
+        """`where`: the folder without space; None: the root directory of a Docker engine, whose path is unknown.
+        `is_engines`: what Docker keeps is, or may be, on that disk."""
         folder = shlex.quote(where) if where else "\"$(docker info --format '{{.DockerRootDir}}')\""
         super().__init__(
             f"No space left in {where or 'the Docker root directory'}: {what}",
             "Free some and try again (if df -i shows 100 %, there are too many files); whatever was complete is kept:\n"
-            f"    df -h {folder}\n    df -i {folder}\n    docker system df",
+            f"    df -h {folder}\n    df -i {folder}" + ("\n    docker system df" if is_engines else ""),
         )
         self.what = what

@@ -115,7 +115,7 @@ class Saving:
         for where, room, need in ((self.folder, blobs, whole - here + whole * is_one), (beside, file, whole)):
             if room is not None and room.free_bytes < need:
                 needs = f"{self.ref} needs {disk_space.gb(need)} there; {disk_space.gb(room.free_bytes)} are free"
-                raise DiskFull(str(where), needs)
+                raise DiskFull(str(where), needs, is_engines=False)
         kept = f", of which {disk_space.gb(here)} are here already" if here else ""
         self.say(f"{self.ref}: {disk_space.gb(whole)}{kept}; Ctrl-C keeps what has arrived.")
 
@@ -252,5 +252,5 @@ def _draft(path: Path) -> Iterator[Draft]:
 
 def _trouble(path: Path, error: OSError) -> NgcdlError:
     if error.errno == errno.ENOSPC:
-        return DiskFull(str(path.parent), f"{path} could not be written")
+        return DiskFull(str(path.parent), f"{path} could not be written", is_engines=False)
     return NotWritten(path, error.strerror or str(error))

@@ -27,7 +27,7 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "container_cpu_percent_mean": ("CPU use of the run", lambda percent: number(percent / 100, 1, " cores")),
     "cpu_busiest_core_percent_mean": ("CPU use, busiest core", _PERCENT),
     "memory_bytes_max": ("peak memory", size),
-    "memory_limit_bytes": ("memory limit", size),
+    "memory_limit_bytes": ("usable memory", size),
     "memory_pressure_percent": ("memory pressure", _PERCENT),
     "memory_oom_kills": ("OOM kills", partial(number, digits=0)),
     "gpu_percent_mean": ("GPU use", _PERCENT),
