@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import subprocess
 import sys
@@ -33,8 +34,13 @@ OWNERS = {
 NAME_ENGINES = ("spec", "engines", "choice.py", "doctor", "cli/images.py")
 
 
-def imported(source: str) -> Iterator[tuple[str, bool]]:
+@functools.cache  # several tests ask this of every module
+def imported(source: str) -> tuple[tuple[str, bool], ...]:
     """The absolute names that a source imports, and whether that is done at import."""
+    return tuple(_imported(source))
+
+
+def _imported(source: str) -> Iterator[tuple[str, bool]]:
     tree = ast.parse(source)
     later = {id(inner) for one in ast.walk(tree) for part in _not_run(one) for inner in ast.walk(part)}
     for one in ast.walk(tree):
@@ -66,7 +72,7 @@ def _not_run(one: ast.AST) -> list[ast.stmt]:
     ],
 )
 def test_an_import_is_seen_and_whether_it_happens_at_import(source: str, found: tuple[str, bool]) -> None:
-    assert found in list(imported(source))
+    assert found in imported(source)
 
 
 @pytest.mark.parametrize("library", OWNERS)
