@@ -120,15 +120,15 @@ def test_a_first_loss_is_that_of_a_guess(framework, cifar10):
 
 @pytest.mark.parametrize(("name", "batch"), [("cifar10-keras", 32), ("resnet-56", 32), ("lstm", 4)])
 def test_a_stopped_training_goes_on_with_the_same_losses(framework, name, batch, cifar10, tmp_path):
-    straight, resumed = (Training(framework, name, batch) for _ in range(2))
-    dataset = straight.workload.load(None) if name == "lstm" else cifar10
-    straight.losses(dataset, 0, 2)
-    checkpoint.save(str(tmp_path), {"step": 2}, straight.network.values())
+    training = Training(framework, name, batch)
+    dataset = training.workload.load(None) if name == "lstm" else cifar10
+    training.losses(dataset, 0, 2)
+    checkpoint.save(str(tmp_path), {"step": 2}, training.network.values())
+    expected = training.losses(dataset, 2, 4)
     _, values = checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))
-    assert set(values) == set(straight.model.kept())
-    resumed.network.load(values)
-    expected = straight.losses(dataset, 2, 4)
-    found = resumed.losses(dataset, 2, 4)
+    assert set(values) == set(training.model.kept())
+    training.network.load(values)  # whatever is not kept is that of step 4 now
+    found = training.losses(dataset, 2, 4)
     assert found == pytest.approx(expected, abs=1e-3), "dropout, slots, running values and states are all kept"
 
 
@@ -147,10 +147,11 @@ def test_another_framework_goes_on_where_one_has_stopped(name, batch, cifar10):
 
 
 def test_a_sequence_that_is_read_on_differs_from_one_that_begins_anew(framework):
-    on, anew = Training(framework, "lstm", 4), Training(framework, "lstm", 4)
-    text = on.workload.load(None)
-    on.losses(text, 0, 1)
-    values = on.network.values()
+    training = Training(framework, "lstm", 4)
+    text = training.workload.load(None)
+    training.losses(text, 0, 1)
+    values = training.network.values()
     assert np.abs(values["lstm1/hidden"]).max() > 0
-    anew.network.load({**values, "lstm1/hidden": np.zeros((4, 256), np.float32)})
-    assert on.losses(text, 1, 2) != anew.losses(text, 1, 2)
+    on = training.losses(text, 1, 2)
+    training.network.load({**values, "lstm1/hidden": np.zeros((4, 256), np.float32)})
+    assert training.losses(text, 1, 2) != on

@@ -6,16 +6,19 @@ from conftest import events, trainer
 from small_networks import BATCH, NUMBERS, PICTURES, TEXT, losses, made, source
 
 from trainer.events import Stop
-from trainer.recipe import untrained
+from trainer.recipe import recipe, sgd, untrained
 
 # PyTorch's own compiler imports what PyTorch itself has deprecated.
 COMPILES = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
-# one of each op for the compiler: each more takes seconds to compile
-COMPILED = ([word for word in PICTURES[0] if word["name"] not in ("lrn1", "conv2")], *PICTURES[1:])
+# One of each op for the compiler, and two tokens: each more takes seconds to compile.
+FEW = (
+    ([word for word in PICTURES[0] if word["name"] not in ("lrn1", "conv2")], *PICTURES[1:]),
+    (TEXT[0], recipe(sgd(), rate=0.1, clip=5.0, labels=(2,)), (2,)),
+)
 
 
 @COMPILES
-@pytest.mark.parametrize("network", [COMPILED, TEXT], ids=["pictures", "text"])
+@pytest.mark.parametrize("network", FEW, ids=["pictures", "text"])
 def test_compiled_the_losses_are_those_of_the_uncompiled(framework, network):
     eager = made(framework, network, ("float32", False, None))
     compiled = made(framework, network, ("float32", True, None))

@@ -235,8 +235,9 @@ def test_without_a_teacher_the_loss_is_that_of_the_labels():
     assert entry.modelled(asked, distill).loss == "softmax"
 
 
-def test_distill_trains_beside_its_teacher_and_tells_what_it_takes(framework, tmp_path):
-    common = "--framework", framework, "--device", "cpu", "--no-eval", "--log-frequency", 1
+@pytest.mark.torch
+def test_distill_trains_beside_its_teacher_and_tells_what_it_takes(tmp_path):
+    common = "--framework", "pytorch", "--device", "cpu", "--no-eval", "--log-frequency", 1
     out = train("distill", "--out", tmp_path, "--steps", 3, "--batch", 8, *common)
     assert "The teacher is cifar10-keras, untrained, on the CPU (--teacher ahead)" in out
     assert [event["teacher"] for event in events(tmp_path, "start")] == ["ahead"]

