@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Said, events, start, train, until
-from drawn import pets
 
 from trainer import __main__ as entry
 from trainer import fits, nvml, short
@@ -267,15 +266,6 @@ def test_a_resumed_training_keeps_the_batch_that_was_found(tmp_path, replicas):
     train("batch-sweep", "--out", tmp_path, *said, 1, "--batch", 24)
     train("batch-sweep", *said, 2, "--batch", "largest", "--resume", tmp_path, "--out", tmp_path, *replicas)
     assert [event["batch"] for event in events(tmp_path, "start")] == [24, 24]
-
-
-@pytest.mark.tensorflow
-def test_the_training_goes_on_with_what_was_found(tmp_path):
-    said = "--framework", "tf2", "--device", "cpu", "--steps", 1, "--no-eval", "--batch", "largest"
-    out = train("catdog", "--out", tmp_path / "run", *said, "--data", pets(tmp_path / "pets", 1))
-    assert [event["batch"] for event in events(tmp_path / "run", "start")] == [2]
-    assert "The largest batch that fits is 2\n" in out
-    assert not (tmp_path / "run" / "fits").exists()
 
 
 @pytest.mark.torch
