@@ -33,7 +33,7 @@ def begun(user: User, image: str, *words: str) -> tuple[str, dict[str, object]]:
 def test_what_was_chosen_in_one_container_is_known_in_the_next(user: User) -> None:
     image = "tensorflow:18.01-py2"  # Python 2.7; the others' trials are in tests/containers
     # this network sees no images, and all else that tuning could vary is given: only the default is timed
-    typed = "--threads", "1", "--feed", "ahead"
+    typed = "--threads", "1", "--feed", "ahead", "--batch", "4"
     run, told = begun(user, image, *typed)
     for _ in range(5):  # in case others load this machine: it is too slow, or they need its memory
         if told["skipped"]:
