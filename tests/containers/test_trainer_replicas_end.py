@@ -244,18 +244,20 @@ def training(tmp_path, request):
     """Start a training of two replicas, in PyTorch or the requested framework."""
     process = start("cifar10", "--framework", getattr(request, "param", "pytorch"), "--device", "cpu", "--threads", "1",
                     "--batch", "32", "--steps", "100000", "--replicas", "2", "--out", tmp_path, "--record",
-                    PYTHONPATH=f"{slow_disk(tmp_path / 'slow')}:{CONTAINERS}")  # fmt: skip
+                    PYTHONPATH=f"{planted(tmp_path / 'planted')}:{CONTAINERS}")  # fmt: skip
     until(lambda: (tmp_path / "events.jsonl").exists() and events(tmp_path, "step"), "no step was done", 240)
     yield process
     process.kill()
     process.communicate()
 
 
-def slow_disk(folder):
-    """Return a PYTHONPATH folder that makes a checkpoint outlast the wait for a replica."""
+def planted(folder):
+    """Return a PYTHONPATH folder that makes a checkpoint outlast the wait for a replica, and makes few images: making
+    all takes each replica a second."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
-        "import time\nfrom trainer import checkpoint, replicas\n"
+        "import time\nfrom trainer import checkpoint, data, replicas\n"
+        "data.SYNTHETIC = {'train': (1000, 1), 'test': (1000, 2)}\n"
         "write, replicas.GRACE_SECONDS = checkpoint.write_whole, 1\n"
         "def slowly(*words):\n    time.sleep(2)\n    write(*words)\ncheckpoint.write_whole = slowly\n"
     )
