@@ -19,6 +19,7 @@ import pytest
 from house import lines_of, until
 
 NGCDL = [sys.executable, "-P", "-m", "ngcdl"]
+PLANTED = Path(__file__).with_name("planted")
 # Variables that a developer's shell may have set, and that would disturb tests.
 _FOREIGN = ("NGC", "DOCKER_", "XDG_", "LD_LIBRARY_PATH", "CUDA_")
 
@@ -26,6 +27,11 @@ without_driver = pytest.mark.skipif(
     Path("/proc/driver/nvidia").exists(),
     reason="this host has an NVIDIA driver: what it does without one can't be seen",
 )
+
+
+def planted(what: str) -> tuple[str, ...]:
+    """Return the words for a training in an image into which this is planted: see planted/sitecustomize.py."""
+    return ("-v", f"{PLANTED}:/planted:ro", "-e", "PYTHONPATH=/planted:/ngcdl", "-e", f"PLANT={what}")
 
 
 def drive(state: Path, **changes: str | int) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from house import until
-from ngcdl_child import Done, Started, User
+from ngcdl_child import Done, Started, User, planted
 
 pytestmark = pytest.mark.lab
 
-PLANTED = Path(__file__).with_name("planted")
 TRAIN = ("--train", "cifar10", "--data", "synthetic", "--no-eval")
 SAMPLES = 6  # five are needed for a diagnosis
 STEPS = ("--steps", "10000000")
@@ -30,10 +28,6 @@ TENSORFLOW, PYTORCH = ("tensorflow:18.01-py2", "535.104.05", 0), ("pytorch:26.07
 def has_card(user: User, driver: str, card: int, **said: int) -> None:
     """Give the user's stand-in driver this version, and one card these readings."""
     user.has_gpus(driver=driver, **{f"gpu{card}__{name}": value for name, value in said.items()})
-
-
-def planted(what: str) -> tuple[str, ...]:
-    return ("-v", f"{PLANTED}:/planted:ro", "-e", "PYTHONPATH=/planted:/ngcdl", "-e", f"PLANT={what}")
 
 
 def trained(user: User, image: str, *words: str) -> Done:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faulty_front import Front
 from house import until
-from ngcdl_child import User, drive, user_in, without_driver
+from ngcdl_child import User, drive, planted, user_in, without_driver
 
 pytestmark = pytest.mark.lab
 
@@ -60,6 +60,7 @@ def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
 
 def test_two_detached_trainings_get_a_card_each_and_a_third_is_refused_with_who_has_them(gpu_user: User) -> None:
     words = ("run", "pytorch:26.07-py3", *TRAIN, "--steps", "1000000", "--gpus", "1", "--device", "auto", "--force")
+    words += planted("few")
     children = [gpu_user.start(*words, "--detach") for _ in range(2)]
     runs = [done.out.strip() for done in (child.done() for child in children) if done.code == 0]
     try:

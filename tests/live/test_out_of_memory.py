@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from house import until
-from ngcdl_child import Started, User
+from ngcdl_child import Started, User, planted
 
 pytestmark = pytest.mark.lab
 
@@ -32,7 +32,7 @@ def test_a_training_that_the_kernel_killed_names_the_batch_to_take_instead(user:
 
 
 def test_the_largest_batch_that_fits_is_found_and_trained_with(user: User) -> None:
-    done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest").done(600)
+    done = held(user, "pytorch:26.07-py3", "480m", "--batch", "largest", *planted("few")).done(600)
     assert done.code == 0, done
     record = user.record()
     assert (record["status"], record["reason"], record["oom_killed"]) == ("finished", None, True)

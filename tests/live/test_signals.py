@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from faulty_front import Front
-from ngcdl_child import User
+from ngcdl_child import User, planted
 from pseudo_terminal import terminal
 from socket_relay import relay_to
 
@@ -58,7 +58,7 @@ def test_ctrl_c_before_the_start_leaves_no_container(user: User, tmp_path: Path,
 
 @pytest.mark.parametrize("image", ["tensorflow:18.01-py2", "pytorch:26.07-py3"])
 def test_ctrl_c_once_saves_a_checkpoint_and_resume_goes_on_from_it(user: User, image: str) -> None:
-    words = ("run", image, "--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval")
+    words = ("run", image, "--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval", *planted("few"))
     child = user.start(*words, "--steps", "100000")
     child.until_out("step 10,")
     child.signal(signal.SIGINT)

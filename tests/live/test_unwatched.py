@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from house import until
-from ngcdl_child import Started, User
+from ngcdl_child import Started, User, planted
 from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
@@ -123,7 +123,7 @@ def test_stop_ends_a_run_that_nobody_watches(user: User) -> None:
 
 
 def test_a_detached_training_prints_its_id_is_followed_and_stopped_with_a_checkpoint(user: User) -> None:
-    done = user.run(*TRAIN, "--steps", "100000", "--detach")
+    done = user.run(*TRAIN, *planted("few"), "--steps", "100000", "--detach")
     assert done.code == 0, done
     run_id = done.out.strip()
     assert user.ids() == [run_id]
