@@ -124,10 +124,10 @@ def losses(folder):
     return [event["loss"] for event in events(folder, "step")]
 
 
-def trained(folder, *words):
+def trained(folder, *words, **environment):
     """Train on one CPU thread; return (losses, stdout)."""
     words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
-    out = train(*words, "--out", folder)
+    out = train(*words, "--out", folder, **environment)
     return losses(folder), out
 
 
@@ -190,6 +190,17 @@ def made():
 
     whole = data.synthetic("train")
     return data.Dataset(whole.images[:120], whole.labels[:120], "synthetic", 1, note="made")
+
+
+FEW = {"train": (1000, 1), "test": (1000, 2)}
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory):
+    """Return a PYTHONPATH with which the trainer makes few images: making all takes each process two seconds."""
+    folder = tmp_path_factory.mktemp("few")
+    (folder / "sitecustomize.py").write_text(f"from trainer import data\ndata.SYNTHETIC = {FEW}\n")
+    return f"{folder}:{CONTAINERS}"
 
 
 @pytest.fixture

@@ -56,10 +56,9 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(framework, tmp_path
         assert np.abs(values[name] - others[name]).max() < 1e-3
 
 
-def test_told_to_end_it_leaves_a_checkpoint(framework, tmp_path):
-    process = start(
-        "cifar10", "--out", tmp_path, "--framework", framework, "--device", "cpu", "--batch", 16, "--record"
-    )
+def test_told_to_end_it_leaves_a_checkpoint(framework, tmp_path, few):
+    words = "--framework", framework, "--device", "cpu", "--batch", 16, "--record"
+    process = start("cifar10", "--out", tmp_path, *words, PYTHONPATH=few)
     while ": step 10, " not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)

@@ -41,11 +41,11 @@ def images(tmp_path_factory):
     return folder
 
 
-def on_two_machines(folder, *words, second=()):
+def on_two_machines(folder, *words, second=(), **environment):
     """Train on both, the second with extra arguments; return each (exit code, stdout, stderr)."""
     words += "--device", "cpu", "--no-eval", "--log-frequency", "1", "--threads", "1", "--out", folder
     with closing(meeting.Ports(1)) as met:
-        place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(*met.numbers)}
+        place = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(*met.numbers), **environment}
         nodes = [start(*words, *own, "--samples", f"n{node}", NGCDL_NODE=str(node), **place)
                  for node, own in ((1, second), (0, ()))]  # fmt: skip
         try:
@@ -80,13 +80,13 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
 
 
 @pytest.mark.torch
-def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch):
+def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch, few):
     """The other replica may have failed or still be loading; in this test nobody starts it."""
     words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
     with closing(meeting.Ports(2)) as held:
         place, own = held.numbers
         names_of = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(place)}
-        first = start(*words, NGCDL_NODE="0", **names_of)
+        first = start(*words, NGCDL_NODE="0", PYTHONPATH=few, **names_of)
         for name, value in names_of.items():
             monkeypatch.setenv(name, value)
         host, _, port = meeting.meet(2, 1, [own], Signals())[0].rpartition(":")
@@ -108,9 +108,9 @@ def answers(host, port):
 
 
 @pytest.mark.torch
-def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path):
+def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path, few):
     words = "cifar10-keras", "--framework", "pytorch", "--batch", "2", "--steps", "1"
-    first, second = on_two_machines(tmp_path, *words, second=("--seed", "1"))
+    first, second = on_two_machines(tmp_path, *words, second=("--seed", "1"), PYTHONPATH=few)
     assert (first[0], second[0]) == (1, 1)
     (error,) = events(tmp_path, "error")
     assert (error["kind"], error["step"]) == ("replicas_differ", 1)

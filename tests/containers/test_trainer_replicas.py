@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from conftest import events, losses, names, python, trained, trainer
+from conftest import FEW, events, losses, names, python, trained, trainer
 
 from trainer import __main__ as entry
 from trainer import checkpoint, data, group, layers, meeting
@@ -21,29 +21,30 @@ LIMIT = 120
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone(tmp_path_factory, few):
     """Return one process's losses in the first 12 steps of the tutorial."""
     known = {}
 
     def of(framework):
         if framework not in known:
             folder = tmp_path_factory.mktemp(framework)
-            known[framework] = trained(folder, "cifar10", "--framework", framework, "--steps", "12", "--batch", "64")[0]
+            words = "cifar10", "--framework", framework, "--steps", "12", "--batch", "64"
+            known[framework] = trained(folder, *words, PYTHONPATH=few)[0]
         return known[framework]
 
     return of
 
 
-def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path, monkeypatch):
+def test_two_replicas_have_the_losses_of_one_process_and_go_on_as_three(framework, alone, tmp_path, monkeypatch, few):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # for the outside, never between replicas
     words = "cifar10", "--framework", framework, "--batch", "64"
-    found, out = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1")
+    found, out = trained(tmp_path, *words, "--replicas", "2", "--steps", "6", "--samples", "n1", PYTHONPATH=few)
     assert out.count(": step ") == 6
     (began,) = events(tmp_path, "start")
     assert (began["replicas"], began["nodes"], began["batch"]) == (2, 1, 64)
     assert names(tmp_path) == ["checkpoints", "events.jsonl", "lock", "samples-n1.jsonl"]
     if framework == "pytorch":  # TensorFlow starts slowly
-        found, _ = trained(tmp_path, *words, "--replicas", "3", "--steps", "12", "--resume", tmp_path)
+        found, _ = trained(tmp_path, *words, "--replicas", "3", "--steps", "12", "--resume", tmp_path, PYTHONPATH=few)
         assert [event["step"] for event in events(tmp_path, "checkpoint")] == [6, 12]
     assert found == pytest.approx(alone(framework)[: len(found)], abs=1e-4)
 
@@ -110,11 +111,13 @@ def test_twenty_steps_of_two_replicas_are_those_of_one_process_where_little_is_r
 
 
 @pytest.mark.torch
-def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(tmp_path):
+def test_with_batch_norm_a_step_is_the_mean_of_what_each_replica_would_do_alone(tmp_path, monkeypatch, few):
     """Each replica's statistics cover its own part, as in DistributedDataParallel; the first's are kept."""
     from trainer.frameworks.pytorch import Network
 
-    trained(tmp_path, "resnet-56", "--framework", "pytorch", "--batch", "8", "--steps", "1", "--replicas", "2")
+    words = "resnet-56", "--framework", "pytorch", "--batch", "8", "--steps", "1", "--replicas", "2"
+    trained(tmp_path, *words, PYTHONPATH=few)
+    monkeypatch.setattr(data, "SYNTHETIC", FEW)
     assert events(tmp_path, "replicas")[0]["identical"] is True
     _, found = checkpoint.read(str(tmp_path / "checkpoints" / "step-1.npz"))
     source = resnet_56.source(resnet_56.load(None), 8, 0, None)

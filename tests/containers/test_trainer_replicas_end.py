@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, events, start, until
+from conftest import CONTAINERS, FEW, events, start, until
 
 from trainer import group, layers, meeting, replicas
 from trainer.events import Stop, Voice
@@ -257,7 +257,7 @@ def planted(folder):
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(
         "import time\nfrom trainer import checkpoint, data, replicas\n"
-        "data.SYNTHETIC = {'train': (1000, 1), 'test': (1000, 2)}\n"
+        f"data.SYNTHETIC = {FEW}\n"
         "write, replicas.GRACE_SECONDS = checkpoint.write_whole, 1\n"
         "def slowly(*words):\n    time.sleep(2)\n    write(*words)\ncheckpoint.write_whole = slowly\n"
     )
