@@ -35,6 +35,7 @@ def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.Mon
         f"GPU-{tail}" for tail in ("5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
     )
     assert card.ask(FREE, "2") == [second, first]
+    assert card.ask(FREE, "9") == "--gpus 9: this host has only 2."
     assert card.ask(FREE, "1", second, "a-run") == [first], "a run holds it"
     assert (
         card.ask(FREE, "2", second, "a-run") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1 by a-run)."

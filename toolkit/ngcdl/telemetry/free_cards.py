@@ -73,6 +73,8 @@ def choose(
         more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
         what = f"in use or out of order: {busy}{''.join(more)}"
         few = f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})"
+        if len(found) == len(compute_devices(every)) and not any(others.values()):
+            few = f"this host has only {len(found)}"
         raise NoGpu(str(count), few, is_busy=len(_in_order(_working(named), shown)) >= count)
     taken = found[:count]
     whole = [one for one in free.values() if one.uuid and not is_mig(one.uuid)]
