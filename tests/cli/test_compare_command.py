@@ -142,7 +142,8 @@ DOCUMENTED = [
     line
     for page in ("README.md", "docs/training.md", "docs/scale.md", "toolkit/ngcdl/cli/app/running.py")
     for line in re.findall(
-        r"ngcdl ((?:compare|run) [^\n\\\"#\[`;]*--(?:vary nodes=|nodes )[^\n\\\"#\[`;]*)", (ROOT / page).read_text()
+        r"ngcdl ((?:compare|run) [^\n\\\"#\[`;]*--(?:vary nodes=|nodes )[^\n\\\"#\[`;]*)",
+        (ROOT / page).read_text().replace("\\\n", ""),
     )
     if "NAME" not in line
 ]

@@ -103,10 +103,11 @@ def _engine(form: str, name: str) -> str:
 
 def _in_an_image(run: Run, engine: str) -> str:
     """Return the line that runs the same in an image; on a cluster, that prints the script or manifest for it."""
-    words = ["ngcdl", "run", "pytorch", "--gpus", str(_gpus(run))]
-    words += ["--engine", engine, "--dry-run"] if kind_of(engine).is_cluster else []
+    is_cluster, gpus = kind_of(engine).is_cluster, str(_gpus(run))
+    words = ["ngcdl", "run", "pytorch", *(["--engine", engine] * is_cluster), "--gpus", gpus]
     own = ["--", *map(str, (run.spec or {}).get("command") or ())]
-    return shlex.join([*words, *(["--train", run.workload["name"]] if run.workload else own)])
+    words += ["--train", run.workload["name"]] if run.workload else ["--dry-run"] * is_cluster + own
+    return shlex.join(words)
 
 
 def _gpus(run: Run) -> GpuRequest:

@@ -51,8 +51,8 @@ def pull(name: str, force: bool = False) -> None:
     from ngcdl.pulling import fetch
 
     config = settings.load()
-    engine = engines.connect("docker")
-    typed = meant.settled(meant.typed(name, config.registry), config.registry, engine.has)
+    typed, keeper = _own(name, config.registry)
+    engine = keeper or engines.connect("docker")
     if typed.id:
         console.say(f"{meant.own_in_words(typed)}, so there is nothing to pull")
         console.result(typed.typable)
