@@ -247,7 +247,10 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
         "2 GPUs do 180.0 examples/s, 2.00 times (2.00..2.00) the work of 1 GPU, an efficiency of 100 % (100..100)."
     )
     for words, said in [
-        (("--vary", "gpus=1,4"), "A comparison of the command with gpus=1 and gpus=4 needs 4 cards: 2 of 2 GPUs are"),
+        (
+            ("--vary", "gpus=1,4"),
+            "A comparison of the command with gpus=1 and gpus=4 needs 4 cards: this host has only 2.",
+        ),
         (
             ("--vary", "gpus=1,2", "--gpus", "2"),
             "--gpus 2: --vary gpus=1,2 requests the cards itself.\n  Leave it out.",
