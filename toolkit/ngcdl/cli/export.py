@@ -13,7 +13,7 @@ from ngcdl.engines.docker import compose
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption
 from ngcdl.planning import plan
-from ngcdl.planning.asked import Asked
+from ngcdl.planning.asked import Asked, installing, packages_of
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
@@ -56,23 +56,17 @@ def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: S
 
 def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
     """Return the file for docker compose. No engine is asked, because it may be meant for another machine's."""
-    if packages := (run.spec or {}).get("packages"):
-        line = shlex.quote(f"pip install --user {shlex.join(map(str, packages))} && python train.py")
+    if packages := packages_of(asked):
         raise BadOption(
             f"{run.id} had packages added (--pip), which docker compose does not do.",
-            f"Install them in the same command, and export that run:\n    ngcdl run IMAGE -- sh -c {line}",
+            f"Install them in the same command, and export that run:\n    ngcdl run IMAGE -- {installing(packages)}",
         )
     assert asked.image is not None  # of a run in a container
     way = run.gpu_way if run.engine == USUAL and run.gpu_way in ("runtime", "cdi") else "device-request"
     gpus = asked.gpus if way == "device-request" else _by_index(run, asked.gpus)
-    if asked.workload:
-        data = sources.data(asked.workload, config, show, dry=True)
-        workload = replace(asked.workload, device=asked.device or ("cpu" if gpus.kind == "none" else "gpu"))
-        resume = store.folder(workload.resume) if workload.resume else None
-        spec = plan.training(asked.image, workload, gpus, data.folder, resume)
-    else:
-        assert asked.own is not None  # Asked has either a workload or its own spec
-        spec = replace(asked.own, image=asked.image, gpus=gpus)
+    data = sources.data(asked.workload, config, show, dry=True) if asked.workload else None
+    device = "cpu" if gpus.kind == "none" else "gpu"
+    spec = prepare.planned(asked, asked.image, gpus, device, data, store)
     spec = plan.with_extra(replace(spec, user=None if asked.root else f"{os.getuid()}:{os.getgid()}"), asked.extra)
     groups = [] if asked.root else sorted({*os.getgroups()} - {os.getgid()})
     image = run.image.reference or str(asked.image)

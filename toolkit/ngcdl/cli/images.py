@@ -1,12 +1,10 @@
-"""`ngcdl check`, `images`, `resolve` and `pull`: show which image runs here, and fetch it."""
+"""`ngcdl check`, `images` and `resolve`: show which image runs, here or elsewhere."""
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, engines, settings
@@ -21,7 +19,6 @@ from ngcdl.errors import (
     NgcdlError,
     NoneRuns,
     RegistryError,
-    WrongPlatform,
 )
 from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
@@ -33,70 +30,12 @@ if TYPE_CHECKING:
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
 NEWEST = 10
-_ARCHITECTURES = ("amd64", "arm64")
 _RECALLED = "*"
 EXIT_CODES = {"runs": 0, "caution": 1, "no": 2}
-_TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
+TELL = "Describe that machine:\n    ngcdl resolve {name} --host driver=535.104.05,gpu=T4"
 _WORDS = {"runs": "runs", "caution": "runs, with a caution", "no": "can't run"}
 # What the table shows instead of a rule's name, where that name alone would be unclear.
 _RULES = {"unknown": "can't tell", "no-gpu": "no GPU", "gpu-way": "no way for GPUs in"}
-
-
-def pull(name: str, force: bool = False) -> None:
-    """Pull the image and print its reference by digest; of the engine's own image, which nobody serves, print its name.
-    Raise ImageUnfit, RegistryError or EngineError."""
-    from ngcdl import hostfacts
-    from ngcdl.cli.screen import Screen
-    from ngcdl.judging import judge
-    from ngcdl.pulling import fetch
-
-    config = settings.load()
-    typed, keeper = _own(name, config.registry)
-    engine = keeper or engines.connect("docker")
-    if typed.id:
-        console.say(f"{meant.own_in_words(typed)}, so there is nothing to pull")
-        console.result(typed.typable)
-        return
-    with Screen() as screen:
-        host = hostfacts.gather(engine)
-        image = _closed(typed, host, screen.say)
-        found = judge.facts_of(image, host, config, engine, anew=True)
-        for line in judge.cautions(image, host, config, found, "pull", force=force):
-            screen.say(line)
-        digest = fetch.image(engine, image, screen.pull, screen.say)
-    console.result(image.pinned(digest))
-
-
-def pull_to(name: str, path: Path, architecture: str | None) -> None:
-    """Fetch the image into a file, and print its reference by digest. Raise BadOption, RegistryError, DiskFull or
-    NotWritten."""
-    from ngcdl import hostfacts
-    from ngcdl.cli.screen import Screen
-    from ngcdl.cli.typed_container import current_folder
-    from ngcdl.pulling import fetch, image_file
-
-    image = meant.named(name, settings.load().registry)
-    if not (image.tag or image.digest):
-        raise BadOption(
-            f"--to: {name} leaves open which image; the newest that runs here may not run where the file goes.",
-            _TELL.format(name=name),
-        )
-    if architecture not in (None, *_ARCHITECTURES):
-        raise BadOption(f"--arch {architecture}: must be {' or '.join(_ARCHITECTURES)}.")
-    wanted = architecture or hostfacts.architecture()
-    file = path if path.is_absolute() else current_folder() / path
-    with Screen() as screen:
-        try:
-            digest = fetch.image_file(image, wanted, file, screen.pull, screen.say)
-        except WrongPlatform as error:
-            other = next(one for one in _ARCHITECTURES if one != wanted)
-            error.hint += f"\nFor a machine with such a processor:\n    ngcdl pull {image} --to {path} --arch {other}"
-            raise
-    console.say(
-        f"Copy {path} to the other machine, and type there:\n    docker load -i {shlex.quote(path.name)}\n"
-        f"    ngcdl run {image_file.loaded_name(image)}"
-    )
-    console.result(image.pinned(digest))
 
 
 def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> int:
@@ -104,11 +43,11 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     from ngcdl.judging import judge
 
     config = settings.load()
-    typed, keeper = _own(name, config.registry)
+    typed, keeper = own(name, config.registry)
     there, engine = _host(host, cards)
     if typed.id:
         console.say(meant.own_in_words(typed))
-    image = _closed(typed, there, console.say, _where(host, cards))
+    image = closed(typed, there, console.say, _where(host, cards))
     judged = judge.judge_image(image, there, config, keeper if typed.id else engine)
     if as_json:
         console.result_json(judge.as_json(judged))
@@ -142,7 +81,7 @@ def resolve(name: str, host: str | None, cards: Sequence[str], as_json: bool) ->
         raise NoneRuns(typed.name, is_here=host is None and not cards)
     for reason in judged.verdict.reasons:
         if reason.rule == "elsewhere":  # scripts use the reference unseen, so it must have been judged
-            raise EngineElsewhere("what runs there can't be judged from here.", _TELL.format(name=typed.framework))
+            raise EngineElsewhere("what runs there can't be judged from here.", TELL.format(name=typed.framework))
         if reason.level == "caution":
             console.say(reason.text)
     assert judged.facts.digest is not None  # the registry's own answer has one
@@ -192,7 +131,7 @@ def _host(typed: str | None, cards: Sequence[str]) -> tuple[HostFacts, Engine | 
         return hostfacts.without_engine(error), None
 
 
-def _own(name: str, registry: str) -> tuple[ImageRef, Engine | None]:
+def own(name: str, registry: str) -> tuple[ImageRef, Engine | None]:
     """Return the image that `name` means, and the engine that was asked whether it has an image of its own by that
     name, None if none was asked. Raise BadReference."""
     typed = meant.typed(name, registry)
@@ -209,7 +148,7 @@ def _where(typed: str | None, cards: Sequence[str]) -> str:
     return "there" if typed is not None or cards else "here"
 
 
-def _closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where: str = "here") -> ImageRef:
+def closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where: str = "here") -> ImageRef:
     """Return `image` with its tag. If no tag was typed, choose the newest that fits `host`, and say which."""
     if not meant.is_open(image):
         return image

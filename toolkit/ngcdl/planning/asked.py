@@ -99,13 +99,21 @@ def check_without_screen(asked: Asked, engine: str) -> None:
 
 def check_without_packages(asked: Asked, engine: str) -> None:
     """Raise BadOption if packages are to be added where ngcdl can't install them beforehand."""
-    if packages := (*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ())):
-        line = shlex.quote(f"pip install --user {shlex.join(packages)} && python train.py")
+    if packages := packages_of(asked):
         raise BadOption(
             f"--pip: only with an engine of this machine, which --engine {engine} is not.",
             "Install them in the same run, or put them into an image:\n"
-            f"    ngcdl run IMAGE --engine {engine} -- sh -c {line}",
+            f"    ngcdl run IMAGE --engine {engine} -- {installing(packages)}",
         )
+
+
+def packages_of(asked: Asked) -> tuple[str, ...]:
+    return (*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ()))
+
+
+def installing(packages: Sequence[str]) -> str:
+    """Return a command that installs packages before it begins."""
+    return "sh -c " + shlex.quote(f"pip install --user {shlex.join(packages)} && python train.py")
 
 
 def check_waiting(asked: Asked) -> None:

@@ -57,7 +57,7 @@ def pull(
     ] = None,
 ) -> None:
     """Fetch an image; an interrupted pull resumes where it stopped."""
-    from ngcdl.cli import images as it
+    from ngcdl.cli import pull as it
 
     if to and force:
         raise BadOption("--force: --to judges no image, and so refuses none.", "Leave it out.")

@@ -26,6 +26,7 @@ _HEAD = """\
 """
 # Compose adds no entry for the caller to the container's passwd, in which some programs look the user's name up.
 _NAMES = {"USER": "ngcdl", "LOGNAME": "ngcdl"}
+_NO_ROOTS_FOLDER = {"create_host_path": False}  # a missing folder is an error: Docker would create it, owned by root
 
 
 def service(order: Order, image: str, groups: Sequence[int] = ()) -> str:
@@ -49,7 +50,7 @@ def service(order: Order, image: str, groups: Sequence[int] = ()) -> str:
         "stdin_open": spec.tty,
         "environment": _environment(order, body["Env"]),
         "volumes": [*mounts, run],
-        "ports": [_escaped(str(port)) for port in spec.ports],
+        "ports": [str(port) for port in spec.ports],
         **_gpus(host),
         "shm_size": spec.shm_bytes,
         "ulimits": dict(spec.ulimits)
@@ -70,9 +71,6 @@ def service(order: Order, image: str, groups: Sequence[int] = ()) -> str:
     head = _HEAD.format(run=order.run_id, image=image, how=how, inside=inside.RUN)
     document = {"services": {name: {key: value for key, value in made.items() if value}}}
     return head + yaml.document(document | ({"volumes": volumes} if volumes else {}))
-
-
-_NO_ROOTS_FOLDER = {"create_host_path": False}  # a missing folder is an error: Docker would create it, owned by root
 
 
 def _escaped(text: str) -> str:
