@@ -62,3 +62,11 @@ def ordered(spec: RunSpec) -> Order:
 
 def program(folder: Path, name: str, lines: str) -> None:
     stand_in(folder, name, lines, "/bin/bash")
+
+
+# what `scontrol show job -o` says of it
+SAID = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime={} SuspendTime={} X=0"
+PREEMPTED = SAID.format("2026-11-27T08:00:00", "None")
+PREEMPTED_AFTER_A_SUSPENSION = SAID.format("2026-11-27T08:00:00", "2026-11-26T23:00:00")
+NOT_PREEMPTED = SAID.format("None", "None")
+RESUMED = SAID.format("2026-11-27T08:00:00", "2026-11-27T08:30:00")  # after the job that preempted it had ended

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 from house import until
-from slurm_orders import COMMAND, DIGEST, FOLDER, TRAINING, ordered, program
+from slurm_orders import (
+    COMMAND,
+    FOLDER,
+    NOT_PREEMPTED,
+    PREEMPTED,
+    PREEMPTED_AFTER_A_SUSPENSION,
+    RESUMED,
+    TRAINING,
+    ordered,
+    program,
+)
 
 from ngcdl.engines.slurm.script import script
 from ngcdl.record import Run
@@ -31,11 +41,6 @@ exit 7
 """
 
 # Slurm's own words about a job (22.05's scontrol show job -o), the first in the time that it grants a preempted one.
-SAID = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime={} SuspendTime={} X=0"
-PREEMPTED = SAID.format("2026-11-27T08:00:00", "None")
-PREEMPTED_AFTER_A_SUSPENSION = SAID.format("2026-11-27T08:00:00", "2026-11-26T23:00:00")
-NOT_PREEMPTED = SAID.format("None", "None")
-RESUMED = SAID.format("2026-11-27T08:00:00", "2026-11-27T08:30:00")  # after the job that preempted it had ended
 
 
 @pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
@@ -335,101 +340,3 @@ def test_without_a_card_from_slurm_a_container_gets_none_though_one_is_to_be_see
     )  # fmt: skip
     assert (done.returncode, (tmp_path / "calls").exists()) == (125, False)
     assert "Slurm names no GPU on this node" in done.stderr
-
-
-IMAGE = f"nvcr.io+nvidia+pytorch+sha256+{DIGEST.removeprefix('sha256:')}.sqsh"
-
-
-def fetching(folder: Path, enroot: str, scontrol: str = ":", **site: str) -> subprocess.Popen[bytes]:
-    """Start a job whose image is fetched once for all nodes, by this stand-in for enroot; its task does nothing."""
-    spec = replace(TRAINING, placement=Placement(container="pyxis", images=str(folder / "images")))
-    (folder / "images").mkdir(exist_ok=True)
-    (folder / "job.sh").write_text(script(replace(ordered(spec), folder=folder)))
-    program(folder, "enroot", enroot)
-    program(folder, "srun", 'echo "$NGCDL_IMAGE" >srun.image')
-    program(folder, "scontrol", scontrol)
-    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", **site}
-    return subprocess.Popen(
-        ["bash", "job.sh"], cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin", **known}, start_new_session=True
-    )
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_an_image_that_somebody_else_fetched_needs_no_lock_and_one_that_can_t_be_fetched_ends_the_job(
-    tmp_path: Path, is_there: bool
-) -> None:
-    (tmp_path / "images" / f"{IMAGE}.lock").mkdir(parents=True)  # root could write to any file
-    if is_there:
-        (tmp_path / "images" / IMAGE).touch()
-    with fetching(tmp_path, "exit 1") as process:
-        process.wait(60)
-    told = json.loads((tmp_path / "exit.json").read_text())
-    assert (process.returncode, told["code"]) == ((0, 0) if is_there else (125, 125))
-    assert (tmp_path / "srun.image").exists() == is_there
-
-
-def test_the_lock_of_an_image_is_for_all_users_and_one_that_may_only_be_read_does(tmp_path: Path) -> None:
-    lock = tmp_path / "images" / f"{IMAGE}.lock"
-    lock.mkdir(parents=True)  # like another user's file: it opens for reading only, for root, too
-    with fetching(tmp_path, 'touch "$3"') as process:
-        process.wait(60)
-    assert (process.returncode, lock.with_suffix("").exists()) == (0, True)
-    lock.rmdir()
-    lock.with_suffix("").unlink()
-    before = os.umask(0o077)
-    try:
-        with fetching(tmp_path, 'touch "$3"; umask >umask') as process:
-            process.wait(60)
-    finally:
-        os.umask(before)
-    assert (lock.stat().st_mode & 0o777, (tmp_path / "umask").read_text()) == (0o666, "0077\n")
-
-
-def test_where_nothing_can_be_locked_each_job_fetches_the_image_into_a_file_of_its_own(tmp_path: Path) -> None:
-    program(tmp_path, "flock", 'echo "flock: $1: Function not implemented" >&2; exit 65')
-    with fetching(tmp_path, 'echo "$3" >part; touch "$3"') as process:
-        process.wait(60)
-    assert process.returncode == 0
-    image = Path((tmp_path / "srun.image").read_text().strip())
-    assert (tmp_path / "part").read_text() == f"{image}.part.7\n"
-    image.unlink()
-    with fetching(tmp_path, 'touch "$3"; exit 1') as process:
-        process.wait(60)
-    assert process.returncode == 125
-    assert [path.suffix for path in image.parent.iterdir()] == [".lock"], "nobody else would overwrite a broken part"
-
-
-def test_an_image_is_fetched_once(tmp_path: Path) -> None:
-    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(60)
-    assert process.returncode == 0
-    assert Path((tmp_path / "srun.image").read_text().strip()).exists()
-    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(60)
-    assert len((tmp_path / "calls").read_text().splitlines()) == 1
-
-
-def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_enroot_s(tmp_path: Path) -> None:
-    for name, used in (("nowhere", tmp_path / "home"), ("run-user", tmp_path / "run-user")):
-        (tmp_path / "run-user").mkdir(exist_ok=True)
-        with fetching(tmp_path, 'echo "$XDG_RUNTIME_DIR" >seen', XDG_RUNTIME_DIR=f"{tmp_path}/{name}") as process:
-            process.wait(60)
-        assert (tmp_path / "seen").read_text() == f"{used}\n"
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [(NOT_PREEMPTED, "time_limit"), ("", "time_limit"), (RESUMED, "time_limit"), (PREEMPTED, "preempted")],
-)
-def test_a_time_limit_or_a_preemption_that_comes_while_the_image_is_fetched_is_told(
-    tmp_path: Path, said: str, why: str
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with fetching(tmp_path, "touch up; read -r _ <pipe", f'[ "$2" != job ] || echo "{said}"') as process:
-        until((tmp_path / "up").exists, "the import")
-        process.send_signal(signal.SIGUSR1)
-        process.wait(60)
-        os.killpg(process.pid, signal.SIGKILL)  # as Slurm ends what a job leaves
-    told = json.loads((tmp_path / "exit.json").read_text())
-    assert (process.returncode, told["code"], told["why"]) == (143, 143, why)
-    assert not (tmp_path / "srun.image").exists()
