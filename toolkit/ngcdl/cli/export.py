@@ -64,9 +64,9 @@ def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show)
     assert asked.image is not None  # of a run in a container
     way = run.gpu_way if run.engine == USUAL and run.gpu_way in ("runtime", "cdi") else "device-request"
     gpus = asked.gpus if way == "device-request" else _by_index(run, asked.gpus)
-    data = sources.data(asked.workload, config, show, dry=True) if asked.workload else None
+    data = sources.data(asked.workload, config, show, dry=True).folder if asked.workload else None
     device = "cpu" if gpus.kind == "none" else "gpu"
-    spec = prepare.planned(asked, asked.image, gpus, device, data, store)
+    spec = plan.of(asked, asked.image, gpus, device, data, store.folder)
     spec = plan.with_extra(replace(spec, user=None if asked.root else f"{os.getuid()}:{os.getgid()}"), asked.extra)
     groups = [] if asked.root else sorted({*os.getgroups()} - {os.getgid()})
     image = run.image.reference or str(asked.image)

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ngcdl.planning.asked import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload, inside
 from ngcdl.trainings import bundled, containers_folder, replicas
+
+
+def of(
+    asked: Asked,
+    image: ImageRef | None,
+    gpus: GpuRequest,
+    device: str,
+    data: Path | None,
+    folder_of: Callable[[str], Path],
+    choices: Path | None = None,
+) -> RunSpec:
+    """Plan what was asked for, with its image and cards, but without what its engine and `asked.extra` add. `device` is
+    where a training computes unless that was typed, `folder_of` a run's folder; `data` and `choices` are as below."""
+    if asked.workload:
+        workload = replace(asked.workload, device=asked.device or device)
+        resume = folder_of(workload.resume) if workload.resume else None
+        return training(image, workload, gpus, data, resume, choices)
+    assert asked.own is not None  # Asked has either a workload or its own spec
+    return replace(asked.own, image=image, gpus=gpus)
 
 
 def training(

@@ -29,7 +29,7 @@ from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims, packages, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings, home
-from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
+from ngcdl.spec import Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
@@ -164,7 +164,9 @@ def _spec(
 ) -> RunSpec:
     """Return the plan of what was asked for, with the chosen engine, image and cards."""
     choices = choices_of(asked.workload, store) if picked.engine.shares_files else None
-    spec = planned(asked, picked.image, picked.gpus, picked.device, data, store, choices)
+    assert data or not asked.workload  # a training always has a data set, if only the synthetic one
+    folder = data.folder if data else None
+    spec = plan.of(asked, picked.image, picked.gpus, picked.device, folder, store.folder, choices)
     if asked.workload and picked.shares:
         spec = replace(spec, environment=(*spec.environment, _GROWTH))
     if picked.engine.has_containers:
@@ -173,26 +175,6 @@ def _spec(
     if placed and isinstance(picked.engine, SharesCpus):
         placed = picked.engine.with_cpus(placed, spec.gpus.per_node)
     return plan.with_extra(replace(spec, placement=placed), asked.extra)
-
-
-def planned(
-    asked: Asked,
-    image: ImageRef | None,
-    gpus: GpuRequest,
-    device: str,
-    data: dataset.Dataset | None,
-    store: Store,
-    choices: Path | None = None,
-) -> RunSpec:
-    """Return the plan of what was asked for, with its image and cards, but without what its engine and `asked.extra`
-    add. `device` is where a training computes unless that was typed; `choices` is as in plan.training."""
-    if asked.workload:
-        assert data is not None  # a training always has a data set, if only the synthetic one
-        workload = replace(asked.workload, device=asked.device or device)
-        resume = store.folder(workload.resume) if workload.resume else None
-        return plan.training(image, workload, gpus, data.folder, resume, choices)
-    assert asked.own is not None  # Asked has either a workload or its own spec
-    return replace(asked.own, image=image, gpus=gpus)
 
 
 def choices_of(workload: Workload | None, store: Store) -> Path | None:
