@@ -10,6 +10,7 @@ import yaml
 from house import House
 from made_runs import DIGEST, IMAGE, Made
 
+from ngcdl.cli import export
 from ngcdl.folder import IMPORTED
 from ngcdl.record import Gpu
 
@@ -119,6 +120,19 @@ def test_one_card_of_several_becomes_one_card_of_another_machine(
     Made(dataset="synthetic").keep(house.store, GPU, gpu_way=way, machine=replace(made.machine, gpus=cards))
     (service,) = yaml.safe_load(house.run("export", "compose", GPU).stdout)["services"].values()
     assert service[expected[0]] == expected[1]
+
+
+def test_a_run_of_a_rootless_engine_whose_root_is_the_caller_outside_keeps_it(
+    house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = Made("cpu", dataset="synthetic")
+    made.keep(house.store, CPU, spec={**(made.run(CPU).spec or {}), "user": "0:0"})
+    for name, value in house.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    export.export("compose", CPU)
+    (service,) = yaml.safe_load(capfd.readouterr().out)["services"].values()
+    assert (service["user"], service.get("group_add")) == ("${NGCDL_USER:-0:0}", None)
 
 
 def test_what_ran_without_an_image_or_with_added_packages_becomes_no_service(house: House) -> None:

@@ -23,6 +23,7 @@ from ngcdl.spec import KINDS, USUAL, GpuRequest, Placement, kind_of
 from ngcdl.storing.store import Store
 
 COMPOSE = "compose"
+_INSIDE_ROOT = "0:0"
 
 
 def export(form: str, name: str) -> None:
@@ -67,11 +68,18 @@ def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show)
     data = sources.data(asked.workload, config, show, dry=True).folder if asked.workload else None
     device = "cpu" if gpus.kind == "none" else "gpu"
     spec = plan.of(asked, asked.image, gpus, device, data, store.folder)
-    spec = plan.with_extra(replace(spec, user=None if asked.root else f"{os.getuid()}:{os.getgid()}"), asked.extra)
-    groups = [] if asked.root else sorted({*os.getgroups()} - {os.getgid()})
+    user = None if asked.root else _user(run)
+    spec = plan.with_extra(replace(spec, user=user), asked.extra)
+    groups = [] if user in (None, _INSIDE_ROOT) else sorted({*os.getgroups()} - {os.getgid()})
     image = run.image.reference or str(asked.image)
     target = image if asked.image.id else str(asked.image)
     return compose.service(Order(spec, run.id, store.folder(run.id), target, way), image, groups)
+
+
+def _user(run: Run) -> str:
+    """Return the caller. A run of a rootless engine was root inside, who is the caller outside, and stays so."""
+    had = (run.spec or {}).get("user")
+    return _INSIDE_ROOT if run.engine == USUAL and had == _INSIDE_ROOT else f"{os.getuid()}:{os.getgid()}"
 
 
 def _by_index(run: Run, gpus: GpuRequest) -> GpuRequest:
