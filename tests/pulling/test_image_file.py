@@ -7,7 +7,9 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,20 @@ def test_a_wait_that_the_registry_asks_of_every_connection_is_told_once(table: T
     assert [line for line in table.said if "Waiting" in line] == [
         f"{table.ngc.host} is limiting the rate of requests. It asks to wait 45 s. Waiting 45 s."
     ]
+
+
+def test_ctrl_c_ends_a_wait_of_minutes_that_the_registry_asks_for(table: Table, tmp_path: Path) -> None:
+    table.ngc.fail("/blobs/", status(429, Retry_After="35"))
+
+    def say(line: str) -> None:
+        if "Waiting" in line:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    began = time.monotonic()
+    saving = image_file.Saving(table.image, tmp_path / "image.tar", None, table.folder, table.shown.append, say)
+    with pytest.raises(KeyboardInterrupt):
+        saving.save(("linux", "amd64"))
+    assert time.monotonic() - began < 30
 
 
 def test_a_layer_that_is_not_its_digest_makes_no_file(table: Table, tmp_path: Path) -> None:

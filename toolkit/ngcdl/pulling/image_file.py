@@ -25,9 +25,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import BinaryIO
 
 from ngcdl.engines.values import WAITING, ShowPull
@@ -52,7 +52,7 @@ def loaded_name(ref: ImageRef) -> str:
 
 @dataclass(frozen=True)
 class Saving:
-    """One image, on its way into a file. `folder` is for the blobs."""
+    """One image, on its way into a file. `folder` is for the blobs. `sleep` replaces real waits, in tests."""
 
     ref: ImageRef
     path: Path
@@ -60,7 +60,7 @@ class Saving:
     folder: Path
     show: ShowPull
     say: Callable[[str], None]
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
 
     def save(self, platform: tuple[str, str]) -> str:
         """Write the image of `platform` (os, architecture), and return its digest.
@@ -92,8 +92,8 @@ class Saving:
                 blob.close(keep=False)
         return image.digest
 
-    def _registry(self) -> Registry:
-        return Registry(self.ref.registry, self.credential, sleep=self.sleep)
+    def _registry(self, sleep: Callable[[float], object] = time.sleep) -> Registry:
+        return Registry(self.ref.registry, self.credential, sleep=self.sleep or sleep)
 
     def _parts(self, image: Manifest, document: Document) -> tuple[Layer, ...]:
         """Return the configuration, first, and the layers, each once."""
@@ -120,36 +120,43 @@ class Saving:
         self.say(f"{self.ref}: {disk_space.gb(whole)}{kept}; Ctrl-C keeps what has arrived.")
 
     def _fetch(self, blobs: Sequence[Blob], screen: threading.Lock) -> None:
-        """Complete all blobs, over several connections. Raise the first error once all connections have ended."""
-        waiting = deque(blobs)
+        """Complete all blobs, over several connections. Raise the first error at once, as Ctrl-C: a connection may wait
+        for minutes, if the registry asks for that, or until its read times out. It ends on its own."""
+        waiting, stopping = deque(blobs), threading.Event()
+        ends: SimpleQueue[Exception | None] = SimpleQueue()
         for blob in blobs[1:]:  # only some are fetched at a time, and the total is that of all
             self.show(replace(blob.event(), status=WAITING))
 
         def work() -> None:
-            with self._registry() as registry, contextlib.suppress(IndexError):
-                while True:
-                    fill(waiting.popleft(), registry)
+            try:
+                with self._registry(stopping.wait) as registry, contextlib.suppress(IndexError):
+                    while True:
+                        fill(waiting.popleft(), registry)
+            except Exception as error:  # the thread ends here
+                ends.put(error)
+            else:
+                ends.put(None)
 
         def fill(blob: Blob, registry: Registry) -> None:
             def grown() -> None:
-                if blob is not blobs[0]:  # the configuration is no layer
+                if blob is not blobs[0] and not stopping.is_set():  # the configuration is no layer
                     with screen:
                         self.show(blob.event())
 
-            blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), self.sleep, grown)
+            sleep = self.sleep or stopping.wait
+            blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), sleep, grown)
             grown()
 
         connections = min(CONNECTIONS, len(blobs))
-        with ThreadPoolExecutor(connections) as pool:
-            jobs = [pool.submit(work) for _ in range(connections)]
-            try:
-                for job in as_completed(jobs):
-                    job.result()
-            except BaseException:
-                waiting.clear()
-                for blob in blobs:
-                    blob.close()  # its connection ends with the next bytes
-                raise
+        try:
+            for _ in range(connections):
+                threading.Thread(target=work, daemon=True).start()
+            for _ in range(connections):
+                if (error := ends.get()) is not None:
+                    raise error
+        finally:
+            waiting.clear()
+            stopping.set()
 
 
 # -- the file -------------------------------------------------------------------------------------------------------

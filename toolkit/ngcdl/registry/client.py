@@ -54,7 +54,7 @@ class Registry:
         credential: Credential | None = None,
         *,
         timeout_seconds: tuple[float, float] = (5.0, 15.0),
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.host = host

@@ -113,7 +113,7 @@ class Wire:
     def __init__(
         self,
         timeout_seconds: tuple[float, float] = (5.0, 15.0),
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._timeout_seconds = timeout_seconds
