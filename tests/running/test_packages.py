@@ -157,6 +157,7 @@ def test_what_pip_could_not_install_is_told_in_its_words_and_tried_again(tmp_pat
     assert "Is there such a version" in told.value.hint
     log = next(Path(line.split()[1]) for line in told.value.commands if line.startswith("cat "))
     assert log.read_bytes() == said
+    assert [path.name for path in log.parent.iterdir()] == [packages.LOG], "half an installation may fill the disk"
     assert "docker build" in told.value.hint
     assert not engine.left
     better = PipEngine(FakeJob())
@@ -193,13 +194,15 @@ def test_a_container_that_docker_does_not_remove_is_named(tmp_path: Path) -> Non
     assert any(line.endswith("busy):  docker rm -f c0ffee") for line in show.said)
 
 
-def test_a_container_that_a_killed_ngcdl_left_is_removed_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("then", [SPEC.packages, ("another",)])
+def test_a_container_that_a_killed_ngcdl_left_is_removed_first(tmp_path: Path, then: tuple[str, ...]) -> None:
     engine = PipEngine(FakeJob())
-    packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+    folder = packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow()).folder.parent
     left = engine.left[engine.orders[0].run_id] = FakeJob()
-    (packages.folder_of(tmp_path, SPEC, TARGET) / packages.INSTALLED).unlink()
-    packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
+    part = folder.rename(folder.with_suffix(".part"))
+    packages.installed(engine, replace(SPEC, packages=then), TARGET, None, tmp_path, FakeShow())
     assert left.asked == ["remove"]
+    assert not (part / packages.BASE).exists()
 
 
 def test_another_user_s_container_with_the_same_list_is_another(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ class PackagesNotInstalled(StartError):
 
 _NO_INDEX = ("Temporary failure in name resolution", "NewConnectionError", "ConnectTimeoutError", "ProxyError")
 _OF_PIP = {
+    ("No space left on device",): "A disk is full: that of the packages, or the engine's. To keep them on another:\n"
+    "    export XDG_CACHE_HOME=DIR\n",
     ("No module named pip",): "The image's Python has no pip.\n",
     ("User site-packages are not visible", "user site-packages are disabled"): "The image's Python, perhaps a virtual "
     "environment, reads no packages but its own.\n",

@@ -7,7 +7,7 @@
     FOLDER/<key>/packages/            Python's user base, seen inside as inside.PACKAGES
     FOLDER/<key>/installed.txt        the list in run/, once it was checked: the packages are complete
     FOLDER/<key>/pip.log              what pip wrote
-    FOLDER/<key>.part/                the same while pip works, or after it has failed
+    FOLDER/<key>.part/                the same while pip works; after it has failed, pip.log alone
     FOLDER/<key>.lock                 locked with flock meanwhile
 
 A container of the image installs them, so they fit its Python and its libraries. Runs see them read-only.
@@ -17,6 +17,7 @@ regular file; the rest it can neither replace nor turn into a link.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -99,6 +100,7 @@ def installed(
         with waiting.locked(folder.with_suffix(".lock"), show.say, "another ngcdl, which installs the same packages"):
             there = _there(folder)
             if there is None:
+                _sweep(engine, root, show)
                 show.say(f"installing for this image, once: {', '.join(spec.packages)}")
                 there = _install(engine, spec, target, cache, folder, pins, show)
                 show.say(f"installed: {', '.join(there) or 'nothing, as the image has it all'}")
@@ -144,11 +146,49 @@ def _install(
     show: Show,
 ) -> tuple[str, ...]:
     part = folder.with_suffix(".part")
-    # the engine may serve other users, each with a folder of their own
-    run_id = f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
-    _end(engine, run_id, show)  # what a killed ngcdl left running
+    _end(engine, _run_id(part), show)  # what a killed ngcdl left running
     shutil.rmtree(part, ignore_errors=True)
-    run = part / RUN
+    try:
+        there = _tried(engine, spec, target, cache, part, pins, show)
+    except BaseException:
+        _empty(part)  # the disk may be full of it
+        raise
+    shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
+    part.rename(folder)
+    return there
+
+
+def _run_id(part: Path) -> str:
+    # the engine may serve other users, each with a folder of their own
+    return f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
+
+
+def _empty(part: Path) -> None:
+    """Remove what pip had brought before it failed; what it wrote, pip.log, stays."""
+    for made in (part / BASE, part / RUN):
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _sweep(engine: Engine, root: Path, show: Show) -> None:
+    """Remove what killed ngcdls left of other installations: containers, which may run for ever, and what pip had
+    brought."""
+    for part in root.glob("*.part"):
+        with contextlib.suppress(OSError), waiting.locked_within(part.with_suffix(".lock"), 0):
+            if (part / BASE).exists():
+                _end(engine, _run_id(part), show)
+                _empty(part)
+
+
+def _tried(
+    engine: Engine,
+    spec: RunSpec,
+    target: str,
+    cache: Path | None,
+    part: Path,
+    pins: tuple[str, ...],
+    show: Show,
+) -> tuple[str, ...]:
+    run, run_id = part / RUN, _run_id(part)
     for made in (part, run, run / HOME, part / BASE):
         made.mkdir(mode=0o700)
     kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
@@ -180,8 +220,6 @@ def _install(
         why = "the list of what pip installed is missing, or is no file that pip writes"
         raise PackagesNotInstalled(spec.packages, str(spec.image), (), part / LOG, why) from error
     (part / INSTALLED).write_bytes("".join(f"{line}\n" for line in there).encode())
-    shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
-    part.rename(folder)
     return there
 
 
