@@ -34,6 +34,9 @@ REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdo
 VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
 HAS_NUMBERS = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or "SLURM_JOB_ID" in os.environ
 MOST_PARTS = 7  # MIG devices of a card
+MOST_PROCESSES, NOT_TOLD = 256, 2 ** 64 - 1
+# Jetsons, Thor and GB10 (DGX Spark), which use the machine's memory: https://developer.nvidia.com/cuda-gpus
+ON_ARM_CHIPS = "5.3", "6.2", "7.2", "8.7", "11.0", "12.1"
 
 
 class Utilization(ctypes.Structure):
@@ -49,6 +52,10 @@ class MemoryToday(ctypes.Structure):
     host."""
     _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
                 ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("taken", ctypes.c_ulonglong), ("parts", ctypes.c_uint * 2)]
 
 
 class Library(object):
@@ -200,6 +207,25 @@ class Reading(object):
             return answer
         return self.ask("nvmlDeviceGetMemoryInfo", Memory())  # under WSL, version 2 may fail although it exists
 
+    def taken(self):
+        """Return the memory that processes take of a card that uses the machine's, of which NVML tells no more; None if
+        it is not told, or no process is. In a container the driver may list its own alone:
+        https://github.com/NVIDIA/open-gpu-kernel-modules/pull/614"""
+        if self.lost or self.capability() not in ON_ARM_CHIPS:
+            return None
+        found = {}
+        for name in "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3":
+            count, listed = ctypes.c_uint(MOST_PROCESSES), (Process * MOST_PROCESSES)()
+            if not self.library.call(name, self.handle, ctypes.byref(count), listed):
+                found.update((one.pid, one.taken) for one in listed[:count.value])
+        is_told = found and NOT_TOLD not in found.values()
+        return sum(found.values()) if is_told else None
+
+    def capability(self):
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        told = self.succeeds("nvmlDeviceGetCudaComputeCapability", ctypes.byref(major), ctypes.byref(minor))
+        return "%d.%d" % (major.value, minor.value) if told else None
+
     def reasons(self):
         """Return why the clocks are reduced; [] if they are not. Older drivers have only the second function."""
         mask = self.large("nvmlDeviceGetCurrentClocksEventReasons")
@@ -223,7 +249,7 @@ class Reading(object):
         values = {
             "index": index, "uuid": self.text("nvmlDeviceGetUUID"), "name": self.text("nvmlDeviceGetName"),
             "gpu_percent": busy and busy.gpu, "memory_percent": busy and busy.memory,
-            "memory_used_bytes": memory and memory.used, "memory_total_bytes": memory and memory.total,
+            "memory_used_bytes": memory.used if memory else self.taken(), "memory_total_bytes": memory and memory.total,
             "watts": None if milliwatts is None else milliwatts / 1000,
             "celsius": self.number("nvmlDeviceGetTemperature", ctypes.c_uint(TEMPERATURE_GPU)),
             "sm_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_SM)),
@@ -235,11 +261,10 @@ class Reading(object):
         return dict(values, error=", ".join(self.errors) or None, **worked)
 
     def card(self, index):
-        memory, major, minor = self.memory(self.has_mig_on()), ctypes.c_int(), ctypes.c_int()
-        told = self.succeeds("nvmlDeviceGetCudaComputeCapability", ctypes.byref(major), ctypes.byref(minor))
+        memory = self.memory(self.has_mig_on())
         return {"index": index, "name": self.text("nvmlDeviceGetName"), "uuid": self.text("nvmlDeviceGetUUID"),
                 "memory_bytes": memory and memory.total,
-                "compute_capability": "%d.%d" % (major.value, minor.value) if told else None}
+                "compute_capability": self.capability()}
 
 
 def decoded(buffer):

@@ -246,6 +246,23 @@ def test_the_older_question_about_the_memory_is_asked_if_that_of_today_fails(sta
     assert (card["memory_used_bytes"], card["memory_total_bytes"], card["error"]) == (1000, 4235198464, None)
 
 
+@pytest.mark.parametrize(
+    ("capability", "processes", "used"),
+    [
+        ("12.1", "processes=11:5,12:6\ngpu0.graphics_processes=12:6,13:7", 18),
+        ("11.0", "processes=11:5", 5),
+        ("12.1", "processes=11:5,12:-", None),
+        ("12.1", "processes=", None),
+        ("8.9", "processes=11:5", None),
+    ],
+)
+def test_of_a_card_that_has_the_machine_s_memory_what_its_processes_take_is_read(stand_in, capability, processes, used):
+    state = CARD.replace("gpu0.memory_used=1000\n", "").replace("gpu0.memory_total=4235198464\n", "")
+    state = state.replace("cc=6.1", f"cc={capability}") + f"gpu0.{processes}\n"
+    (card,) = answered(stand_in, "nvml.read()", state)
+    assert (card["memory_used_bytes"], card["memory_total_bytes"], card["error"]) == (used, None, None)
+
+
 def test_what_the_driver_reserves_does_not_count_as_used(stand_in):
     reserve = "gpu0.memory_reserved=400\n"
     (card,) = answered(stand_in, "nvml.read()", CARD + reserve)
