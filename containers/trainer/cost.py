@@ -1,5 +1,8 @@
-"""What a network costs per example: the multiply-accumulates of its convolutions and matrix products, nothing else."""
+"""What a network costs per example: the multiply-accumulates of its convolutions and matrix products, and memory."""
 from __future__ import absolute_import, division, print_function
+
+import functools
+import operator
 
 from .layers import flat
 
@@ -31,6 +34,37 @@ def layers(words, shape):
             shape, count = COSTS.get(word["op"], unchanged)(word, shape)
             found += [(word["name"], count)] if count else []
     return found, shape
+
+
+def most_values(words, shape, trains):
+    """Return how many numbers of one example lie in memory at once, at least: what goes into and comes out of a
+    convolution or a product, and in training what went into those before it, which their weights' gradients need."""
+    return values(words, tuple(shape), trains)[1]
+
+
+def values(words, shape, trains, kept=0, is_counted=False):
+    """Return how many numbers stay for the gradients, the most at once, and the output's shape. kept: how many stay
+    already; is_counted: whether the input, which branches share, is among them."""
+    most = kept
+    for word in words:
+        into = prod(shape)
+        if "branches" in word:
+            outs = []
+            for branch in word["branches"]:
+                kept, peak, out = values(branch, shape, trains, kept, is_counted or bool(outs))
+                outs, most = outs + [out], max(most, peak)
+            shape = JOINED[word["op"]](word, outs)
+        else:
+            shape, count = COSTS.get(word["op"], unchanged)(word, shape)
+            if count:
+                kept += into if trains and not is_counted else 0
+                most = max(most, kept + prod(shape) + (0 if trains else into))
+        is_counted = False
+    return kept, most, shape
+
+
+def prod(shape):
+    return functools.reduce(operator.mul, shape, 1)
 
 
 def fits(word, wanted, given):
@@ -79,10 +113,7 @@ def dense(word, shape):
     if len(shape) == 2:
         fits(word, inputs, shape[1])
         return (shape[0], outputs), shape[0] * inputs * outputs
-    size = 1
-    for side in shape:
-        size *= side
-    fits(word, inputs, size)
+    fits(word, inputs, prod(shape))
     return (outputs,), inputs * outputs
 
 

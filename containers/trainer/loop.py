@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from . import checkpoint, cost, feed, layers, trace
+from . import checkpoint, cost, feed, layers, room, trace
 from .ahead import Waited
 from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
@@ -20,6 +20,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     """Train from the first or the checkpoint's step on, record what happens, and test the result.
 
     free: the GPU's free bytes before the framework took its share, None if unknown."""
+    room.check(asked, workload, model, dataset.count, network, voice)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     asked.batch = model.batch = of_a_step(asked, source, workload.UNIT, voice)
     queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None

@@ -106,7 +106,7 @@ def text_in_rows(steps):
     def source(dataset, batch, seed, fraction, first=0):
         width = len(dataset.images) // batch
         rows, cuts = dataset.images[:batch * width].reshape(batch, width), (width - 1) // steps
-        if not cuts:
+        if cuts < 1:
             raise Stop("bad_argument", "a batch of %d has more rows than the text can fill" % batch)
 
         def take(step):

@@ -10,7 +10,7 @@ import pytest
 from conftest import Said, events, names
 from fake_network import FakeNetwork, asked
 
-from trainer import data, loop
+from trainer import data, loop, room
 from trainer.events import Events, Stop, Voice, clock
 from trainer.group import ALONE, Group, Lost
 from trainer.recipe import Model
@@ -239,6 +239,25 @@ def test_batches_that_are_dropped_have_rates_and_no_loss_and_their_stages_follow
     names = "choose", "crop", "flip", "float", "brightness", "contrast", "standardise", "batch"
     assert tuple(stage["name"] for stage in stages["stages"]) == names
     assert all(stage["examples_per_second"] > 0 for stage in stages["stages"])
+
+
+def test_a_batch_beyond_the_machine_s_memory_is_refused_before_it_is_made_and_one_beyond_the_free_is_told(
+    run, monkeypatch
+):
+    """On a CPU the first convolution alone takes its input and its output at once; on a GPU the batch is still made
+    here."""
+    each = 4 * (24 * 24 * 3 + 24 * 24 * 64)
+    memory = {"MemTotal": 9 * each, "SwapTotal": each // 2, "MemAvailable": 4 * each}
+    monkeypatch.setattr(room.host, "memory", lambda: memory)
+    monkeypatch.setattr(room.host, "Container", lambda: argparse.Namespace(
+        memory_limit_bytes=lambda: 9 * each, memory_bytes=lambda: 0))  # fmt: skip
+    network = FakeNetwork()
+    with pytest.raises(Stop, match="a batch of 10 images takes at least") as stop:
+        run(network, batch=10)
+    assert (stop.value.kind, network.trained) == ("out_of_memory", [])
+    assert [len(run(network, batch=size, steps=1)) for size in (9, 4)] == [3, 2]
+    network.device, network.label_bytes = "gpu", 4
+    assert len(run(network, batch=10, steps=1)) == 2
 
 
 def test_a_network_of_another_size_is_never_trained(run):

@@ -82,9 +82,10 @@ def test_text_is_read_on_row_by_row_and_foretold_by_one_token():
     assert (again[0] == first[0]).all()
 
 
-def test_a_text_too_short_for_the_batch_is_told():
+@pytest.mark.parametrize("batch", [20, 101])
+def test_a_text_too_short_for_the_batch_is_told(batch):
     with pytest.raises(Stop, match="more rows than the text"):
-        made.text_in_rows(8)(numbered(100), 20, 0, 0.4)
+        made.text_in_rows(8)(numbered(100), batch, 0, 0.4)
 
 
 def test_the_penn_treebank_has_226_batches_of_128_sequences():

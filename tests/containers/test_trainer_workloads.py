@@ -299,6 +299,15 @@ def test_networks_of_small_convolutions_say_so():
     assert 0.2 < shares["resnet-50"] < 0.5
 
 
+def test_what_lies_in_memory_at_once_is_counted_once_where_branches_share_it():
+    """In training inputs stay for the weights' gradients, and the most is at the end or at a large output before."""
+    one, two = (layers.conv(name, 1, 2, 2, layers.normal(1)) for name in "ab")
+    words = [layers.residual("sum", [one], [two]), layers.conv("c", 1, 2, 3, layers.normal(1))]
+    assert [cost.most_values(words, (1, 1, 2), trains) for trains in (True, False)] == [2 + 2 + 3, 2 + 3]
+    keras = entry.imported("cifar10-keras").NETWORK
+    assert cost.most_values(keras, (32, 32, 3), True) == 3072 + 8192 + 16384 + 12544
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if hasattr(entry.imported(name), "source")])
 def test_a_training_tells_at_its_top_whether_it_counts_epochs_and_can_be_resident(name):
     workload = entry.imported(name)
