@@ -111,7 +111,7 @@ FILES in the run's folder
        lock                       held while a trainer works here
 
 EVENTS one JSON object per line, written whole. Every one has "event" and "t", seconds since the epoch. NaN and Infinity
-       are null. Durations come from a monotonic clock where Python has one (2.7 has only the wall clock).
+       are null. Durations come from a monotonic clock.
        Examples are what "unit" says: images, or sequences of tokens.
        "step" of a step event is the index of the batch, from 0; elsewhere it is how many steps are done.
   start       format 1, workload, framework (tf1|tf2|pytorch), framework_version, python, device (cpu|gpu),
@@ -179,6 +179,7 @@ EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no eve
 """
 from __future__ import absolute_import, division, print_function
 
+import ctypes
 import errno
 import io
 import json
@@ -189,7 +190,26 @@ from contextlib import closing
 FORMAT = 1
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
-clock = getattr(time, "monotonic", time.time)
+MONOTONIC = 1  # Linux' number of this clock
+
+
+class Timespec(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+def by_c_library():
+    """Return what Python 3 has as time.monotonic: when the wall clock is set, no duration may be wrong, or negative."""
+    ask = getattr(ctypes.CDLL(None), "clock_gettime", None)
+
+    def monotonic():
+        told = Timespec()
+        ask(MONOTONIC, ctypes.byref(told))
+        return told.seconds + told.nanoseconds / 1e9
+
+    return monotonic if ask else time.time
+
+
+clock = getattr(time, "monotonic", None) or by_c_library()
 
 
 class Stop(Exception):

@@ -3,12 +3,13 @@ import io
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import CONTAINERS
 
 from trainer import files
-from trainer.events import Events, Stop, Voice
+from trainer.events import Events, Stop, Voice, by_c_library
 
 
 def written(folder):
@@ -45,6 +46,11 @@ def test_what_stdout_has_no_letters_for_is_said_and_logged_all_the_same(tmp_path
             Voice(stdout, log).say(text)
         assert stdout.buffer.getvalue() == heard
         assert (tmp_path / "log").read_bytes() == text.encode("utf-8", "replace") + b"\n"
+
+
+def test_python_2_too_has_a_clock_that_nobody_sets():
+    before = time.monotonic()
+    assert before <= by_c_library()() <= time.monotonic()
 
 
 def test_a_torn_last_line_does_not_swallow_the_next_event(tmp_path):
