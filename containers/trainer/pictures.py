@@ -3,10 +3,10 @@
     DIR/cats/*.jpg  DIR/dogs/*.jpg             directly, or below DIR/train (DIR/training); the test set is below
                                                DIR/test, DIR/validation or DIR/val, and may be missing
 
-JPEG and PNG. A label is the index of its folder's name in the sorted training folders; the test set has the same names,
-in any case. Each image is resized by taking the nearest pixel, as Keras' load_img does by default. Only the names of
-the files are kept in memory: 20,000 images of 256 x 256 would be 3.9 GB. A few broken images are reported and left out;
-more are an error.
+JPEG and PNG; what is hidden (.name) is left out. A label is the index of its folder's name in the sorted training
+folders; the test set has the same names, in any case. Each image is resized by taking the nearest pixel, as Keras'
+load_img does by default. Only the names of the files are kept in memory: 20,000 images of 256 x 256 would be 3.9 GB.
+A few broken images are reported and left out; more are an error.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -56,12 +56,18 @@ def found(folder, split):
 
 def folders(place):
     """Return the sorted names of the folders that hold images."""
-    names = [name for name in sorted(os.listdir(place)) if name not in SPLITS["train"] + SPLITS["test"]]
+    names = [name for name in shown(place) if name not in SPLITS["train"] + SPLITS["test"]]
     return [name for name in names if os.path.isdir(os.path.join(place, name)) and files(place, name)]
 
 
 def files(place, name):
-    return sorted(file for file in os.listdir(os.path.join(place, name)) if file.lower().endswith(ENDINGS))
+    return [file for file in shown(os.path.join(place, name)) if file.lower().endswith(ENDINGS)]
+
+
+def shown(place):
+    """Return the sorted names in a folder that are not hidden: .ipynb_checkpoints is no class, and ._cat.jpg no image
+    (macOS puts one beside each file in its archives)."""
+    return sorted(name for name in os.listdir(place) if not name.startswith("."))
 
 
 def ordered(names, place, other):

@@ -60,8 +60,11 @@ def test_empty_files_are_counted_before_any_picture_is_asked_for(tmp_path):
         read(tmp_path, "test")
 
 
-def test_a_folder_of_tests_is_no_class(tmp_path):
+def test_a_folder_of_tests_is_no_class_and_nothing_hidden_is_one_or_an_image(tmp_path):
     pets(tmp_path, 1)
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    for name in ".ipynb_checkpoints/1.png", "train/cats/._cats.0.png":
+        (tmp_path / name).write_bytes(b"not an image")
     for name in "cats", "dogs":
         (tmp_path / "train" / name).rename(tmp_path / name)
     (tmp_path / "train").rmdir()

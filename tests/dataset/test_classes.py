@@ -24,6 +24,7 @@ def folder(root: Path, *files: str) -> Path:
     (("train/cats/1.jpeg", "train/dogs/1.jpg", "test/cats/1.jpg", "val/x/1.jpg"), ("cats", "dogs")),
     (("cats/1.jpg", "dogs/read.me", "test/cats/1.jpg"), ("cats",)),
     (("1.jpg",), ()),
+    (("cats/1.jpg", "dogs/._1.jpg", ".ipynb_checkpoints/1.jpg"), ("cats",)),
 ])  # fmt: skip
 def test_a_class_is_a_folder_with_pictures_and_no_split(tmp_path: Path, files: tuple[str, ...], names: object) -> None:
     place, found = classes.find(folder(tmp_path, *files))

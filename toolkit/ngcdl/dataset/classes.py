@@ -16,7 +16,7 @@ def find(folder: Path, splits: tuple[str, ...] = TRAINING) -> tuple[Path, tuple[
     try:
         place = next((folder / name for name in splits if (folder / name).is_dir()), folder)
         below = sorted(one.name for one in place.iterdir() if one.is_dir() and one.name not in TRAINING + TESTING)
-        return place, tuple(name for name in below if _has_pictures(place / name))
+        return place, tuple(name for name in below if name[0] != "." and _has_pictures(place / name))
     except OSError:
         return place, None  # the trainer may be allowed to read what the caller is not
 
@@ -34,4 +34,4 @@ def described(names: tuple[str, ...]) -> str:
 
 def _has_pictures(folder: Path) -> bool:
     with os.scandir(folder) as files:
-        return any(file.name.lower().endswith(ENDINGS) for file in files)
+        return any(file.name[0] != "." and file.name.lower().endswith(ENDINGS) for file in files)
