@@ -127,6 +127,13 @@ def test_a_command_has_a_terminal_only_on_a_terminal(terminal: int, piped: int, 
     assert (spec.tty, spec.stdin, spec.command) == (bool(tty), bool(stdin), ("ls", "-l"))
 
 
+def test_what_a_script_prints_is_in_the_log_at_once_but_on_this_host_as_without_ngcdl() -> None:
+    at_once = (("PYTHONUNBUFFERED", "1"),)
+    assert plan.command(IMAGE, ("ls",), ALL, False, False).environment == at_once
+    assert plan.command(IMAGE, ("ls",), ALL, True, False).environment == ()  # a terminal gets whole lines at once
+    assert [plan.command(None, ("ls",), ALL, False, False, left).environment for left in (False, True)] == [(), at_once]
+
+
 def test_the_caller_s_folder_is_at_hand_and_a_working_directory_that_was_typed_stays() -> None:
     spec = plan.with_folder_mounted(plan.command(IMAGE, (), ALL, True, False), Path("/home/me/x"))
     assert (spec.mounts, spec.workdir) == ((Mount("/home/me/x", "/work", True),), "/work")

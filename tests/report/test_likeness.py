@@ -31,7 +31,7 @@ def beside(**more: Any) -> list[Story]:
 @pytest.mark.parametrize(("name", "changed", "shown"), [
     ("command", {"command": ["python", "mlp.py"]}, ("python resnet.py", "python mlp.py")),
     ("folder", {"workdir": "/b"}, ("/a", "/b")),
-    ("environment", {"environment": {"EPOCHS": "3", "LR": "1"}}, ("EPOCHS=3", "EPOCHS=3, LR=1")),
+    ("environment", {"environment": {"LR": "1", "PYTHONUNBUFFERED": "1"}}, ("EPOCHS=3", "LR=1")),
     ("environment", {"environment": {}}, ("EPOCHS=3", "none")),
     ("mounts", {"mounts": ["/data:/data:ro"]}, ("none", "/data:/data:ro")),
     ("ulimits", {"ulimits": {"stack": 2}}, ("stack=1", "stack=2")),

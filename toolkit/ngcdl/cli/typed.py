@@ -115,7 +115,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     if not typed.train and (image or typed.command):
         has_input = not kind_of(typed.engine).is_cluster
         is_terminal = terminal.is_here() and not typed.detach and has_input
-        own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive)
+        own = plan.command(image, typed.command, gpus, is_terminal, typed.interactive, typed.detach)
         if not image:
             own = replace(own, workdir=str(current_folder()))
         elif kind_of(typed.engine).shares_files:

@@ -10,6 +10,8 @@ from ngcdl.planning.asked import Asked
 from ngcdl.spec import GpuRequest, ImageRef, Mount, RunSpec, Workload, inside
 from ngcdl.trainings import bundled, containers_folder, replicas
 
+_AT_ONCE = ("PYTHONUNBUFFERED", "1")
+
 
 def of(
     asked: Asked,
@@ -68,7 +70,7 @@ def training(
         command=tuple(words),
         gpus=gpus,
         mounts=tuple(mounts),
-        environment=(("PYTHONUNBUFFERED", "1"), ("PYTHONDONTWRITEBYTECODE", "1")),
+        environment=(_AT_ONCE, ("PYTHONDONTWRITEBYTECODE", "1")),
         workdir=inside.ROOT if contained else str(containers),
         workload=workload,
     )
@@ -92,14 +94,22 @@ def _computed(workload: Workload) -> list[str]:
     return words + (["--teacher", workload.teacher] if workload.teacher else [])
 
 
-def command(image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool) -> RunSpec:
+def command(
+    image: ImageRef | None, words: tuple[str, ...], gpus: GpuRequest, terminal: bool, piped: bool, is_left: bool = False
+) -> RunSpec:
     """Plan a user's own command, in `image` or, if it is None, on this host. If `words` is empty, the image's default
     command runs: a shell.
 
-    `terminal`: stdin and stdout are a terminal; `piped`: stdin is read, but is not a terminal.
+    `terminal`: stdin and stdout are a terminal; `piped`: stdin is read, but is not a terminal; `is_left`: only its log
+    will show what it prints.
     """
     interactive = terminal or piped
-    return RunSpec(image=image, command=words, gpus=gpus, tty=terminal, stdin=interactive)
+    # Where nothing is a terminal, Python holds back 8 KB of what a script prints, and loses them if a signal ends it:
+    # https://docs.python.org/3/using/cmdline.html#envvar-PYTHONUNBUFFERED
+    at_once = not terminal and (image is not None or is_left)
+    return RunSpec(
+        image=image, command=words, gpus=gpus, tty=terminal, stdin=interactive, environment=(_AT_ONCE,) * at_once
+    )
 
 
 def with_folder_mounted(spec: RunSpec, folder: Path) -> RunSpec:

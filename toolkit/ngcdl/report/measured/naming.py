@@ -20,7 +20,7 @@ _PLACED = Placement().as_json()
 _NOT_TYPED = ("cpus", "images", "gpu_type", "avoid")  # of a Placement: ngcdl fills these in
 _CONTAINER = RunSpec(None)  # a container's defaults
 _FOLDERS = (None, ROOT, WORK)  # default working folders
-_PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
+PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")  # variables that ngcdl sets for a run by itself
 # Feeds that train nothing, or nothing new (containers/trainer/feed.py): their speed is not a training's.
 _WITHOUT_RESULT = {
     "input": "batches made and discarded: nothing was trained",
@@ -198,7 +198,7 @@ def command(run: Run) -> str | None:
     mounts = [str(mount) for mount in _list(spec, "mounts") if _typed(str(mount), is_training=bool(asked))]
     words += [word for mount in mounts for word in ("-v", mount)]
     for name, value in dict(spec.get("environment") or {}).items():
-        if name not in _PLANNED:
+        if name not in PLANNED:
             words += ["-e", name if value == REDACTED else f"{name}={value}"]
     words += _container(spec) if kind_of(run.engine).has_containers else []
     words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []

@@ -36,7 +36,7 @@ def _asked(name: str) -> Callable[[Story], Any]:
     def value(it: Story) -> Any:
         found = {**(it.run.spec or {}), **it.run.placement}.get(name)
         if isinstance(found, Mapping):
-            found = [f"{key}={one}" for key, one in found.items()]
+            found = [f"{key}={one}" for key, one in found.items() if key not in naming.PLANNED]
         if name in _SIZES and isinstance(found, int):
             return size(found)
         return ", ".join(map(str, found)) or "none" if isinstance(found, list | tuple) else found
