@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import pwd
 import signal
 import subprocess
 import sys
@@ -30,8 +31,8 @@ GPU 1  NVIDIA A100-SXM4-40GB   compute capability 8.0
   MIG is on: programs compute on its MIG devices
   1:2  NVIDIA A100-SXM4-40GB MIG 1g.5gb   memory 37 / 5120 MiB
     MIG-41b3
-        PID  MEMORY  NAME  CONTAINER
-    4194303   0 MiB  n/a   -
+        PID  MEMORY  USER  NAME  CONTAINER
+    4194303   0 MiB  n/a   n/a   -
 """
 SECOND = {f"gpu1__{key}": None for key in ("name", "uuid")}
 
@@ -50,9 +51,9 @@ def test_the_seed_s_card_is_shown(card: Host) -> None:
 def test_its_processes_are_shown(card: Host) -> None:
     card.set(**SECOND, gpu0__processes=f"{os.getpid()}:{1000 << 20},4194303:-")
     rows = [line.split() for line in show(card).removeprefix(GOLDEN).splitlines()]
-    assert rows[0] == ["PID", "MEMORY", "NAME", "CONTAINER"]
-    assert rows[1][:3] == [str(os.getpid()), "1000", "MiB"]
-    assert rows[2][:3] == ["4194303", "n/a", "n/a"]
+    assert rows[0] == ["PID", "MEMORY", "USER", "NAME", "CONTAINER"]
+    assert rows[1][:4] == [str(os.getpid()), "1000", "MiB", pwd.getpwuid(os.getuid()).pw_name]
+    assert rows[2][:4] == ["4194303", "n/a", "n/a", "n/a"]
 
 
 def test_what_the_driver_does_not_give_is_not_available(card: Host) -> None:
@@ -105,7 +106,7 @@ def test_json_is_one_document_with_null(card: Host) -> None:
     assert document["cuda"] == "12.2"
     assert document["gpus"][0]["watts"] is None
     process = {"pid": 4194303, "memory_bytes": 5, "name": None, "container_id": None, "container_name": None}
-    process |= {"draws": False, "computes": True, "lists_clients": False}
+    process |= {"draws": False, "computes": True, "lists_clients": False, "user": None}
     assert document["gpus"][0]["processes"] == [process]
     assert len(document["gpus"]) == 2
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ngcdl import console, waiting
+from ngcdl import console, processes, waiting
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
@@ -99,6 +99,7 @@ def _document(report: _Report) -> dict[str, Any]:
     gpus = [asdict(card) for card in report.gpus]
     for card in gpus:
         for process in card["processes"] or ():
+            process["user"] = process["name"] and processes.user(process["pid"])
             process["container_name"] = report.names.get(process["container_id"])
     return {
         "driver": report.driver.version,
@@ -124,8 +125,8 @@ def _brief(report: _Report, height: int) -> list[str]:
 
 def _row(card: GpuReading) -> tuple[str, ...]:
     memory = _memory(card)
-    processes = _NONE if card.processes is None else str(len(card.processes))
-    said = f"{len(card.mig_devices)} MIG" if card.mig else processes
+    count = _NONE if card.processes is None else str(len(card.processes))
+    said = f"{len(card.mig_devices)} MIG" if card.mig else count
     use, power, temperature = _value(card.gpu_percent, " %"), _value(card.watts, " W"), _value(card.celsius, " C")
     name = f"error: {card.error}" if card.error else card.name or _NONE
     return _value(card.index), use, memory, power, temperature, said, name
@@ -186,13 +187,15 @@ def _memory(card: GpuReading) -> str:
     return _of(used, total, "MiB")
 
 
-def _processes(processes: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -> list[str]:
-    if not processes:
+def _processes(found: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -> list[str]:
+    if not found:
         return []
-    rows = [("PID", "MEMORY", "NAME", "CONTAINER")]
-    for one in processes:
+    rows = [("PID", "MEMORY", "USER", "NAME", "CONTAINER")]
+    for one in found:
+        user = one.name and processes.user(one.pid)  # without a name, its PID is not one of this host's /proc
         container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
-        rows.append((str(one.pid), _value(_mib(one.memory_bytes), " MiB"), one.name or _NONE, container))
+        memory = _value(_mib(one.memory_bytes), " MiB")
+        rows.append((str(one.pid), memory, user or _NONE, one.name or _NONE, container))
     return [f"  {line}" for line in console.table(rows, right=(0, 1))]
 
 
