@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import pty
 import re
@@ -70,6 +71,13 @@ def test_the_total_of_a_pull_is_that_of_all_layers_also_of_those_whose_turn_has_
     for layer in range(40):
         screen.pull(PullEvent(f"{layer}", "Pulling fs layer"))
     assert capsys.readouterr().err == "ngcdl: 3.9 GiB of 11.7 GiB in 40 layers\n"
+
+
+def test_while_a_pull_s_layers_are_unpacked_only_news_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(clock=itertools.count(10, 10).__next__)
+    for status in ("Downloading", "Extracting", "Extracting"):
+        screen.pull(PullEvent("a", status, 512, 512))
+    assert capsys.readouterr().err == "ngcdl: 512 B are here; unpacked: 0 of 1 layers\n"
 
 
 def test_a_pull_of_which_some_layers_sizes_are_unknown_has_no_total_and_no_time_left(

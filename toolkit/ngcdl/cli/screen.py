@@ -63,7 +63,7 @@ class Screen:
         self._tasks: dict[str, TaskID] = {}
         self._layers: dict[str, tuple[int, int | None]] = {}
         self._whole: set[str] = set()
-        self._last_line = 0.0
+        self._last_line, self._told = 0.0, ""
 
     def __enter__(self) -> Self:
         return self
@@ -117,11 +117,15 @@ class Screen:
             self._row(event)
         elif event.status in _DONE:
             self.say(f"{event.layer}: {event.status}")
-        elif done and time.monotonic() - self._last_line > LINE_SECONDS:
-            self._last_line = time.monotonic()
+        elif done and self._clock() - self._last_line > LINE_SECONDS:
+            self._last_line = self._clock()
             count = len(self._layers)
             of = f" of {console.size(total)} in {count} layer{'' if count == 1 else 's'}"
-            self.say(f"{console.size(done)}{f' so far; {whole} layers complete' if total is None else of}")
+            of = f" so far; {whole} layers complete" if total is None else of
+            told = f"{console.size(done)}{f' are here; unpacked: {whole} layers' if done == total else of}"
+            if told != self._told:
+                self.say(told)
+            self._told = told
 
     def _count(self, event: PullEvent) -> None:
         """Track each layer, as (bytes here, bytes in total or None), and which are unpacked. An engine that pulls by
@@ -146,8 +150,8 @@ class Screen:
     def download(self, done_bytes: int, total_bytes: int | None, bytes_per_second: float | None) -> None:
         if self._moving:
             self._bar("CIFAR-10", "Downloading", done_bytes, total_bytes)
-        elif time.monotonic() - self._last_line > LINE_SECONDS:
-            self._last_line = time.monotonic()
+        elif self._clock() - self._last_line > LINE_SECONDS:
+            self._last_line = self._clock()
             left = ""
             if total_bytes and bytes_per_second:
                 left = f", {(total_bytes - done_bytes) / bytes_per_second / 60:.0f} min left"
