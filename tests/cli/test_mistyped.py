@@ -55,7 +55,6 @@ from house import TRAIN, House
         (("jupyter", "lab"), "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab "),
         (("start", "last"), "    ngcdl runs replay last\n"),
         (("restart", "last-1"), "    ngcdl runs replay last-1\n"),
-        (("wait", "abc"), "    ngcdl logs -f abc\n"),
         (("start", "-e", "HF_TOKEN=hush"), "    ngcdl run -e 'HF_TOKEN=***'\n"),
         (("runs", "ls"), "runs ls: ngcdl has no such command.\n      ngcdl runs\n"),
         (("runs", "inspect", "abc"), "    ngcdl show abc\n"),

@@ -217,14 +217,17 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     )
     until(lambda: len(events(trained)) >= 2, "the first step")
     assert trained.record()["status"] == "running"
+    waiting = trained.popen("wait")
     stopped = trained.run("stop", run_id)
     assert "interrupted" in stopped.stderr
     assert trained.record(run_id)["exit_code"] == 143
+    assert (waiting.wait(60), trained.run("wait", run_id).returncode) == (143, 143)
 
 
 def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:
     run_id = trained.run(*TRAIN, "--detach", "-e", "HF_TOKEN=hush").stdout.strip()
-    until(lambda: trained.store.load(run_id).status == "finished", "its end")
+    assert trained.run("wait", run_id).returncode == 0
+    assert trained.store.load(run_id).status == "finished"
     assert trained.record(run_id)["spec"]["environment"]["HF_TOKEN"] == "***"
 
 

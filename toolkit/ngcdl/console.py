@@ -39,7 +39,7 @@ _FILLER = "\0"  # `plain` leaves none
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
     *("run", "compare", "doctor", "gpu", "check", "images", "resolve", "pull", "login", "logout"),
-    *("runs", "show", "logs", "stop", "report", "workloads", "suite", "export"),
+    *("runs", "show", "logs", "wait", "stop", "report", "workloads", "suite", "export"),
 )
 _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
 

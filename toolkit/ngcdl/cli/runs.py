@@ -1,4 +1,4 @@
-"""`ngcdl runs`, `show`, `logs` and `stop`: lists and shows what the records say, and stops a run."""
+"""`ngcdl runs`, `show`, `logs`, `wait` and `stop`: lists and shows what the records say, waits for a run, stops it."""
 
 from __future__ import annotations
 
@@ -175,6 +175,20 @@ def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
         stream.flush()
 
     return write
+
+
+def wait(name: str) -> int:
+    """Wait until a run has ended, say how, and return its exit code. Raise NoSuchRun or RecordBroken."""
+    from ngcdl.cli.run import exit_code
+
+    store, away, is_told = lookup.open_store(), dict[str, NgcdlError](), False
+    states = standing(store, id_of(name, store), away=away)
+    while (run := next(states)).status == "running":
+        for error in () if is_told else away.values():
+            console.say(f"{error.message} What became of the run is not known yet.")
+            is_told = True
+    console.say(f"{run.id}: {how_it_ended(run)}")
+    return exit_code(run)
 
 
 def stop(name: str) -> None:

@@ -188,6 +188,18 @@ def logs(
     logs(run, follow)
 
 
+@app.command(
+    rich_help_panel=RUNS,
+    epilog="Exit codes: as run has them without --detach.\n\n"
+    "\b\nExample:\n  id=$(ngcdl run -d pytorch -- python train.py) &&\n      ngcdl wait $id && ngcdl report $id",
+)
+def wait(run: RunName = "last") -> int:
+    """Wait for a run's end; exit with its exit code."""
+    from ngcdl.cli.runs import wait
+
+    return wait(run)
+
+
 @app.command(rich_help_panel=MORE, epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
 def export(
     form: Annotated[str, typer.Argument(metavar="slurm|k8s|compose", help="For a cluster, or for docker compose.")],
