@@ -201,6 +201,7 @@ from house import TRAIN, House
         ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only for containers"),
         ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
+        (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run ...\n"),
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
         (("_watch",), "RUN"),

@@ -14,6 +14,7 @@ from ngcdl.spec.secrets import redacted
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer", "singularity")
 TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"}
 _LISTS = ("options", "patches", "avoid")
+_LIMIT = "On this machine another program ends a run in time, as ngcdl stop does:\n    timeout 30m ngcdl run ..."
 _LONGEST_PATCH = 1 << 16
 _START = re.compile(r"(?:\s*#.*\n)*\s*---")  # comments may come before the line that begins a document
 _DOCUMENT = re.compile(r"^---", re.MULTILINE)
@@ -59,7 +60,8 @@ class Placement:
         for field in fields(self):
             if field.name not in taken and getattr(self, field.name) != getattr(plain, field.name):
                 who = " or ".join(name for name, one in KINDS.items() if field.name in one.takes)
-                raise BadOption(f"{_typed(field.name)}: engine {engine} does not use it; {who} does.")
+                limit = _LIMIT if field.name == "time_limit" and not kind_of(engine).is_cluster else ""
+                raise BadOption(f"{_typed(field.name)}: engine {engine} does not use it; {who} does.", limit)
         self.check_values()
 
     def check_values(self) -> None:
