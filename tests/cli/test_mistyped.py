@@ -201,6 +201,7 @@ from house import TRAIN, House
         ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only for containers"),
         ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
+        (("run", "--name", "last-try", "--", "ls"), "--name last-try: must begin with a letter or"),
         (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run ...\n"),
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
@@ -258,7 +259,7 @@ def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
 @pytest.mark.parametrize(
-    "option", ["--ipc", "--net", "--name", "--user", "-u", "--env-file", "--entrypoint", "--privileged", "--pid"]
+    "option", ["--ipc", "--net", "--user", "-u", "--env-file", "--entrypoint", "--privileged", "--pid"]
 )
 def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
     done = house.run("run", "tensorflow:1", option, *more)

@@ -225,8 +225,9 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
 
 
 def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:
-    run_id = trained.run(*TRAIN, "--detach", "-e", "HF_TOKEN=hush").stdout.strip()
-    assert trained.run("wait", run_id).returncode == 0
+    run_id = trained.run(*TRAIN, "--detach", "--name", "lr_3e-4", "-e", "HF_TOKEN=hush").stdout.strip()
+    assert "-lr_3e-4-" in run_id
+    assert trained.run("wait", "lr_3e-4").returncode == 0
     assert trained.store.load(run_id).status == "finished"
     assert trained.record(run_id)["spec"]["environment"]["HF_TOKEN"] == "***"
 

@@ -23,7 +23,7 @@ from ngcdl.record import Image, Run, Summary
 from ngcdl.running.owner import this_process
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
-LONG, QUIET = "20231116-221320-input-pipeline-aaa001", "20231117-221320-cifar10-keras-bbb001"
+LONG, QUIET = "20231116-221320-cifar10-aaa001", "20231117-221320-cifar10-keras-bbb001"
 STEP = {"event": "step", "t": 0.0, "step": 0}
 
 
@@ -104,12 +104,12 @@ def test_a_run_in_which_the_kernel_killed_a_process_is_marked_though_it_exited_w
     assert "OOM" not in lines["y"], "it found its largest batch"
 
 
-def test_the_end_of_an_id_stands_for_it_only_where_it_names_one_run(house: House) -> None:
+def test_the_end_of_an_id_and_its_name_stand_for_it_only_where_they_name_one_run(house: House) -> None:
     ids = ["20260103-000000-run-aaa001", "20260102-000000-run-bbb001", "20260101-000000-other-run-bbb001", "x"]
-    for run_id in [*ids, "20260104-000000-run-202601"]:
+    for run_id in [*ids, "20260104-000000-run-202601", "20260102-000001-lr3-ccc001"]:
         house.store.create(Run(run_id, "finished", 1.0, 2.0, 0, spec={"command": ["a long command", "y" * 80]}))
     named = [line.split()[0] for line in on_terminal(house, 80)[1:]]
-    assert named == ["x", "20260104-000000-run-202601", "aaa001", *ids[1:3]]
+    assert named == ["x", "20260104-000000-run-202601", "aaa001", "lr3-ccc001", *ids[1:3]]
     assert all(house.record(name)["id"] for name in named)
 
 

@@ -21,7 +21,6 @@ _DOCKERS = {
     "--ipc": "the container has its own /dev/shm, whose size --shm-size sets (1g)",
     **dict.fromkeys(("--net", "--network"), "the container has the engine's own network, and -p publishes a port"),
     **dict.fromkeys(("--publish-all", "-P"), "-p publishes a port"),
-    "--name": "a run's name is its id",
     "--hostname": "the container has the name that the engine gives it",
     **dict.fromkeys(("--label", "-l"), "a run is found by its id"),
     **dict.fromkeys(("--user", "-u"), "the container runs as you, or, with --root, as the image's own user"),

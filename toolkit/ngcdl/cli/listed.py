@@ -14,12 +14,15 @@ from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.words import duration
 from ngcdl.running import silence
+from ngcdl.storing.store import called
 
 HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
 # The columns that a narrow terminal always gets, and those that it gets in this order while there is room.
 _ALWAYS, _WANTED = ("RUN", "STATUS", "WHAT"), ("WHEN", "EXAMPLES/S", "TOOK", "BUSY")
+_NAMING = 70  # the least columns of a terminal on which a --name is beside the end of its run's id
 _LEAST = 12  # the fewest characters of WHAT
 _ID = re.compile(r"\d{8}-\d{6}-.+-([0-9a-f]{6})")  # storing/store.py
+_OF_NAMES = re.compile(r"[:@]")  # what ends an image's name
 _DAY = 86400
 
 
@@ -35,7 +38,7 @@ def table(
     whole = console.table([HEAD, *rows])
     if width is None or max(map(console.cells, whole)) <= width:
         return whole
-    ends = _ends(found, ids)
+    ends = _ends(found, ids, longest=width // 4 if width >= _NAMING else 0)
     rows = [(ends[row[0]], *row[1:]) for row in rows]
     needed = max(console.cells(name) + (len(console.CUT) if more else 0) for name, more in map(_what, found))
     return _narrow(rows, needed, width)
@@ -61,14 +64,22 @@ def _narrow(rows: Sequence[Sequence[str]], needed: int, width: int) -> list[str]
     )
 
 
-def _ends(found: Sequence[Run], ids: Sequence[str]) -> dict[str, str]:
-    """Return the end of each run's id, by id; the whole id if the end also names another run of `ids`."""
+def _ends(found: Sequence[Run], ids: Sequence[str], longest: int) -> dict[str, str]:
+    """Return the end of each run's id, by id, with its --name if that is not longer than `longest`; the whole id if the
+    end also names another run of `ids`."""
     count, known = Counter(run_id[-6:] for run_id in ids), {}
     for run in found:
         end = _ID.fullmatch(run.id)
         begins_one = end and end[1].isdecimal() and any(run_id.startswith(end[1]) for run_id in ids)
-        known[run.id] = end[1] if end and count[end[1]] == 1 and not begins_one else run.id
+        named = f"{called(run.id)}-" if end and _is_named(run) and len(called(run.id)) <= longest else ""
+        known[run.id] = f"{named}{end[1]}" if end and count[end[1]] == 1 and not begins_one else run.id
     return known
+
+
+def _is_named(run: Run) -> bool:
+    """Return whether --name gave a run's id its word."""
+    image = _OF_NAMES.split((run.image.reference or "run").rpartition("/")[2])[0]
+    return bool(run.spec) and called(run.id) not in (run.workload.get("name"), image)
 
 
 def _when(run: Run, now: float, *, is_absolute: bool) -> str:

@@ -216,7 +216,7 @@ PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull 
 run = partial(typer.Argument, autocompletion=completed.runs)
 run_or_comparison = partial(typer.Argument, autocompletion=completed.runs_and_comparisons)
 image = partial(typer.Argument, autocompletion=completed.images)
-RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, or the beginning or end of one.")]
+RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, its beginning or end, or a run's --name.")]
 ImageName = Annotated[
     str,
     image(metavar="IMAGE", help="tensorflow:24.05-tf2-py3, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."),

@@ -83,6 +83,7 @@ class Typed:
     pull: str = "missing"
     force: bool = False
     wait: bool = False
+    name: str | None = None
     detach: bool = False
     dry_run: bool = False
     json: bool = False
@@ -102,6 +103,9 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
+    if typed.name is not None and not (_NAME.fullmatch(typed.name) and not typed.name.startswith("last")):
+        said = "must begin with a letter or a digit, not with last, and have at most 40 letters, digits, _, . and -."
+        raise BadOption(f"--name {redacted_words((typed.name,))[0]}: {said}")
     patches = tuple(map(_patch, typed.placement.patches))
     typed = replace(typed, placement=replace(typed.placement, patches=patches))
     typed.placement.check(typed.engine)
@@ -130,6 +134,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         always_pull=typed.pull == "always",
         force=typed.force,
         waits=typed.wait,
+        name=typed.name,
         root=typed.root,
         extra=typed_container.added(typed, own),
         placement=typed.placement if kind_of(typed.engine).is_cluster else None,
@@ -169,6 +174,7 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
 
 
 # The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
 _STARTERS = {".py": "python", ".sh": "bash"}
 
 

@@ -25,6 +25,7 @@ class Asked:
     always_pull: bool = False
     force: bool = False
     waits: bool = False  # until its GPUs are free
+    name: str | None = None  # the word of its id
     takes_wait: bool = False  # the command that was typed has --wait
     root: bool = False
     placement: Placement | None = None  # where on a cluster; None without one

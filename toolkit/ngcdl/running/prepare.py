@@ -300,7 +300,8 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
     need = picked.awaits
     known = replace(spec, gpus=settled.asked.gpus) if need else spec
     cache, lost = _made(settled.cache)
-    what = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
+    usual = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
+    what = settled.asked.name or usual
     run = Run(
         id=store.new_id(what),
         status="running",

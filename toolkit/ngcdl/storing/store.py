@@ -254,14 +254,21 @@ def named(name: str, ids: Sequence[str]) -> str | None:
 
 def fitting(name: str, ids: Sequence[str]) -> list[str]:
     """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the beginning or
-    end of several ids. In a narrow terminal only an id's last word is shown, which may be shortened, too."""
+    end of several ids. In a narrow terminal only an id's last word is shown, which may be shortened, too. Else it means
+    the newest run of that name."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
         return [one for number, one in enumerate(ids) if str(number) == back]
     found = [one for one in ids if one == name]
     if found or not name:
         return found
-    return [one for one in ids if one.startswith(name) or one.endswith(name) or short(one).startswith(name)]
+    found = [one for one in ids if one.startswith(name) or one.endswith(name) or short(one).startswith(name)]
+    return found or [one for one in ids if called(one) == name][:1]
+
+
+def called(run_id: str) -> str:
+    """Return the word of an id that says what was run: the training, the image, or what --name was."""
+    return run_id[16:-7]  # as new_id makes it
 
 
 def short(run_id: str) -> str:

@@ -53,7 +53,7 @@ def _refuse_before(command: str, option: str) -> None:
 
 @past.command("diff")
 def runs_diff(
-    one: Annotated[str, options.run(metavar="A", help="last, last-1, an id, or the beginning or end of one.")],
+    one: Annotated[str, options.run(metavar="A", help="last, last-1, an id, its beginning or end, or a run's --name.")],
     other: Annotated[str, options.run(metavar="B", help="Another, named the same way.")],
     json: Json = False,
 ) -> None:
@@ -114,7 +114,8 @@ def runs_import(
 @past.command("rm", epilog="\b\nExamples:\n  ngcdl runs rm last last-1\n  ngcdl runs rm --older-than 30d --keep-record")
 def runs_rm(
     names: Annotated[
-        list[str] | None, options.run(metavar="RUN...", help="last, last-1, ids, or the beginning or end of one.")
+        list[str] | None,
+        options.run(metavar="RUN...", help="last, last-1, ids, their beginning or end, or a run's --name."),
     ] = None,
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="AGE", help="All that ended that long ago: 12h, 30d, 8w.")

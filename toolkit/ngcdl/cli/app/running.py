@@ -106,6 +106,9 @@ class RunOptions:
     root: options.AsRoot = False
     pull: options.Pull = "missing"
     force: options.Force = False
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A word for the run's id, by which RUN finds it, too.")
+    ] = None
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False
     dry_run: Annotated[
         bool,
