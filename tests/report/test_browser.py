@@ -265,10 +265,14 @@ def test_every_chart_has_a_height_and_its_lines_lie_inside(tab: tuple[Browser, l
     )
     assert len(boxes) == 7
     for height, width, above, below in boxes:
-        assert height > 100
-        assert width > 200
+        assert (height > 100, width > 200) == (True, True)
         assert above > -3
         assert below < 3
+    shown(one, tmp_path, PAGES["one"](), 1400)
+    tops = value(one, "[...document.querySelectorAll('.plot')].map(it => it.getBoundingClientRect().top)")
+    assert tops[0] == tops[1], "beside each other, the one with a legend, the other without"
+    size = "document.documentElement.style.fontSize = '200%'; getComputedStyle(document.body).fontSize"
+    assert value(one, size) == "32px", "text follows the size that a reader has set"
 
 
 def extreme(steps: float, rate: float, losses: tuple[float, float]) -> str:
@@ -308,9 +312,8 @@ def test_every_label_of_an_axis_is_inside_its_figure_and_apart_from_the_others(
 def test_a_picture_is_the_whole_page(tab: tuple[Browser, list[bytes]]) -> None:
     drawn = browser.picture(PAGES["one"]())
     assert drawn.png.startswith(b"\x89PNG\r\n\x1a\n")
-    width, height = _size(drawn.png)
-    assert (width, drawn.share) == (2200, 1)
-    assert height > 4000
+    assert (_size(drawn.png)[0], drawn.share) == (2200, 1)
+    assert _size(drawn.png)[1] > 4000
 
 
 def _size(png: bytes) -> tuple[int, ...]:

@@ -95,6 +95,7 @@ def test_when_clocks_were_held_down_is_said_of_each_run_in_words_and_in_its_own_
     alone, both = page([held.story()]), page([held.story(), GPU.story("b", "B"), held.story("c", "C")])
     assert re.search(r"\. held down: sw_thermal_slowdown, from \d+ to \d+ seconds since the start\.</desc>", alone)
     assert "CPU, least to most busy core ranges from 0 to " in alone
+    assert re.search(r'<ul class="legend"><li><svg [^>]*><rect class="mark c1"', alone), "its line alone needs no key"
     clocks = next(one for one in re.findall("<figure>.*?</figure>", both) if "GPU clocks" in one)
     keys = re.findall(r'<rect class="(mark c\d)"[^>]*/></svg>([^<]*)', clocks)
     why = "on GPU, held down: sw_thermal_slowdown"

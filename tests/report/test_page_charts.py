@@ -21,7 +21,8 @@ from ngcdl.report.measured import throttling
 from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
-from ngcdl.report.shown.curves import COLUMNS, Curve, thinned
+from ngcdl.report.shown.curves import COLUMNS, Curve, ranges, thinned
+from ngcdl.report.shown.page import page
 from ngcdl.report.shown.pictures import _card_lines, _steps, _time, pictures
 from ngcdl.report.shown.scale import axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import Story
@@ -56,12 +57,24 @@ def test_no_spike_of_a_long_run_is_lost_and_few_points_are_left() -> None:
     noise = random.Random(1)
     values = [noise.uniform(10, 20) for _ in range(200_000)]
     values[77_777], values[123_456] = 1000.0, -1000.0
-    (points,) = thinned(curve(*((float(x), y) for x, y in enumerate(values))), 0, 200_000)
+    long = curve(*((float(x), y) for x, y in enumerate(values)))
+    (points,) = thinned(long, 0, 200_000)
     assert len(points) <= 4 * COLUMNS + 4
     assert (77_777.0, 1000.0) in points
     assert (123_456.0, -1000.0) in points
     assert points == sorted(points)
     assert (points[0], points[-1]) == ((0.0, values[0]), (199_999.0, values[-1]))
+    (columns,) = ranges(long, 0, 200_000)
+    assert len(columns) <= COLUMNS + 1
+    assert (min(least for _, least, _, _ in columns), max(most for *_, most in columns)) == (-1000.0, 1000.0)
+    assert mean(middle for _, _, middle, _ in columns) == pytest.approx(mean(values))
+
+
+def test_a_line_too_dense_to_be_drawn_is_the_mean_in_a_shade_and_the_page_says_so() -> None:
+    for steps, shades in ((2000, 0), (20_000, 2)):  # throughput and loss, of every tenth step
+        document = page([Made(steps=steps, samples=20).story()])
+        assert document.count('class="shade c0"') == shades
+        assert ("a line is their mean" in document) is bool(shades)
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=60), st.integers(1, 60))
@@ -294,7 +307,9 @@ def test_the_model_of_a_run_s_cards_is_named_once_if_they_are_alike() -> None:
     assert keys([alike], "GPU power") == ["GPU 0", "GPU 1"]
     assert '<span class="unit">W · 2 × H100</span>' in alike
     assert keys(charts("H100", "A100"), "GPU power") == ["GPU 0 (H100)", "GPU 1 (A100)"]
-    assert keys(charts("H100"), "GPU power") == ["GPU (H100)"]
+    (single,) = charts("H100")
+    assert keys([single], "GPU power") == [], "a line alone needs no key"
+    assert '<span class="unit">W · H100</span>' in single
     assert keys(charts(None, None), "GPU power") == ["GPU 0", "GPU 1"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ngcdl.report.shown.curves import Curve, thinned
+from ngcdl.report.shown.curves import Curve, ranges, thinned
 from ngcdl.report.shown.markup import Markup, joined, tag
 from ngcdl.report.shown.scale import LONGEST, PERCENT, Axis
 
@@ -158,7 +158,15 @@ def _through(chart: Chart, points: Sequence[tuple[float, float]]) -> str:
     return "L".join(f"{_x(chart, x):.1f} {_y(chart, y):.0f}" for x, y in points)
 
 
+def is_shaded(chart: Chart, line: Line) -> bool:
+    """Whether the line is a mean in a shade, which reaches from the least to the greatest value: it is too dense to be
+    drawn whole. A line with a band of its own is inside that."""
+    return line.curve.is_dense and not line.dots and all(band.colour != line.colour for band in chart.bands)
+
+
 def _line(chart: Chart, line: Line) -> Markup:
+    if line.curve.is_dense and not line.dots:
+        return _mean(chart, line)
     words = []
     for points in thinned(line.curve, chart.x.low, chart.x.high, line.breaks):
         # A single point is a dot: a line of zero length with round ends.
@@ -169,6 +177,18 @@ def _line(chart: Chart, line: Line) -> Markup:
     points = [point for part in thinned(line.curve, chart.x.low, chart.x.high, False) for point in part]
     dots = "".join(f"M{_x(chart, x):.1f} {_y(chart, y):.1f}h0" for x, y in points)
     return joined(path, tag("path", class_=f"dots {_style(line.colour, len(chart.lines) == 1, line.dash)}", d=dots))
+
+
+def _mean(chart: Chart, line: Line) -> Markup:
+    shades, means = [], []
+    for part in ranges(line.curve, chart.x.low, chart.x.high, line.breaks):
+        over, under = [(x, most) for x, _, _, most in part], [(x, least) for x, least, _, _ in reversed(part)]
+        shades.append(f"M{_through(chart, over)}L{_through(chart, under)}Z")
+        means.append("M" + _through(chart, [(x, mean) for x, _, mean, _ in part]) + ("h0" if len(part) == 1 else ""))
+    path = _stroke(chart, line, "".join(means))
+    if not is_shaded(chart, line):
+        return path
+    return joined(tag("path", class_=f"shade c{line.colour % COLOURS}", d="".join(shades)), path)
 
 
 def _stroke(chart: Chart, line: Line, d: str) -> Markup:
@@ -187,13 +207,12 @@ def _legend(chart: Chart) -> Markup | None:
     areas = [(_key(chart, band.label), f"band c{band.colour % COLOURS}") for band in chart.bands]
     areas += [(marks.label, f"mark c{marks.colour % COLOURS}") for marks in chart.marks]
     shown += [(label, tag("rect", class_=one, x="0", y="2", width="22", height="8")) for label, one in areas]
-    if not any(label for label, _ in shown):
-        return None
     keys = [
         (tag("svg", key, viewBox="0 0 22 12", class_="key", aria_hidden="true"), label)
         for label, key in dict.fromkeys(shown)
+        if label
     ]
-    return tag("ul", *(tag("li", *both) for both in keys), class_="legend")
+    return tag("ul", *(tag("li", *both) for both in keys), class_="legend") if keys else None
 
 
 def _key(chart: Chart, label: str) -> str:

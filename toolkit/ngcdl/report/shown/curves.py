@@ -21,6 +21,7 @@ COLUMNS = 500  # in a chart's width: two per pixel on a phone, one per two pixel
 _PAUSE = 4.0
 
 Point = tuple[float, float]
+Range = tuple[float, float, float, float]  # x, and the least, the mean and the greatest y around it
 
 
 @dataclass
@@ -54,6 +55,11 @@ class Curve:
             for before, after in pairwise((-1, *unknown, len(whole))):
                 column.extend(whole[before + 1 : after])
         return *known, {place - before for before, place in enumerate(unknown)}
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has more points than can be told apart: a line through all of them is a block of ink."""
+        return len(self.xs) > 2 * COLUMNS
 
     @property
     def known(self) -> bool:
@@ -108,20 +114,37 @@ def thinned(curve: Curve, low: float, high: float, breaks: bool = True) -> list[
     Each column keeps its first, lowest, highest and last point, so that no spike is lost. A gap narrower than a column
     is ignored.
     """
+    return [
+        [point for at, to in columns for point in _shown(xs, ys, at, to)]
+        for xs, ys, columns in _stretches(curve, low, high, breaks)
+    ]
+
+
+def ranges(curve: Curve, low: float, high: float, breaks: bool = True) -> list[list[Range]]:
+    """Return the stretches as `thinned` does, with one Range for each column."""
+    return [[_range(xs, ys, at, to) for at, to in columns] for xs, ys, columns in _stretches(curve, low, high, breaks)]
+
+
+def _stretches(
+    curve: Curve, low: float, high: float, breaks: bool
+) -> Iterator[tuple[array[float], array[float], list[tuple[int, int]]]]:
+    """Yield the known xs and ys, and the start and end (exclusive) of each column of a stretch."""
     if curve.begun:
-        lines = [Curve(curve.xs[at:to], curve.ys[at:to]) for at, to in pairwise((0, *curve.begun, len(curve.xs)))]
-        return [stretch for line in lines for stretch in thinned(line, low, high, breaks)]
+        for at, to in pairwise((0, *curve.begun, len(curve.xs))):
+            yield from _stretches(Curve(curve.xs[at:to], curve.ys[at:to]), low, high, breaks)
+        return
     xs, ys, after_gaps = curve.drawable
-    many = len(curve.xs) > 2 * COLUMNS
-    width = (high - low) / COLUMNS if many and high > low else 0.0
+    width = (high - low) / COLUMNS if curve.is_dense and high > low else 0.0
     pause = max(_longest_pause(curve.xs), width) if breaks else math.inf
-    stretches: list[list[Point]] = []
+    columns: list[tuple[int, int]] = []
     for at, to in _columns(xs, low, width):
         apart = xs[at] - xs[at - 1] if at else math.inf
-        if not at or apart > pause or (apart > width and at in after_gaps):
-            stretches.append([])
-        stretches[-1] += _shown(xs, ys, at, to)
-    return stretches
+        if at and (apart > pause or (apart > width and at in after_gaps)):
+            yield xs, ys, columns
+            columns = []
+        columns.append((at, to))
+    if columns:
+        yield xs, ys, columns
 
 
 def _columns(xs: array[float], low: float, width: float) -> Iterator[tuple[int, int]]:
@@ -139,6 +162,13 @@ def _shown(xs: array[float], ys: array[float], at: int, to: int) -> list[Point]:
     column = ys[at:to].tolist()
     shown = {at, at + column.index(min(column)), at + column.index(max(column)), to - 1}
     return sorted({(xs[one], ys[one]) for one in shown})
+
+
+def _range(xs: array[float], ys: array[float], at: int, to: int) -> Range:
+    column = ys[at:to]
+    least, most = min(column), max(column)
+    # the mean of equal values may be off by a rounding
+    return (xs[at] + xs[to - 1]) / 2, least, min(max(sum(column) / len(column), least), most), most
 
 
 def _longest_pause(xs: Sequence[float]) -> float:

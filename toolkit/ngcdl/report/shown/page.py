@@ -19,6 +19,7 @@ from ngcdl.report.shown.verdict import verdict
 _COLUMNS = 8  # in a table: more don't fit beside each other on paper or in a picture, which nobody can scroll
 # The terminal's heads, which are in capitals, that lower case would make another unit or no name.
 _HEADS = {"EXAMPLES/J": "examples/J", "CPU": "CPU use", "GPU": "GPU use"}
+_SHADES = "Where values are too many to draw, a line is their mean, in a shade from the least to the greatest."
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -43,7 +44,8 @@ def page(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
 def _sections(stories: Sequence[Story], title: str, comparison: Comparison | None) -> list[Markup | None]:
     drawn = pictures(stories)
     left_out = {"Not measured, so not drawn": drawn.missing, "Too few values to draw": drawn.short}
-    missing = " ".join(f"{why}: {', '.join(titles)}." for why, titles in left_out.items() if titles)
+    notes = [f"{why}: {', '.join(titles)}." for why, titles in left_out.items() if titles]
+    notes += [_SHADES] if drawn.has_shades else []
     found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
     found = re.sub(rf"\A{re.escape(title)} (?=failed |is |was )", "It ", found)
     return [
@@ -51,10 +53,10 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
         _compared(comparison),
         *(_recognised(story) for story in stories),
         _findings(stories) if comparison is None else _diagnosis(comparison),
-        tag("section", tag("h2", "Figures"), _figures(stories),
-            _differences(stories, is_compared=comparison is not None), _legend_of_runs(stories, comparison)),
+        tag("section", tag("h2", "Figures"), _legend_of_runs(stories, comparison), _figures(stories),
+            _differences(stories, is_compared=comparison is not None)),
         tag("section", tag("h2", "Over time"), tag("div", *drawn.shown, class_="charts"),
-            tag("p", missing, class_="note") if missing else None),
+            tag("p", " ".join(notes), class_="note") if notes else None),
         _theirs(stories, comparison),
         tag("section", tag("h2", "Conditions"), *_conditions(stories)),
     ]  # fmt: skip

@@ -21,26 +21,29 @@ Upright = Callable[[float, float], Axis]  # makes the y axis for curves with thi
 @dataclass(frozen=True)
 class Pictures:
     """`shown` are the drawn charts; `missing` are the titles of those that were not drawn, for lack of measurements,
-    and `short` of those whose lines would be specks."""
+    and `short` of those whose lines would be specks. `has_shades`: a line is a mean in a shade."""
 
     shown: tuple[Markup, ...]
     missing: tuple[str, ...]
     short: tuple[str, ...]
+    has_shades: bool
 
 
 def pictures(stories: Sequence[Story]) -> Pictures:
     shown, missing, short = [], [], []
+    has_shades = False
     in_arms = [story.letter for story in stories if story.arm]  # the lines of an arm look alike
     for number, (title, made) in enumerate(_all(stories)):
         if made is None:
             missing.append(title)
         elif isinstance(made, Chart) and not any(map(_is_visible, made.lines)):
             short.append(title)
+        elif isinstance(made, Markup):
+            shown.append(made)
         else:
-            shown.append(
-                made if isinstance(made, Markup) else charts.drawn(replace(made, letters=in_arms), f"chart{number}")
-            )
-    return Pictures(tuple(shown), tuple(missing), tuple(short))
+            shown.append(charts.drawn(replace(made, letters=in_arms), f"chart{number}"))
+            has_shades = has_shades or any(charts.is_shaded(made, line) for line in made.lines)
+    return Pictures(tuple(shown), tuple(missing), tuple(short), has_shades)
 
 
 def _is_visible(line: Line) -> bool:
@@ -156,21 +159,24 @@ def _synthetic(stories: Sequence[Story]) -> str:
 
 def _use(story: Story) -> Chart | None:
     measured = story.measured
-    lines = [Line("CPU, mean of all cores", measured.host, 0), *_card_lines([story], "gpu_percent")[0]]
+    cards = _card_lines([story], "gpu_percent")[0]
+    lines = [Line("CPU, mean of all cores", measured.host, 0)]
+    lines += [replace(line, label=line.label or "GPU") for line in cards]  # beside the CPU's line, one needs a name
     band = Band("CPU, least to most busy core", measured.least, measured.most)
     title = "CPU and GPU use" if measured.cards else "CPU use"
     return _chart(title, _time([story]), lines, lambda *_: PERCENT, [band], of=_model([story]))
 
 
 def _model(stories: Sequence[Story]) -> str:
-    """Name the cards of a single run that has several of one model, as 8 × MODEL."""
+    """Name the card of a single run, or its cards if they are of one model, as 8 × MODEL."""
     names = [card.name for card in stories[0].measured.cards.values()]
-    alike = len(stories) == 1 and len(names) > 1 and len(set(names)) == 1
-    return f"{len(names)} × {names[0]}" if alike and names[0] else ""
+    if len(stories) > 1 or len(set(names)) != 1 or not names[0]:
+        return ""
+    return f"{len(names)} × {names[0]}" if len(names) > 1 else names[0]
 
 
-def _card(card: CardCurves, many: bool, is_alike: bool) -> str:
-    number = f" {card.index}" if many and card.index is not None else ""
+def _card(card: CardCurves, is_alike: bool) -> str:
+    number = f" {card.index}" if card.index is not None else ""
     return f"GPU{number}{f' ({card.name})' if card.name and not is_alike else ''}"
 
 
@@ -194,12 +200,14 @@ def _label_of(card: CardCurves, story: Story, stories: Sequence[Story]) -> str:
 
 
 def _card_lines(stories: Sequence[Story], name: str) -> tuple[list[Line], list[Band]]:
-    """Return a line for each card. Of several runs, one with more cards than a colour has dash patterns has a line for
-    their mean instead, in a band from the least to the greatest."""
+    """Return a line for each card; the only one of a single run has no label. Of several runs, one with more cards than
+    a colour has dash patterns has a line for their mean instead, in a band from the least to the greatest."""
     if len(stories) == 1:
         cards = list(stories[0].measured.cards.values())
-        many, alike = len(cards) > 1, bool(_model(stories))
-        return [Line(_card(card, many, alike), card.curves[name], at + 1) for at, card in enumerate(cards)], []
+        labels = [_card(card, bool(_model(stories))) for card in cards] if len(cards) > 1 else [""]
+        return [
+            Line(label, card.curves[name], at) for at, (card, label) in enumerate(zip(cards, labels, strict=False), 1)
+        ], []
     lines, bands = [], []
     for story in stories:
         cards = list(story.measured.cards.values())
