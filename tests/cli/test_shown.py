@@ -35,7 +35,7 @@ def test_the_last_attempt_is_shown_and_no_training_that_it_took_back(
     events = [*first, *second, finish]
     text = rows(house, filled(made.run("x"), events, []), capsys, *events)
     assert "computed on GPU, float32" in text
-    assert "from nothing tested after 3.00 s: precision @ 1 0.9400\n" in text
+    assert "from nothing tested after 3.00 s: precision @ 1 = 0.9400\n" in text
 
 
 def test_advice_and_an_error_of_several_lines_are_wrapped_on_a_terminal_and_a_command_is_not(

@@ -27,6 +27,7 @@ from ngcdl.report.shown import sheet
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown, plain
+from ngcdl.report.shown.page import page
 from ngcdl.report.shown.tables import COUNTERPARTS, conditions, figures
 from ngcdl.report.shown.verdict import verdict
 from ngcdl.storing.store import Store
@@ -140,6 +141,10 @@ def test_runs_of_commands_are_said_to_have_no_speed() -> None:
 def test_a_verdict_of_a_command_has_its_image_and_its_time() -> None:
     run = Run("x", "finished", STARTED, STARTED + 75, 0, image=Image("nvcr.io/nvidia/cuda:12", DIGEST))
     assert verdict([read_story(run, [], [])]) == "a command in cuda:12: 75 s."
+    used = Summary(training_samples=75, gpus=(GpuSummary("u", gpu_percent_mean=62.0),))
+    story = read_story(replace(run, summary=used, spec={"command": ["./sim"]}), [], [])
+    assert verdict([story]) == "./sim in cuda:12: 75 s. The GPU is used (62 % busy)."
+    assert '<p class="verdict">It took 75 s. The GPU is used (62 % busy).</p>' in page([story])
 
 
 def test_a_duration_is_told_in_the_unit_that_fits() -> None:

@@ -38,8 +38,8 @@ SURE = {"event": "certified", "bound": 0.94, "chance": 0.0123}
 
 
 def test_of_one_training_time_and_result_are_told_and_of_several_how_far_they_lie_apart() -> None:
-    assert raced.in_words(ONE) == "tested after 2.50 s: precision @ 1 0.9000"
-    several = "2 times, tested after 2.60 s (2.50..2.70): precision @ 1 0.9300 on average (0.9000..0.9600)"
+    assert raced.in_words(ONE) == "tested after 2.50 s: precision @ 1 = 0.9000"
+    several = "2 times, tested after 2.60 s (2.50..2.70): precision @ 1 = 0.9300 on average (0.9000..0.9600)"
     assert raced.in_words(TWO) == several
     assert raced.in_words([*TWO, SURE]) == f"{several}; above 0.94: p = 0.012 (t-test)"
     assert raced.in_words([*TWO, {**SURE, "chance": None}]) == several, "all were alike"

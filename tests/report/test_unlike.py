@@ -45,7 +45,9 @@ def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, cha
     assert [(pair.ratio is None, pair.refused) for pair in it.pairs] == [(False, ()), (True, (field,)), (False, ())]
     assert it.ratio is not None
     assert it.ratio.times.rounds == 2
-    assert f"refused, {field}: it must be the same" in text(it)
+    assert f"refused, {it.refused[0].name}: it must be the same" in text(it)
+    assert "['" not in text(it), "a list is written as readers write one"
+    assert "_" not in it.refused[0].name
 
 
 @pytest.mark.parametrize(("vary", "workload", "changed"), [

@@ -11,7 +11,7 @@ from ngcdl.report.compared.arm import counted
 from ngcdl.report.compared.comparison import ONE_PAIR, Comparison, Ratio, Reached
 from ngcdl.report.compared.pairs import Published
 from ngcdl.report.compared.scaling import UNITS
-from ngcdl.report.compared.unlike import Refusal
+from ngcdl.report.compared.unlike import Refusal, written
 from ngcdl.report.measured.case import IDLE_PERCENT
 from ngcdl.report.measured.spread import figure, times
 
@@ -111,7 +111,7 @@ def _refusals(it: Comparison, arms: Sequence[str]) -> list[str]:
 
 def _happened(refusal: Refusal) -> str:
     if refusal.kind == "differ":
-        return f"had a different {refusal.field.replace('_', ' ')}"
+        return f"had {'' if refusal.name.endswith(('s', 'S')) else 'a '}different {refusal.name}"
     if refusal.kind == "happened":
         return f"can't be counted: {refusal.text}"
     status = next(iter(refusal.values.values()), None)
@@ -214,9 +214,9 @@ def _on(arm: Reached) -> str:
 
 
 def _refused(refusal: Refusal) -> str:
-    found = (f"{place}: {NOT_AVAILABLE if value is None else value}" for place, value in refusal.values.items())
+    found = (f"{place}: {written(value)}" for place, value in refusal.values.items())
     # nothing was refused of a run that did not end well
-    what = "not counted" if refusal.field == "status" else f"refused, {refusal.field}"
+    what = "not counted" if refusal.field == "status" else f"refused, {refusal.name}"
     return f"{what}: {refusal.text} ({', '.join(found)})"
 
 

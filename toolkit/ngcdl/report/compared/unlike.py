@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
+from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import Run
 from ngcdl.report.measured import lines, naming, throttling, tuned
 from ngcdl.report.measured.case import is_command
@@ -50,6 +51,7 @@ _SAME_BY = {"precision": "--precision float32", "channels_last": "--channels-las
 _NAMES = {"name": "workload"}
 # Fields that may be None in some of the runs: an older trainer did not report them, or the run trains nothing.
 _MAY_BE_UNKNOWN = frozenset({"precision", "channels_last", "hardware", "ngcdl"})
+_CALLED = {"gpus": "GPUs", "gpu_way": "GPU access"}
 _OF_START = ("framework", "framework_version", "parameters", "dataset_images", "dataset_sha256")
 TOO_FEW_STEPS = "too few steps: none are left after the start-up"
 # Why a card slows down in one round and not in the next: heat, supply. Its power limit is not among them, as a card
@@ -104,11 +106,25 @@ class Refusal:
     runs: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """The field, as a reader calls it."""
+        return _CALLED.get(self.field, self.field.replace("_", " "))
+
+    @property
     def text(self) -> str:
         return self.why or "it did not finish"
 
     def as_json(self) -> dict[str, Any]:
         return {"field": self.field, "values": self.values, "why": self.text, "runs": self.runs}
+
+
+def written(value: object) -> str:
+    """Write a value of a refusal, or of a condition: n/a, yes, none, or a list's items."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(written, value)) or "none"
+    return NOT_AVAILABLE if value is None else str(value)
 
 
 def refusals(

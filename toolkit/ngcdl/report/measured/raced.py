@@ -17,7 +17,7 @@ def in_words(events: Sequence[Line]) -> str | None:
     accuracy = mean(right)
     if not seconds or accuracy is None:
         return None
-    text = f"tested after {duration(seconds)}: precision @ 1 {accuracy:.4f}"
+    text = f"tested after {duration(seconds)}: precision @ 1 = {accuracy:.4f}"
     if len(raced) == 1:
         return text
     text = f"{len(raced)} times, {text} on average ({min(right):.4f}..{max(right):.4f})"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngcdl.console import NOT_AVAILABLE, size
+from ngcdl.console import size
 from ngcdl.record import Run
-from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals
+from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals, written
 from ngcdl.report.measured import naming, tuned
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.shown.story import Story
@@ -88,18 +88,12 @@ def differences(stories: Sequence[Story]) -> list[tuple[str, tuple[str, ...]]]:
     """Return what differs between the runs: names, each with a value for every run; n/a is unknown."""
     found = []
     for name, value in _LOOKED_AT:
-        values = tuple(_shown(value(story)) for story in stories)
+        values = tuple(written(value(story)) for story in stories)
         if len(set(values)) > 1:
             found.append((name, values))
     # The same image may be named by its tag and by its digest.
     digests = {story.run.image.identity for story in stories}
     return [one for one in found if one[0] != "image" or len(digests) > 1 or None in digests]
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return NOT_AVAILABLE if value is None else str(value)
 
 
 def refused(one: Story, other: Story) -> list[str]:
@@ -115,8 +109,7 @@ def kept_apart(two: Mapping[str, MeasuredRun]) -> list[str]:
 
 
 def _said(refusal: Refusal) -> str:
-    name = refusal.field.replace("_", " ")
     if refusal.kind != "differ":
         return f"{' and '.join(label.partition(',')[0] for label in refusal.values)}: {refusal.text}"
-    shown = " / ".join(map(_shown, refusal.values.values()))
-    return f"different {name} ({shown})" if len(shown) < 60 else f"different {name}"
+    shown = " / ".join(map(written, refusal.values.values()))
+    return f"different {refusal.name}{f' ({shown})' if len(shown) < 60 else ''}"

@@ -48,6 +48,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
     notes += [_SHADES] if drawn.has_shades else []
     found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
     found = re.sub(rf"\A{re.escape(title)} (?=failed |is |was )", "It ", found)
+    found = re.sub(r"\A(?=[\d.]+ (s|min|h)\b)", "It took ", found)
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),

@@ -8,6 +8,7 @@ from ngcdl.console import measured
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
 from ngcdl.report.measured import naming
+from ngcdl.report.measured.use import use
 from ngcdl.report.measured.words import duration
 from ngcdl.report.shown import likeness
 from ngcdl.report.shown.story import Story
@@ -36,7 +37,8 @@ def _of_one(story: Story) -> str:
         text += f" (its log: ngcdl logs {run.id})" if run.status == "failed" and not why else ""
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
     lacking = f" ({run.reason})" if run.reason and run.summary.steps is None else ""
-    return f"{head}: {_reached(story)}{lacking}."
+    used = "" if story.is_training or not run.summary.gpus or (found := use([run])).why else f" {found}."
+    return f"{head}: {_reached(story)}{lacking}.{used}"
 
 
 def _reached(story: Story) -> str:
@@ -53,7 +55,7 @@ def _reached(story: Story) -> str:
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
-        words.append(f"precision @ 1 {figures.precision_at_1:.3f}")
+        words.append(f"precision @ 1 = {figures.precision_at_1:.3f}")
     if run.is_synthetic:
         words.append("on SYNTHETIC data, not real data")
     return ", ".join(words) or "nothing was measured"
