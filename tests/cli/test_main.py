@@ -53,9 +53,11 @@ def test_help_begins_with_the_way_in_and_names_every_command_once_in_the_order_o
 
 @pytest.mark.parametrize("command", ["run", "check", "report"])
 def test_the_examples_of_a_command_stand_one_below_the_other(house: House, command: str) -> None:
-    examples = house.run(command, "--help").stdout.partition("\n  Examples:\n")[2].splitlines()
-    assert len(examples) > 1
-    assert all(line.startswith("    ngcdl ") for line in examples)
+    for typed in ("ngcdl", "./scripts/ngcdl"):  # the latter where ngcdl is not on PATH
+        told = house.run(command, "--help", env={"NGCDL_TYPED": typed, "PATH": ""}).stdout
+        examples = told.partition("\n  Examples:\n")[2].splitlines()
+        assert len(examples) > 1
+        assert all(line.startswith(f"    {typed} ") for line in examples)
 
 
 def test_nothing_typed_shows_the_help_as_a_usage_error(house: House) -> None:

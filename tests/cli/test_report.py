@@ -204,7 +204,8 @@ def test_a_comparison_of_more_runs_than_letters_is_a_report_and_its_arms_are_nam
     page = (house.home / "x.html").read_text()
     assert "An epoch takes " in page
     for label in ("A: batch=8", "N: batch=8", "O: batch=64", "AB: batch=64"):
-        assert label in page, label
+        assert f'<th scope="col">{label}</th>' in page, "in the tables, too"
+    assert not re.search(r"<td>\d+%", page), "14 % as in the tables beside it, and not 14% as in the terminal"
     assert "AC: " not in page
     bars = page.partition('class="bars"')[2].partition("</div>")[0]
     assert re.findall(r"<span>(.*?)</span>", bars) == ["batch=8", "batch=64"]

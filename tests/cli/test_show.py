@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from house import House
 
-from ngcdl.record import Diagnosis, Finding, GpuSummary, Image, Owner, Run, Summary
+from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 
@@ -85,19 +85,20 @@ def test_energy_throttling_and_what_held_it_back_are_shown(house: House) -> None
         steps=10, training_samples=9, energy_joules=1234.6, energy_from="counter", energy_seconds=9.0,
         energy_gap_seconds=2.0, examples_per_joule=3.14159, throttled_share={"sw_power_cap": 0.25, "hw_slowdown": 0.5},
         shared_gpu=True, memory_bytes_max=1 << 30, memory_limit_bytes=1 << 31,
-        gpus=(GpuSummary("GPU-1", "a card", 47.0, None, 61.0, 0, sm_mhz_mean=1410.0),),
+        gpus=(GpuSummary("GPU-1", "a card", 47.0, 1 << 30, 61.0, 0, sm_mhz_mean=1410.0),),
     )  # fmt: skip
     findings = (
         Finding("input-bound", "GPU 47 % busy.", {}, "More workers.\n    ngcdl x"),
         Finding("shared-gpu", "Others."),
     )
-    house.store.create(Run("x", "finished", 1.0, exit_code=0, summary=summary, findings=findings))
+    machine = Machine(gpus=(Gpu(0, "a card", "GPU-1", 4 << 30),))
+    house.store.create(Run("x", "finished", 1.0, exit_code=0, machine=machine, summary=summary, findings=findings))
     lines = [line.rstrip() for line in house.run("show", "x").stdout.splitlines()]
     rows = {line[:18].strip(): line[18:] for line in lines if line[:18].strip()}
     assert rows["energy"] == "1,235 J by the GPUs in 9.0 s, 3.14 examples/J (counter; 2.0 s without a reading left out)"
     assert rows["clocks held down"] == "hw_slowdown 50 %, sw_power_cap 25 % of the time"
     assert rows["GPU shared"] == "other processes computed on it at the same time"
-    assert rows["GPU 0"] == "47 %, n/a at most, 61 W, 1,410 MHz, a card"
+    assert rows["GPU 0"] == "47 %, 1.0 GiB of 4.0 GiB at most, 61 W, 1,410 MHz, a card"
     assert rows["memory"] == "1.0 GiB at most, of 2.0 GiB"
     at = next(number for number, line in enumerate(lines) if line.startswith("why"))
     assert [line[18:] for line in lines[at : at + 4]] == ["GPU 47 % busy.", "More workers.", "    ngcdl x", "Others."]

@@ -278,7 +278,7 @@ def test_a_card_that_others_use_or_that_waits_for_another_has_no_small_kernels_f
 def test_each_reason_is_told_from_a_tenth_of_the_samples_on_with_what_to_do(reason: str) -> None:
     found = only(gpu(80.0, throttled_share={reason: 0.1}, sm_mhz_mean=1410.0))
     assert found.rule == "throttled"
-    assert found.text.startswith("GPU clocks held down for 10 % of the time, 1410 MHz on average: ")
+    assert found.text.startswith("GPU clocks held down for 10 % of the time, 1,410 MHz on average: ")
     assert found.text.endswith(f" ({reason}).")
     assert "nvidia-smi" in (found.advice or "")
     assert rules(gpu(80.0, throttled_share={reason: 0.099})) == ["balanced"]

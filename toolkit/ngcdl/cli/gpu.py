@@ -120,7 +120,7 @@ def _brief(report: _Report, height: int) -> list[str]:
     if len(lines) <= height:
         return lines
     shown = max(height - 1, 2)  # what is above the cards, at least
-    return [*lines[:shown], f"{len(lines) - shown} more: ngcdl gpu shows all GPUs"]
+    return [*lines[:shown], console.typable(f"{len(lines) - shown} more: ngcdl gpu shows all GPUs")]
 
 
 def _row(card: GpuReading) -> tuple[str, ...]:

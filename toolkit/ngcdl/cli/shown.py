@@ -20,7 +20,7 @@ from ngcdl.report.measured import naming, raced, tuned
 from ngcdl.report.measured.case import is_command, shares_memory
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
-from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
+from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.spec import kind_of, redacted_words
 from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
@@ -202,7 +202,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
     rows.append(("CPU", f"{formatted(figures, 'cpu_percent_mean', digits=0)}{all_cores}{of_it}"))
     for gpu in figures.gpus:
-        use = [formatted(gpu, "gpu_percent_mean", digits=0), f"{formatted(gpu, 'memory_bytes_max')} at most"]
+        use = [formatted(gpu, "gpu_percent_mean", digits=0), f"{card_memory(run, gpu)} at most"]
         use += [formatted(gpu, "watts_mean", digits=0)]
         use += [formatted(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
         use += [gpu.name or NOT_AVAILABLE]

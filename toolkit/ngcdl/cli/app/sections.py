@@ -58,6 +58,11 @@ class Sectioned(TyperCommand):
         pieces = super().collect_usage_pieces(ctx)
         return [piece if piece[1:2].islower() else piece.removeprefix("{").removesuffix("}") for piece in pieces]
 
+    def format_epilog(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click
+        """Write the examples with ngcdl as it was typed, so that they can be copied."""
+        self.epilog = console.typable(self.epilog or "")
+        super().format_epilog(ctx, formatter)
+
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click
         """Write typer's help without rich, which alone supports headings but would double the time of --help."""
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -103,7 +103,7 @@ def _throttled(is_damage: bool) -> Callable[[Case], Iterator[Finding]]:
         if found and case.busy is not None and case.busy >= IDLE_PERCENT:
             reason, share = found
             clock = case.summary.sm_mhz_mean
-            at = f", {clock:.0f} MHz on average" if clock is not None else ""
+            at = f", {clock:,.0f} MHz on average" if clock is not None else ""
             text = f"GPU clocks held down for {100 * share:.0f} % of the time{at}: {reason.meaning} ({reason.name})."
             held = [one for one in case.computing if (one.throttled_share or {}).get(reason.name, 0.0) > 0]
             uuid = (held[0].uuid or "") if len(held) == 1 else ""

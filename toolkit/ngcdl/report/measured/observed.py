@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ngcdl.console import NOT_AVAILABLE, size
+from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.measured.case import can_judge
 from ngcdl.report.measured.lines import known_values
-from ngcdl.report.measured.words import formatted
+from ngcdl.report.measured.words import card_memory, formatted
 
 # More cards than this are summed up: a line for each of eight is too much.
 _MOST_CARDS = 2
@@ -34,9 +34,7 @@ def _all(cards: Sequence[GpuSummary]) -> str:
 
 def _told(card: GpuSummary, run: Run) -> str:
     index = NOT_AVAILABLE if card.index is None else card.index
-    whole = next((gpu.memory_bytes for gpu in run.machine.gpus or () if gpu.uuid and gpu.uuid == card.uuid), None)
-    memory = "memory n/a" if card.memory_bytes_max is None else f"at most {formatted(card, 'memory_bytes_max')}"
-    memory += f" of {size(whole)}" if whole is not None and card.memory_bytes_max is not None else ""
+    memory = "memory n/a" if card.memory_bytes_max is None else f"at most {card_memory(run, card)}"
     busy = f"{formatted(card, 'gpu_percent_mean', digits=0)} busy"
     if card.sm_active_percent_mean is not None:
         busy += f", SMs active {formatted(card, 'sm_active_percent_mean', digits=0)}"

@@ -76,6 +76,13 @@ def formatted(of: Summary | GpuSummary, name: str, **digits: int) -> str:
     return NOT_AVAILABLE if value is None else how(value, **digits)
 
 
+def card_memory(run: Run, card: GpuSummary) -> str:
+    """Say how much of a card's memory was in use at most, and how much it has, if that is known: 1.8 GiB of 3.9 GiB."""
+    whole = next((gpu.memory_bytes for gpu in run.machine.gpus or () if gpu.uuid and gpu.uuid == card.uuid), None)
+    most = formatted(card, "memory_bytes_max")
+    return most if whole is None or card.memory_bytes_max is None else f"{most} of {size(whole)}"
+
+
 def computed(summary: Summary) -> str:
     """Say how fast a run computed, and what share of the card's peak that is."""
     if summary.flops_per_second is None:

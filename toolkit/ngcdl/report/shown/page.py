@@ -125,8 +125,12 @@ def _part(head: Sequence[str], rows: Sequence[tables.Row], caption: str) -> Mark
 
 
 def _figures(stories: Sequence[Story]) -> Markup:
-    head = [story.run.id if len(stories) == 1 else story.letter for story in stories]
+    head = [stories[0].run.id] if len(stories) == 1 else [_name(story) for story in stories]
     return _table(head, tables.figures(stories), "What was measured")
+
+
+def _name(story: Story) -> str:
+    return f"{story.letter}: {story.arm}" if story.arm else story.letter
 
 
 def _legend_of_runs(stories: Sequence[Story], comparison: Comparison | None) -> Markup | None:
@@ -141,6 +145,8 @@ def _compared(comparison: Comparison | None) -> Markup | None:
     if comparison is None:
         return None
     head, rows = in_words.table(comparison)
+    # the terminal's columns are narrow
+    rows = [(name, tuple(re.sub(r"(?<=\d)%", " %", cell) for cell in cells)) for name, cells in rows]
     table = _table([_HEADS.get(name, name.lower()) for name in head[1:]], rows, "Medians over the rounds (min..max)")
     return tag("section", tag("h2", "Compared"), bars(comparison), table, _notes(in_words.ratios(comparison)))
 
@@ -155,7 +161,7 @@ def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | Non
             parts.append(tag("p", text, class_="warning"))
     rows = likeness.differences(stories)
     same = tag("p", "Besides what was measured, no difference was found.")
-    parts.append(_table([story.letter for story in stories], rows, "What differs") if rows else same)
+    parts.append(_table([_name(story) for story in stories], rows, "What differs") if rows else same)
     return joined(*parts)
 
 

@@ -11,7 +11,7 @@ from ngcdl.console import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, raced, tuned
 from ngcdl.report.measured.lines import known_values
-from ngcdl.report.measured.words import HELD_DOWN, called, computed, formatted, outcome
+from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import rate
 from ngcdl.spec import kind_of
@@ -64,6 +64,15 @@ def _energy(story: Story) -> str:
     return f"{formatted(summary, 'energy_joules')}{span} ({summary.energy_from or 'source unknown'})"
 
 
+def _gpu_memory(story: Story) -> str:
+    """Say it of the card that had most in use."""
+    run = story.run
+    full = max(run.summary.used_gpus, key=lambda card: card.memory_bytes_max or 0, default=None)
+    if full is None or full.memory_bytes_max != run.summary.gpu_memory_bytes_max:
+        return formatted(run.summary, "gpu_memory_bytes_max")
+    return card_memory(run, full)
+
+
 def _held(story: Story) -> str:
     shares = story.run.summary.throttled_share
     if shares is None:
@@ -108,7 +117,7 @@ _FIGURES: tuple[Figure, ...] = (
     _figure("sm_occupancy_percent_mean"),
     _figure("tensor_active_percent_mean"),
     _figure("dram_bandwidth_percent_mean"),
-    _figure("gpu_memory_bytes_max", "always"),
+    (called("gpu_memory_bytes_max"), _gpu_memory, "always"),
     ("GPU power (mean)", _watts, "where known"),
     _figure("sm_mhz_mean"),
     (HELD_DOWN, _held, "where known"),
@@ -141,7 +150,7 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "s/batch": lambda it: formatted(it.run.summary, "seconds_per_batch"),
     "CPU, each core": _busy,
     "GPU use": lambda it: formatted(it.run.summary, "gpu_percent_mean", digits=0),
-    "GPU memory": lambda it: formatted(it.run.summary, "gpu_memory_bytes_max"),
+    "GPU memory": _gpu_memory,
     "loss": _last_loss,
     "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
 }
