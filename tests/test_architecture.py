@@ -16,6 +16,7 @@ from typing import get_type_hints
 import pytest
 
 from ngcdl import engines
+from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.spec import KINDS, Kind, Placement, kind_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -91,6 +92,15 @@ def test_the_trainer_imports_nothing_of_ngcdl_and_nothing_of_it_is_imported() ->
     for paths, other in ((TRAINER.rglob("*.py"), "ngcdl"), (MODULES, "trainer")):
         users = [path for path in paths for name, _ in imported(path.read_text()) if name.split(".")[0] == other]
         assert users == []
+
+
+def test_the_trainer_which_imports_nothing_names_the_same_gpus_that_use_the_machine_s_memory() -> None:
+    named = {ast.unparse(one.targets[0]): one.value for one in _assigned((TRAINER / "nvml.py").read_text())}
+    assert frozenset(ast.literal_eval(named["ON_ARM_CHIPS"])) == ON_ARM_CHIPS
+
+
+def _assigned(source: str) -> list[ast.Assign]:
+    return [one for one in ast.parse(source).body if isinstance(one, ast.Assign)]
 
 
 def test_no_module_imports_a_heavy_library_at_import_but_its_owner_s() -> None:
