@@ -14,6 +14,7 @@ from docker_socket import Daemon
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 
+from ngcdl.engines.values import AWAY
 from ngcdl.errors import NgcdlError, StateNotWritable
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
@@ -123,22 +124,27 @@ def test_a_container_that_may_come_yet_is_looked_for_as_long_as_an_engine_may_ta
     assert (daemon.state is None) == is_open
 
 
-@pytest.mark.parametrize(("code", "owner", "machine", "status", "reason"), [
-    (255, DEAD, Machine(), "interrupted", RESTARTED),
-    (143, DEAD, Machine(), "interrupted", RESTARTED),
-    (1, DEAD, Machine(), "failed", None),
-    (255, replace(DEAD, boot=this_process().boot), Machine(), "failed", None),
-    (255, Owner(DEAD.pid), Machine(), "failed", None),
-    (255, DEAD, ELSEWHERE, "failed", None),
+THIS_BOOT = replace(DEAD, boot=this_process().boot)
+
+
+@pytest.mark.parametrize(("code", "owner", "machine", "before", "status", "reason"), [
+    (255, DEAD, Machine(), "running", "interrupted", RESTARTED),
+    (143, DEAD, Machine(), "running", "interrupted", RESTARTED),
+    (1, DEAD, Machine(), "running", "failed", None),
+    (255, THIS_BOOT, Machine(), "running", "failed", None),
+    (255, THIS_BOOT, Machine(), "lost", "failed", AWAY),
+    (1, THIS_BOOT, Machine(), "lost", "failed", None),
+    (255, Owner(DEAD.pid), Machine(), "running", "failed", None),
+    (255, DEAD, ELSEWHERE, "running", "failed", None),
 ])  # fmt: skip
 def test_a_container_that_went_down_with_its_host_was_interrupted(
     store: Store, unwatched: tuple[Daemon, Run, Path], code: int, owner: Owner, machine: Machine,
-    status: str, reason: str | None,
+    before: str, status: str, reason: str | None,
 ) -> None:  # fmt: skip
     """After a power cut Docker reports 255, which a command may return, too: only a new boot id tells them apart."""
     daemon, run, log = unwatched
     daemon.state = {**ENDED, "ExitCode": code}
-    store.save(replace(run, owner=owner, machine=machine, engine_id="this-one"))
+    store.save(replace(run, owner=owner, machine=machine, engine_id="this-one", status=before))
     os.utime(log, (1, 1))
     found = reconcile(store, store.load(run.id))
     assert (found.status, found.exit_code, found.reason) == (status, code, reason)

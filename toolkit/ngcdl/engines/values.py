@@ -60,6 +60,11 @@ class Exit:
     is_stopped: bool = False
 
 
+# The exit code that Docker gives to a container that ended unseen: https://github.com/docker/for-linux/issues/556
+UNSEEN = 255
+AWAY = "the engine was away; 255 is its code for an end that it did not see, or the command's own"
+
+
 @dataclass(frozen=True)
 class PullEvent:
     """One step of a pull. `layer` is a short id, None for the image as a whole; bytes are None if not reported."""

@@ -20,7 +20,7 @@ from typing import IO
 
 from ngcdl import engines, waiting
 from ngcdl.engines.base import Engine, Job
-from ngcdl.engines.values import Exit
+from ngcdl.engines.values import AWAY, UNSEEN, Exit
 from ngcdl.errors import (
     ClusterHangs,
     ClusterUnreachable,
@@ -43,7 +43,9 @@ from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
-UNWATCHED = "ngcdl ended before the run did, or could no longer write; nothing was measured from then on."
+UNWATCHED = (
+    "ngcdl ended before the run did, lost its engine, or could no longer write; nothing was measured from then on."
+)
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
 # second, has written nothing for this long.
@@ -59,9 +61,7 @@ SUBMISSION_SECONDS = 180.0
 FOLLOW_SECONDS = 0.3
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # a cluster's controller is shared by all its users
 RESTARTED = "the host or its engine was restarted while it ran"
-# The exit code of a container that SIGTERM ended, and of one that ended unseen by Docker, as in a power cut:
-# https://github.com/docker/for-linux/issues/556
-_TERMINATED, _UNSEEN = 143, 255
+_TERMINATED = 143  # the exit code of a container that SIGTERM ended; one that ended in a power cut was UNSEEN
 _UNKNOWN = ("running", "lost")  # the end of other open runs is known, but their container may be left
 NOTHING = Exit(None)  # nothing is known about how a run ended
 LOCK_SECONDS = 5.0
@@ -206,7 +206,9 @@ def _by_engine(store: Store, run: Run, known: bool) -> Run:
     except (NgcdlError, OSError) as error:
         said = error.message if isinstance(error, NgcdlError) else error.strerror
         lacking.append(f"log.txt lacks its end ({said}):  docker logs {job.identity[:12]}")
-    if ended.code in (_TERMINATED, _UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
+    if ended.code == UNSEEN and run.status == "lost":
+        ended = replace(ended, reason=AWAY)
+    if ended.code in (_TERMINATED, UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _noted(_with_exit(store, run, ended)).noting(*lacking)
     _save(store, closed, known)

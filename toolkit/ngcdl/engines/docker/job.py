@@ -20,7 +20,7 @@ from typing import Any
 
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
-from ngcdl.engines.values import Chunk, Exit, Started
+from ngcdl.engines.values import AWAY, UNSEEN, Chunk, Exit, Started
 from ngcdl.errors import ContainerLeft, EngineLost, GpuUnknown, NgcdlError
 
 log = logging.getLogger(__name__)
@@ -47,8 +47,6 @@ _OOM_SECONDS = 0.2
 _REMOVED = "the container was removed outside ngcdl"
 # States of a container that is being removed: https://docs.docker.com/reference/api/engine/version/v1.47/
 _GOING = ("removing", "dead")
-# The exit code that Docker gives to a container that ended unseen: https://github.com/docker/for-linux/issues/556
-_UNSEEN = 255
 
 
 @dataclass(frozen=True)
@@ -258,8 +256,8 @@ class DockerJob:
             reason = "out of memory: the kernel killed it"
         elif code == 137 and not self._killed_by_us:
             reason = _REMOVED if state.get("Status") in _GOING else _KILLED
-        elif code == _UNSEEN and self._had_ended:
-            reason = "the engine was away; 255 is its code for an end that it did not see, or the command's own"
+        elif code == UNSEEN and self._had_ended:
+            reason = AWAY
         elif code == 143 and not self._killed_by_us:
             reason = "ended by SIGTERM, not by ngcdl: docker stop, a restart of the engine, or the command itself"
         elif state.get("Error"):
