@@ -54,6 +54,8 @@ def test_what_is_exported_comes_back_to_the_bit(store: Store, other: Store, tmp_
     (folder / "job.sh").write_text("#!/bin/bash")
     MADE.keep(store, "run-2")
     packed(store, tmp_path / "x.tar", "run-1", "run-2")
+    (other.root / ".import-killed/run-1").mkdir(parents=True)
+    os.utime(other.root / ".import-killed", (1, 1))
     assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
     assert other.load("run-1") == store.load("run-1")
     for name in (
