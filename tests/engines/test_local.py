@@ -286,10 +286,15 @@ def no_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_installation_that_fails_says_so_and_is_tried_anew(engine: local.LocalEngine, no_tools: Path) -> None:
     shown: list[PullEvent] = []
+    python = no_tools.with_name("python")
+    python.unlink()
+    python.write_text('#!/bin/sh\n[ "$2" != venv ] || mkdir -p "$3/bin"\necho no route to host\nexit 2\n')
+    python.chmod(0o755)
     for _ in range(2):
         with pytest.raises(LocalUnavailable, match="no route to host"):
             engine.prepare(False, shown.append)
     assert engine.python(False) is None
+    assert not engine._environment(local.lock_name(has_gpu=False)).exists(), "half of it may fill the disk"
     assert sum("once" in event.status for event in shown) == 2
 
 

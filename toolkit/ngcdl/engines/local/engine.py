@@ -134,7 +134,11 @@ class LocalEngine(OfKind, NoImages):
             with waiting.locked(Path(f"{folder}.lock"), lambda text: show(PullEvent(None, text)), what):
                 if not (folder / READY).exists():
                     show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)} into {folder}"))
-                    self._install(folder, lock, show)
+                    try:
+                        self._install(folder, lock, show)
+                    except BaseException:  # a full disk, above all: what has arrived may be gigabytes
+                        shutil.rmtree(folder, ignore_errors=True)
+                        raise
         except OSError as error:
             raise LocalUnavailable(
                 f"{folder} can't be created: {error.strerror or error}", "Free some space, or set XDG_DATA_HOME."
@@ -245,6 +249,7 @@ def _tool(argv: list[str], show: ShowPull) -> None:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
             f"TensorFlow could not be installed: {argv[0]} exited with {process.returncode}.\n{tail}",
-            "Check the network, and that this is Python 3.11 to 3.13 with venv (Debian: python3.11-venv or similar).\n"
+            "Check the network, the free space, and that this is Python 3.11 to 3.13 with venv (Debian: "
+            "python3.11-venv or similar).\n"
             "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10",
         )
