@@ -10,6 +10,7 @@ import os
 import signal
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,22 @@ def test_without_room_nothing_is_fetched(table: Table, tmp_path: Path, monkeypat
     with pytest.raises(DiskFull, match="are free"):
         save(table, tmp_path / "image.tar")
     assert table.blobs() == []
+
+
+def test_a_cache_that_fills_up_or_can_t_be_made_is_told_with_what_helps(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotWritten, match=r"file/blobs can't be written: Not a directory") as told:
+        save(replace(table, folder=tmp_path / "file/blobs"), tmp_path / "image.tar")
+    assert told.value.commands == ["export XDG_CACHE_HOME=DIR"]
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFull, match=f"No space left in {table.folder}"):
+        save(table, tmp_path / "image.tar")
 
 
 def test_of_several_platforms_the_named_one_is_taken(table: Table, tmp_path: Path) -> None:

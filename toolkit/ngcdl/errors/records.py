@@ -107,8 +107,8 @@ class NotRemoved(RecordError):
 
 
 class NotWritten(RecordError):
-    def __init__(self, path: object, why: str) -> None:
-        super().__init__(f"{path} can't be written: {why}.", "Name another place for it.")
+    def __init__(self, path: object, why: str, hint: str = "Name another place for it.") -> None:
+        super().__init__(f"{path} can't be written: {why}.", hint)
 
 
 class ArchiveBroken(RecordError):

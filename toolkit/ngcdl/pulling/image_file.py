@@ -81,7 +81,7 @@ class Saving:
                     stack.callback(blob.close)
                 self._fetch(blobs, screen)
             except FolderTrouble as trouble:
-                raise NotWritten(self.folder, str(trouble)) from trouble
+                raise _not_kept(self.folder, trouble) from trouble
             self.say(f"writing {self.path}")
             try:
                 _write(draft.file, loaded_name(self.ref), image, document, blobs)
@@ -261,3 +261,11 @@ def _trouble(path: Path, error: OSError) -> NgcdlError:
     if error.errno == errno.ENOSPC:
         return DiskFull(str(path.parent), f"{path} could not be written", is_engines=False)
     return NotWritten(path, error.strerror or str(error))
+
+
+def _not_kept(folder: Path, trouble: FolderTrouble) -> NgcdlError:
+    error = trouble.__cause__
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return DiskFull(str(folder), "a layer could not be kept there", is_engines=False)
+    elsewhere = "Layers are kept there until the file is whole. To keep them elsewhere:\n    export XDG_CACHE_HOME=DIR"
+    return NotWritten(folder, str(trouble).removeprefix(f"{folder}: "), elsewhere)
