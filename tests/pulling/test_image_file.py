@@ -36,6 +36,9 @@ def content(path: Path) -> dict[str, bytes]:
 
 def test_the_file_has_every_blob_under_its_digest_and_both_lists_of_contents(table: Table, tmp_path: Path) -> None:
     path = tmp_path / "image.tar"
+    table.folder.mkdir()
+    (table.folder / "sha256-ab.part").write_text("of a pull that was given up long ago")
+    os.utime(table.folder / "sha256-ab.part", (1, 1))
     name = save(table, path)
     assert name == table.ngc.tags["nvidia/tensorflow"]["18.01-py2"]
     files = content(path)
@@ -49,7 +52,7 @@ def test_the_file_has_every_blob_under_its_digest_and_both_lists_of_contents(tab
     (about,) = json.loads(files["index.json"])["manifests"]
     assert about["digest"] == name
     assert len(files[f"blobs/{name.replace(':', '/')}"]) == about["size"]
-    assert table.left() == [], "the blobs are removed once the file is whole"
+    assert table.left() == [], "the blobs are removed once the file is whole, and so are stale ones"
     assert {event.layer for event in table.shown} == {digest(layer)[7:19] for layer in LAYERS}
     assert table.shown[: len(LAYERS)] == [
         PullEvent(digest(layer)[7:19], "Waiting", 0, len(layer)) for layer in LAYERS

@@ -32,8 +32,7 @@ from typing import BinaryIO
 
 from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
-from ngcdl.pulling import disk_space
-from ngcdl.pulling.blob_folder import here_bytes
+from ngcdl.pulling import blob_folder, disk_space
 from ngcdl.pulling.blobs import Blob, FolderTrouble
 from ngcdl.pulling.relay import CONNECTIONS
 from ngcdl.pulling.waits import Waits
@@ -90,6 +89,7 @@ class Saving:
                 raise _trouble(self.path, error) from error
             for blob in blobs:
                 blob.close(keep=False)
+        blob_folder.sweep(self.folder, time.time())
         return image.digest
 
     def _registry(self, sleep: Callable[[float], object] = time.sleep) -> Registry:
@@ -108,7 +108,7 @@ class Saving:
     def _check_room(self, parts: Sequence[Layer]) -> None:
         """Raise DiskFull before a byte is fetched if the blobs, or the file beside them, have no room."""
         whole = sum(part.size_bytes for part in parts)
-        here = sum(min(here_bytes(self.folder, part.digest), part.size_bytes) for part in parts)
+        here = sum(min(blob_folder.here_bytes(self.folder, part.digest), part.size_bytes) for part in parts)
         beside = self.path.parent
         blobs, file = (disk_space.file_system_of(one, as_root=False) for one in (self.folder, beside))
         is_one = blobs is not None and file is not None and blobs.device == file.device
