@@ -67,6 +67,7 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"exec: .*(permission denied|is a directory)", CannotInvoke),
     (r"(?P<what>.*range of CPUs is from .*)", lambda what: _cpus_refused(what)),
     (r"(?P<what>.*minimum memory limit .*)", lambda what: EngineRefused(what, "    ngcdl run ... --memory 1g")),
+    (r"No such image: (?P<what>.+)", lambda name: _image_gone(name)),
     (_FULL, lambda what: DiskFull(None, what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
@@ -123,6 +124,13 @@ def _limit_refused(what: str, advice: str) -> EngineRefused:
     elif found and int(found[1]) < len(LIMITS):
         name = LIMITS[int(found[1])]
     return EngineRefused(what, advice.replace("NAME", name))
+
+
+def _image_gone(name: str) -> EngineRefused:
+    """Return the error about an image that the engine had when ngcdl looked, perhaps hours ago: a run that waits for
+    its GPUs, or whose turn in a comparison has not come, keeps no image from being removed."""
+    again = f"    ngcdl pull {name}" if "@" in name else "    docker image ls"
+    return EngineRefused(f"No such image: {name}", f"It was removed meanwhile, as by docker image prune:\n{again}")
 
 
 def _cpus_refused(what: str) -> EngineRefused:
