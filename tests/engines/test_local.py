@@ -298,7 +298,11 @@ def test_an_installation_that_fails_says_so_and_is_tried_anew(engine: local.Loca
     assert sum("once" in event.status for event in shown) == 2
 
 
-def test_what_uv_can_t_install_pip_may(engine: local.LocalEngine, no_tools: Path) -> None:
+def test_what_uv_can_t_install_pip_may(
+    engine: local.LocalEngine, no_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_sync: list[Path | None] = []
+    monkeypatch.setattr(os, "sync", lambda: at_sync.append(engine.python(False)))
     python = no_tools.with_name("python")
     python.unlink()
     python.write_text(
@@ -308,6 +312,7 @@ def test_what_uv_can_t_install_pip_may(engine: local.LocalEngine, no_tools: Path
     shown: list[PullEvent] = []
     assert engine.prepare(False, shown.append) == engine.python(False)
     assert Path(f"{no_tools}.pip").read_text().split() == ["venv", "pip"]
+    assert at_sync == [None], "it is on the disk before it counts as complete"
     assert shown[-1].status.startswith(f"TensorFlow could not be installed: {no_tools} exited with 2.\n")
     assert shown[-1].status.endswith("no route to host.\nTrying pip instead.")
 

@@ -57,8 +57,10 @@ class PipEngine(FakeEngine):
         return self.left.pop(run_id, None)
 
 
-def test_a_container_of_the_image_installs_them_once(tmp_path: Path) -> None:
+def test_a_container_of_the_image_installs_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, show = PipEngine(job := FakeJob([b"Collecting einops\n"])), FakeShow()
+    at_sync: list[str] = []
+    monkeypatch.setattr(os, "sync", lambda: at_sync.extend(path.suffix for path in (tmp_path / "kept").iterdir()))
     first = packages.installed(engine, SPEC, TARGET, tmp_path / "cache", tmp_path / "kept", show)
     again = packages.installed(engine, SPEC, TARGET, tmp_path / "cache", tmp_path / "kept", show)
     assert first == again == packages.Packages(first.folder, ("einops==1",))
@@ -75,6 +77,7 @@ def test_a_container_of_the_image_installs_them_once(tmp_path: Path) -> None:
     assert (kept / packages.RUN / packages.LIST).read_text() == "-c constraints.txt\neinops\ntqdm==4.67.1\n"
     assert (kept / packages.LOG).read_text() == "Collecting einops\n"
     assert job.asked == ["remove"]
+    assert sorted(at_sync) == [".lock", ".part"], "they are on the disk before they count as complete"
     assert show.said == ["installing for this image, once: einops, tqdm==4.67.1", "installed: einops==1"]
 
 

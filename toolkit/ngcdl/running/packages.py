@@ -154,6 +154,7 @@ def _install(
         _empty(part)  # the disk may be full of it
         raise
     shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
+    os.sync()  # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
     part.rename(folder)
     return there
 

@@ -153,7 +153,7 @@ class LocalEngine(OfKind, NoImages):
                 shutil.rmtree(folder, ignore_errors=True)
                 _tool([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], show)
                 _tool([uv, "pip", "install", "--quiet", "--python", str(python), *packages], show)
-                (folder / READY).touch()
+                _complete(folder)
                 return
             except LocalUnavailable as error:
                 # uv does not read pip's settings, such as a site's own index
@@ -164,7 +164,7 @@ class LocalEngine(OfKind, NoImages):
         # take longer than unpacking
         options = ["--disable-pip-version-check", "--no-input", "--no-user", "--no-compile"]
         _tool([str(python), "-m", "pip", "install", *options, *packages], show)
-        (folder / READY).touch()
+        _complete(folder)
 
     def request(self, order: Order) -> dict[str, Any]:
         spec, words = order.spec, order.spec.command
@@ -226,6 +226,11 @@ def _visible(spec: RunSpec) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices), **order}
     is_to_see_none = spec.gpus.kind == "none" and not spec.workload
     return {"CUDA_VISIBLE_DEVICES": "-1"} if is_to_see_none else order
+
+
+def _complete(folder: Path) -> None:
+    os.sync()  # else a power cut may leave the mark and empty files, as ext4 writes files seconds after names
+    (folder / READY).touch()
 
 
 def _tool(argv: list[str], show: ShowPull) -> None:
