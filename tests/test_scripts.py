@@ -89,8 +89,9 @@ def told(clone: Path) -> tuple[str, str, list[str]]:
 
 
 def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: Path) -> None:
+    put(clone, "sync", f"#!/bin/sh\n[ -e '{clone}/.venv/.base.txt' ] || echo sync >>'{clone.parent}/asked'\n")
     out, err, asked = told(clone)
-    assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip"]), err
+    assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip", "sync"]), err
     assert told(clone) == (f"ngcdl {__version__}\n", "", [])
 
 
