@@ -123,6 +123,11 @@ def prepare(asked, workload, model, network, about, voice):
     kept, values = checkpoint.newest(asked.resume, about, voice.say)
     if asked.steps is not None and kept["step"] > asked.steps:
         raise Stop("checkpoint", "the checkpoint is at step %d, past the %d asked for" % (kept["step"], asked.steps))
+    for name, shape in model.kept().items():
+        found = values[name].shape if name in values else "missing"
+        if found != shape:
+            raise Stop("checkpoint", "the checkpoint at step %d is of another network, such as another version's: "
+                       "its %s is %s, this one's is %s" % (kept["step"], name, found, shape))
     network.load(values)
     return kept["step"]
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import Said, events, names
 from fake_network import FakeNetwork, asked
 
-from trainer import data, loop, room
+from trainer import checkpoint, data, loop, room
 from trainer.events import Events, Stop, Voice, clock
 from trainer.group import ALONE, Group, Lost
 from trainer.recipe import Model
@@ -151,6 +151,18 @@ def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(run, tmp_path):
     run(FakeNetwork(), steps=5)
     with pytest.raises(Stop, match="past the 3"):
         run(FakeNetwork(), steps=3, resume=str(tmp_path))
+
+
+def test_a_checkpoint_whose_arrays_are_another_network_s_is_refused(run, tmp_path):
+    run(FakeNetwork(), steps=2)
+    about, arrays = checkpoint.read(str(tmp_path / "checkpoints" / "step-2.npz"))
+    short = dict(arrays, **{"conv1/weights": arrays["conv1/weights"][1:]})
+    missing = {name: array for name, array in arrays.items() if name != "conv1/weights"}
+    for step, values, has in (3, short, r"\(4, 5, 3, 64\)"), (4, missing, "missing"):
+        checkpoint.save(str(tmp_path), dict(about, step=step), values)
+        with pytest.raises(Stop, match=rf"at step {step} is of another network.*: its conv1/weights is {has}") as stop:
+            run(FakeNetwork(), resume=str(tmp_path))
+        assert stop.value.kind == "checkpoint"
 
 
 def test_checkpoints_come_by_the_clock(run, tmp_path):
