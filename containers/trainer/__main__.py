@@ -179,7 +179,7 @@ def run(asked, events, voice, signals, own):
         if beside:
             voice.say("The teacher is %s, untrained, on the %s (--teacher %s)" % (
                 workload.TEACHER, beside.device.upper(), asked.teacher))
-            network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice))
+            network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice, signals))
         dataset = loaded()
         wanted = "CIFAR-10" if workload.DATA == "cifar10" else workload.DATA
         voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else

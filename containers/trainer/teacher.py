@@ -45,9 +45,9 @@ def beside(maker, workload, imported, asked):
     return network
 
 
-def way(network, name, events, voice):
+def way(network, name, events, voice, signals):
     made = {"together": Together, "before": Before, "ahead": Ahead}.get(name)
-    return made(network) if made else Kept(network, events, voice)
+    return made(network) if made else Kept(network, events, voice, signals)
 
 
 class Student(object):
@@ -167,13 +167,16 @@ class Ahead(object):
 
 
 class Kept(object):
-    def __init__(self, network, events, voice):
-        self.network, self.events, self.voice, self.source, self.kept = network, events, voice, None, None
+    def __init__(self, network, events, voice, signals):
+        self.network, self.events, self.voice, self.signals = network, events, voice, signals
+        self.source = self.kept = None
 
     def watching(self, source, first, last):
-        started, images = clock(), source.dataset.images
-        self.kept = np.concatenate([self.network.logits(source.prepared(images[k:k + AT_ONCE]))
-                                    for k in range(0, len(images), AT_ONCE)])
+        started, images, found = clock(), source.dataset.images, []
+        for k in range(0, len(images), AT_ONCE):
+            found.append(self.network.logits(source.prepared(images[k:k + AT_ONCE])))
+            self.signals.check(first)
+        self.kept = np.concatenate(found)
         self.source, seconds = source, clock() - started
         self.events.write("teacher", examples=len(images), seconds=seconds)
         self.voice.say("The teacher has computed all %d examples beforehand, in %.1f s" % (len(images), seconds))

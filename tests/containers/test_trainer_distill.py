@@ -1,6 +1,7 @@
 """Distillation: the loss is the documented one, and every way to run the teacher has the same."""
 
 import importlib
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from trainer.epochs import shuffled
 from trainer.events import Events, Stop
 from trainer.layers import constant, conv, dense, glorot, relu
 from trainer.recipe import Model, recipe, sgd
+from trainer.signals import Signals
 from trainer.workloads import cifar10_keras, distill, resnet_56
 
 NONE = constant(0.0)
@@ -42,7 +44,8 @@ class Lesson:
         voice = SimpleNamespace(say=(said if said is not None else []).append)
         asked = SimpleNamespace(teacher=way, batch=8, device="cpu", gpu_memory_fraction=None, threads=None, seed=7)
         beside = teacher.beside(maker, SimpleNamespace(TEACHER="small"), {"small": SMALL}.get, asked)
-        self.network = teacher.Student(self.plain, teacher.way(beside, way, Events(str(folder)), voice))
+        self.signals = Signals()
+        self.network = teacher.Student(self.plain, teacher.way(beside, way, Events(str(folder)), voice, self.signals))
         self.network.load(self.model.first(3))
         self.source = shuffled(data.scaled)(self.dataset, 8, 5, 0.4)
 
@@ -121,6 +124,10 @@ def test_kept_answers_once_and_says_how_long_it_took(framework, tmp_path):
     assert told["seconds"] > 0
     assert "computed all 44 examples beforehand, in " in said[-1]
     assert lesson.network.teacher_seconds_per_batch() is None, "it computes nothing while the student learns"
+    lesson.signals.receive(signal.SIGTERM, None)
+    with pytest.raises(Stop, match="told to stop"):
+        lesson.losses(2)
+    assert len(events(tmp_path, "teacher")) == 1
 
 
 @pytest.mark.parametrize("way", ["together", "before", "ahead"])
