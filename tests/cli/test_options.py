@@ -11,7 +11,7 @@ import typer
 from house import House
 
 from ngcdl import console
-from ngcdl.cli.app import running
+from ngcdl.cli.app import app, running
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.typed import Typed
@@ -59,6 +59,21 @@ def test_what_a_command_of_runs_does_is_told_whole_on_80_columns(house: House) -
     listed = done.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
     assert listed
     assert [line for line in listed.splitlines() if not line.endswith(".") or line.endswith("...")] == []
+
+
+def test_only_what_was_typed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    whole = typer.main.get_command_from_info
+    monkeypatch.setattr(
+        "typer.main.get_command_from_info",
+        lambda **how: made.append(how["command_info"].callback.__name__) or whole(**how),
+    )
+    for words in ("workloads",), ("runs", "rm"), ("--help",):
+        with pytest.raises(SystemExit):
+            app(args=[*words, "--help"], prog_name="ngcdl")
+    assert made[0] == "workloads"
+    assert {name.partition("_")[0] for name in made[1:6]} == {"runs"}
+    assert sorted({*made[6:]} & {*console.COMMANDS}) == sorted({*console.COMMANDS} - {"runs"})
 
 
 KEPT = {list[str] | None: tuple[str, ...]}  # the option's type: the type of the field that stores it
