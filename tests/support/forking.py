@@ -9,6 +9,7 @@ real one (House.popen, User.start).
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -146,13 +147,18 @@ def _serve(channel: socket.socket) -> None:
 def _load() -> None:
     import docker
     import pynvml
+    import typer.main
 
     import ngcdl
+    from ngcdl.cli.app import app
 
     del docker, pynvml
     for module in pkgutil.walk_packages(ngcdl.__path__, "ngcdl."):
         if not module.name.endswith("_main") and "__main__" not in module.name:
             importlib.import_module(module.name)
+    # Else typer reads the signatures of all commands in every fork, which took most of a short command's time.
+    typer.main.get_command_from_info = functools.cache(typer.main.get_command_from_info)
+    typer.main.get_command(app)
 
 
 def _become(
