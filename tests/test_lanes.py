@@ -60,7 +60,7 @@ def test_every_file_of_tests_is_of_one_group() -> None:
         name = path.relative_to(ROOT).as_posix()
         takers = {group.name for group in groups if takes(group.words, name)}
         assert len(takers - {"parts"}) == 1, (name, takers)
-        assert ("parts" in takers) == ("ngcdl" in takers), (name, takers)
+        assert ("parts" in takers) == ("ngcdl" in takers and "mark.lab" in path.read_text()), (name, takers)
     named = [word.removeprefix("--ignore=") for group in groups for word in group.words]
     assert [name for name in named if name.startswith("tests") and not (ROOT / name).exists()] == []
 

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+ROOT = Path(__file__).parents[2]
+
 
 def live(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/live/test_{name}.py" for name in names)
@@ -62,7 +64,7 @@ def late() -> list[Group]:
         Group("trainer", ("tests/containers", *without(*NETWORKS)), is_trainer=True),
         Group("live", ("tests/live", *without(*WAITING, *TRAININGS, *PULLS))),
         Group("pulls", PULLS),
-        Group("parts", ("tests", "-m", "lab", *without(*NAMED))),
+        Group("parts", ("-m", "lab", *marked())),
         Group("compose", ("tests/compose",)),
         Group("lab", ("tests/lab",)),
         Group("commands", ("tests/cli",)),
@@ -73,6 +75,12 @@ def late() -> list[Group]:
 
 def without(*paths: str) -> tuple[str, ...]:
     return tuple(f"--ignore={path}" for path in paths)
+
+
+def marked() -> tuple[str, ...]:
+    """Return the other files with tests that need the lab: pytest takes seconds to collect all to find these few."""
+    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    return tuple(name for name in files if not name.startswith(NAMED) and "mark.lab" in (ROOT / name).read_text())
 
 
 class Lanes:
