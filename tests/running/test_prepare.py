@@ -220,10 +220,11 @@ def test_where_caches_inside_can_t_be_kept_the_run_begins_without_them_and_says_
 
 def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: settings.Settings, store: Store) -> None:
     own = plan.command(IMAGE, ("ls",), NONE, False, False)
-    extra = RunSpec(None, environment=(("A", "2"),), shm_bytes=5, cpu_limit=0.5, memory_bytes=6, workdir="/w")
+    typed = (("PYTHONUNBUFFERED", ""),)
+    extra = RunSpec(None, environment=typed, shm_bytes=5, cpu_limit=0.5, memory_bytes=6, workdir="/w")
     asked = Asked("docker", IMAGE, NONE, None, own, root=True, extra=extra)
     spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
-    assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), (("A", "2"),), 5, "/w")
+    assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), typed, 5, "/w")
     assert (spec.cpu_limit, spec.memory_bytes) == (0.5, 6)
     assert spec.user is None, "--root"
 
