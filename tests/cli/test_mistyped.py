@@ -258,9 +258,7 @@ def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) 
 
 
 @pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
-@pytest.mark.parametrize(
-    "option", ["--ipc", "--net", "--user", "-u", "--env-file", "--entrypoint", "--privileged", "--pid"]
-)
+@pytest.mark.parametrize("option", ["--ipc", "--net", "--user", "-u", "--entrypoint", "--privileged", "--pid"])
 def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
     done = house.run("run", "tensorflow:1", option, *more)
     assert (done.returncode, done.stdout) == (2, "")
@@ -277,7 +275,6 @@ def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option:
         (("compare", "--network", "host", "x:1", "--", "ls"), "compare x:1 -- ls"),
         (("run", "--mount", "type=bind,src=/a,dst=/b,readonly", "x:1"), "run -v /a:/b:ro x:1"),
         (("run", "--mount=type=volume,source=a,target=/b", "x:1"), "run -v a:/b x:1"),
-        (("run", "--env-file", "f", "x:1"), "run --help"),
         (("run", "--mount", "type=tmpfs,dst=/x", "x:1"), "run --help"),
         (("run", "--entrypoint", "/bin/sh", "x:1", "--", "-c", "echo hi"), "run x:1 -- /bin/sh -c 'echo hi'"),
         (("run", "--entrypoint=bash", "-i", "x:1"), "run -i x:1 -- bash"),

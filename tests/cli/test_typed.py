@@ -11,6 +11,7 @@ import pytest
 
 from ngcdl import settings
 from ngcdl.cli.typed import Typed, parsed
+from ngcdl.cli.typed_container import with_files
 from ngcdl.errors import BadOption
 from ngcdl.planning.asked import Asked
 from ngcdl.spec.kinds import KINDS
@@ -182,3 +183,19 @@ def test_another_folder_at_work_or_elsewhere_does_not_bring_the_home_along(
     assert folders(typed(volumes=("./project:/work:ro",))) == ([f"{home}/project:/work:ro"], "/work")
     assert folders(typed(volumes=("./project:/work/",))) == ([f"{home}/project:/work/"], "/work")
     assert folders(typed(volumes=("/data:/data",), workdir="/workshop")) == (["/data:/data"], "/workshop")
+
+
+def test_a_file_of_variables_is_read_as_docker_reads_it_and_typed_ones_override_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MINE", "here")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    (file := tmp_path / ".env").write_text("\ufeff# keys\n\n  A=1 2=3\r\nB='x'\nMINE\nNOT_SET\n", encoding="utf-8")
+    found = with_files(Typed(env_files=(str(file),), environment=("A=5",)))
+    assert found.environment == ("A=1 2=3", "B='x'", "MINE=here", "A=5")
+    assert "the quotes are part of the value of B, as for docker\n" in capsys.readouterr().err
+    file.write_text("A=1\nexport API_KEY=hush\n")
+    with pytest.raises(BadOption, match=r"\.env: line 2 must be NAME=VALUE\.$"):
+        with_files(Typed(env_files=(str(file),)))
+    with pytest.raises(BadOption, match="No such file"):
+        with_files(Typed(env_files=(f"{file}s",)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ngcdl import choice, console, settings, trainings
 from ngcdl.cli import lookup as reconciled
-from ngcdl.cli import project
+from ngcdl.cli import project, typed_container
 from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
@@ -90,7 +90,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     known = _known(typed)
     if not (known or typed.image) and (rounds.vary or "").startswith("image="):
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
-    typed = project.filled(typed)
+    typed = project.filled(typed_container.with_files(typed))
     _check(typed, rounds, known)
     repeat, vary = ROUNDS if rounds.repeat is None else rounds.repeat, _vary(known, others, rounds)
     if known and typed.steps is None and typed.epochs is None and typed.seconds is None:

@@ -25,7 +25,6 @@ _DOCKERS = {
     **dict.fromkeys(("--label", "-l"), "a run is found by its id"),
     **dict.fromkeys(("--user", "-u"), "the container runs as you, or, with --root, as the image's own user"),
     "--group-add": "the container runs as you, in all of your groups",
-    "--env-file": "-e NAME=VALUE sets each variable",
     "--entrypoint": "the image's own entrypoint starts the command after --",
     "--init": "every container has an init process",
     "--restart": "a run ends once, and ngcdl runs replay repeats it",
@@ -242,7 +241,7 @@ def _as_volume(mount: str) -> list[str]:
     return ["-v", f"{source}:{target}" + (":ro" if {"readonly", "ro"} & fields.keys() else "")]
 
 
-_BY: dict[str, Callable[[str], list[str]]] = {"--mount": _as_volume, "--env-file": lambda _: [_UNKNOWN]}
+_BY: dict[str, Callable[[str], list[str]]] = {"--mount": _as_volume}
 
 
 def meant(option: str, known: Collection[str]) -> str | None:

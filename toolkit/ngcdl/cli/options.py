@@ -149,6 +149,14 @@ Variables = Annotated[
         help="Set a variable for the run; NAME alone passes your own value on. Repeatable.",
     ),
 ]
+VariableFiles = Annotated[
+    list[str] | None,
+    container(
+        "--env-file",
+        metavar="FILE",
+        help="Set the variables in a file of lines NAME=VALUE, as docker run does; -e overrides it. Repeatable.",
+    ),
+]
 Packages = Annotated[
     list[str] | None,
     container(

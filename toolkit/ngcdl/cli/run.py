@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ngcdl import console, settings, trainings
-from ngcdl.cli import project
+from ngcdl.cli import project, typed_container
 from ngcdl.cli.advice import advised
 from ngcdl.cli.screen import Screen
 from ngcdl.cli.typed import Typed, parsed
@@ -29,7 +29,7 @@ def run(typed: Typed) -> int:
     config = settings.load()
     store = Store(config.runs)
     screen = Screen(output_to_stderr=typed.json, is_training=bool(typed.train))
-    typed = project.filled(typed)
+    typed = project.filled(typed_container.with_files(typed))
     asked = replace(parsed(typed, config, store), takes_wait=True)
     with advised(typed, asked):
         if typed.dry_run:

@@ -71,6 +71,7 @@ class Typed:
     placement: Placement = field(default_factory=Placement)
     volumes: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    env_files: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
     shm_size: str = "1g"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,3 +99,33 @@ def _check_places(more: Iterable[Mount], planned: Iterable[Mount]) -> None:
         if other := places.get(mount.place):
             raise BadOption(f"-v {other} and -v {mount}: both are at {mount.place}.", "Leave one of them out.")
         places[mount.place] = mount
+
+
+def with_files(typed: Typed) -> Typed:
+    """Return `typed` with the variables of --env-file as if -e had named them first. Raise BadOption."""
+    found = [f"{name}={value}" for file in typed.env_files for name, value in _in_file(file)]
+    return replace(typed, environment=(*found, *typed.environment), env_files=())
+
+
+def _in_file(file: str) -> list[tuple[str, str]]:
+    """Return the variables of a file, as docker reads it: a name alone passes the caller's value on, if there is one,
+    and quotes are part of the value.
+
+    https://docs.docker.com/reference/cli/docker/container/run/#env"""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: it is not UTF-8, or no path
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise BadOption(f"--env-file {file}: {why}.") from error
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        name, equals, _ = line.lstrip().partition("=")
+        if line.isspace() or name.startswith("#") or not (equals or name in os.environ):
+            continue
+        try:
+            found.append(parse_environment(line.lstrip(), os.environ))
+        except BadOption:  # not repeated: the line may have a secret
+            raise BadOption(f"--env-file {file}: line {number} must be NAME=VALUE.") from None
+    if quoted := [name for name, value in found if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"]:
+        console.say(f"--env-file {file}: the quotes are part of the value of {', '.join(quoted)}, as for docker")
+    return found

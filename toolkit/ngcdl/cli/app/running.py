@@ -43,6 +43,7 @@ class Hosted:
     placement: Placed
     volumes: options.Volumes = None
     environment: options.Variables = None
+    env_files: options.VariableFiles = None
     packages: options.Packages = None
 
 
