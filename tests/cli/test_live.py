@@ -90,6 +90,7 @@ def test_the_table_fits_and_has_what_is_known(going: Run) -> None:
         ("memory", "1.0 GiB of 8.0 GiB"),
     ]
     assert all(len(f"{name:<6}  {said}") <= 80 for name, said in rows)
+    assert ("speed", "n/a") in rows_of(training, replace(read, examples_per_second=None, seconds_per_batch=None), 34.0)
 
 
 def test_what_a_command_does_not_report_has_no_row_and_what_can_t_be_read_is_n_a(going: Run) -> None:

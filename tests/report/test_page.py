@@ -135,9 +135,12 @@ def test_a_command_has_no_rows_that_only_a_training_can_have() -> None:
 
 
 def test_what_was_not_measured_is_named_and_not_drawn() -> None:
-    text = Parsed(page([CPU.story()])).text
+    text = Parsed(page([CPU.story(gpus=None)])).text
     assert "Not measured, so not drawn: GPU memory, GPU power, GPU clocks" in text
     assert "SM)" not in text
+    without = page([CPU.story()])
+    assert "Not measured" not in without, "it had no GPU"
+    assert cells(without)["GPU use"][0] == cells(without)["peak GPU memory"][0] == "none"
 
 
 def test_a_single_accuracy_is_in_the_table_and_not_called_unmeasured() -> None:

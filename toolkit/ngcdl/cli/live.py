@@ -79,7 +79,7 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None 
         rows.append(("step", f"{read.step:,}{f' of {steps:,}' if isinstance(steps, int) else ''}{_ago(read, t)}"))
         rows.append(("loss", measured(read.loss, 2)))
         batch = "" if read.seconds_per_batch is None else f"   {measured(read.seconds_per_batch, 4)} s/batch"
-        rows.append(("speed", f"{measured(read.examples_per_second)} examples/s{batch}"))
+        rows.append(("speed", f"{measured(read.examples_per_second, unit=' examples/s')}{batch}"))
     if read.waited_share is not None:
         rows.append(("waits", f"{100 * read.waited_share:.0f} % of the time for its next batch"))
     if silent:
@@ -134,7 +134,7 @@ def _line(run: Run, read: Now, t: float) -> str:
         said += [
             f"step {read.step:,}",
             f"loss {measured(read.loss, 2)}",
-            f"{measured(read.examples_per_second)} examples/s",
+            measured(read.examples_per_second, unit=" examples/s"),
         ]
     said += [f"waits {100 * read.waited_share:.0f} %"] if read.waited_share is not None else []
     for card in read.gpus:

@@ -64,9 +64,15 @@ def _energy(story: Story) -> str:
     return f"{formatted(summary, 'energy_joules')}{span} ({summary.energy_from or 'source unknown'})"
 
 
+def _gpu_use(story: Story) -> str:
+    return "none" if story.run.gpus == () else formatted(story.run.summary, "gpu_percent_mean", digits=0)
+
+
 def _gpu_memory(story: Story) -> str:
     """Say it of the card that had most in use."""
     run = story.run
+    if run.gpus == ():
+        return "none"
     full = max(run.summary.used_gpus, key=lambda card: card.memory_bytes_max or 0, default=None)
     if full is None or full.memory_bytes_max != run.summary.gpu_memory_bytes_max:
         return formatted(run.summary, "gpu_memory_bytes_max")
@@ -112,7 +118,7 @@ _FIGURES: tuple[Figure, ...] = (
     _figure("cpu_percent_mean", "always", digits=0),
     _figure("container_cpu_percent_mean"),
     _figure("memory_bytes_max"),
-    _figure("gpu_percent_mean", "always", digits=0),
+    (called("gpu_percent_mean"), _gpu_use, "always"),
     _figure("sm_active_percent_mean"),
     _figure("sm_occupancy_percent_mean"),
     _figure("tensor_active_percent_mean"),
@@ -149,7 +155,7 @@ COUNTERPARTS: dict[str, Callable[[Story], str]] = {
     "examples/s": lambda it: rate(it.run.summary.examples_per_second),
     "s/batch": lambda it: formatted(it.run.summary, "seconds_per_batch"),
     "CPU, each core": _busy,
-    "GPU use": lambda it: formatted(it.run.summary, "gpu_percent_mean", digits=0),
+    "GPU use": _gpu_use,
     "GPU memory": _gpu_memory,
     "loss": _last_loss,
     "test accuracy": lambda it: number(it.run.summary.precision_at_1, 4),
