@@ -347,3 +347,19 @@ def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_
     assert [line.label for line in _card_lines(own, "watts")[0]] == ["A", "B"], "of commands"
     arms = [replace(story(letter, 2), arm="large") for letter in "AB"]
     assert _card_lines(arms, "watts")[0][1].label == "A: large, GPU 1"
+
+
+def test_cards_of_several_nodes_with_one_number_are_told_apart_and_more_than_there_are_colours_are_a_band() -> None:
+    def lines(nodes: int, cards: int, *others: Story) -> list[str]:
+        gpus = [
+            {"uuid": f"GPU-{node:04}{at:04}-1a2b", "index": at, "name": "H100", "watts": 60.0}
+            for node in range(nodes) for at in range(cards)
+        ]  # fmt: skip
+        story = read_story(replace(RUN, device="gpu"), [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)])
+        drawn, bands = _card_lines([story, *others], "watts")
+        return [it.label for it in (*drawn, *bands)]
+
+    assert lines(2, 1) == ["GPU 0 (GPU-00000000)", "GPU 0 (GPU-00010000)"]
+    assert lines(2, 1, Made(steps=20).story("b", "B"))[:2] == [f"A on {one}" for one in lines(2, 1)]
+    assert len(lines(2, 4)) == 8
+    assert lines(2, 8) == ["mean of its 16 GPUs", "least to most of its 16 GPUs"]

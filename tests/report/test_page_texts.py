@@ -52,6 +52,16 @@ def test_a_run_that_did_not_end_well_is_told_to_have_before_its_figures(more: di
     assert text.index(said) < text.index("examples/s")
 
 
+def test_a_run_that_waits_is_said_to_wait_and_one_without_a_figure_to_have_none_yet() -> None:
+    run = replace(GPU.run("r"), status="running", finished=None, engine="slurm", reason="PENDING: Resources")
+    assert verdict([read_story(run, [], [])]).endswith(" is waiting: PENDING: Resources.")
+    own = replace(run, reason="waits since 19:06 for 1 free GPU")
+    assert verdict([read_story(own, [], [])]).endswith("Ti) waits since 19:06 for 1 free GPU.")
+    assert outcome(run) == "waiting"
+    begun = replace(run, reason=None)
+    assert verdict([read_story(begun, [], [])]).endswith(" is still running: nothing is measured yet.")
+
+
 def test_the_conditions_of_a_run_that_is_still_running_say_as_of_when() -> None:
     before = time.time() - 1
     said = dict(conditions(GPU.story(status="running", finished=None)))["as of"]

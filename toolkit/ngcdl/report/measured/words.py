@@ -98,7 +98,7 @@ def outcome(run: Run, why: str | None = None) -> str:
 
     An OOM kill is left out if the run finished, because the run did without the killed process, or this was one of its
     own trials. The run's reason and its findings report the kill."""
-    words = [run.status]
+    words = ["waiting" if run.is_waiting and not why else run.status]
     words += [f"exit code {run.exit_code}"] if run.exit_code else []
     is_told = run.status == "finished" or (why or "").startswith(_OOM)
     words += [_OOM] if run.oom_killed and not is_told else []

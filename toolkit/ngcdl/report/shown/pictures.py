@@ -12,7 +12,7 @@ from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
 from ngcdl.report.shown.scale import PERCENT, Axis, axis, bytes_axis, seconds_axis
-from ngcdl.report.shown.story import LETTERS, CardCurves, Story
+from ngcdl.report.shown.story import LETTERS, Story
 from ngcdl.spec import kind_of
 
 Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
@@ -160,12 +160,12 @@ def _synthetic(stories: Sequence[Story]) -> str:
 
 def _use(story: Story) -> Chart | None:
     measured = story.measured
-    cards = _card_lines([story], "gpu_percent")[0]
+    cards, bands = _card_lines([story], "gpu_percent")
     lines = [Line("CPU, mean of all cores", measured.host, 0)]
     lines += [replace(line, label=line.label or "GPU") for line in cards]  # beside the CPU's line, one needs a name
-    band = Band("CPU, least to most busy core", measured.least, measured.most)
+    bands.append(Band("CPU, least to most busy core", measured.least, measured.most))
     title = "CPU and GPU use" if measured.cards else "CPU use"
-    return _chart(title, _time([story]), lines, lambda *_: PERCENT, [band], of=_model([story]))
+    return _chart(title, _time([story]), lines, lambda *_: PERCENT, bands, of=_model([story]))
 
 
 def _model(stories: Sequence[Story]) -> str:
@@ -176,9 +176,15 @@ def _model(stories: Sequence[Story]) -> str:
     return f"{len(names)} × {names[0]}" if len(names) > 1 else names[0]
 
 
-def _card(card: CardCurves, is_alike: bool) -> str:
-    number = f" {card.index}" if card.index is not None else ""
-    return f"GPU{number}{f' ({card.name})' if card.name and not is_alike else ''}"
+def _numbers(story: Story) -> list[str]:
+    """Return what comes after "GPU" for each card: its index, and the begin of its UUID if cards of several nodes have
+    the same; "" if that is unknown."""
+    cards = story.measured.cards
+    indexes = [card.index for card in cards.values()]
+    return [
+        "" if card.index is None else f" {card.index}{f' ({uuid[:12]})' if indexes.count(card.index) > 1 else ''}"
+        for uuid, card in cards.items()
+    ]
 
 
 def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
@@ -193,35 +199,40 @@ def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
     yield "CPU use of each core", charts.bars("CPU use of each core", story.measured.cores, said, note, "cores")
 
 
-def _label_of(card: CardCurves, story: Story, stories: Sequence[Story]) -> str:
-    label = _label(story, stories)
-    if len(story.measured.cards) < 2 or card.index is None:
-        return label
-    return f"{label} {card.index}" if label.endswith(" on GPU") else f"{label}, GPU {card.index}"
+def _labels(story: Story, stories: Sequence[Story]) -> list[str]:
+    """Name the line of each card; the only one of a single run needs no name."""
+    cards, who = list(story.measured.cards.values()), _label(story, stories)
+    if len(cards) < 2:
+        return [who]
+    if len(stories) == 1:
+        is_alike = bool(_model(stories))
+        return [
+            f"GPU{number}{f' ({card.name})' if card.name and not is_alike else ''}"
+            for card, number in zip(cards, _numbers(story), strict=True)
+        ]
+    named = who if who.endswith(" on GPU") else f"{who}, GPU"
+    return [f"{named}{number}" if number else who for number in _numbers(story)]
 
 
 def _card_lines(stories: Sequence[Story], name: str) -> tuple[list[Line], list[Band]]:
-    """Return a line for each card; the only one of a single run has no label. Of several runs, one with more cards than
-    a colour has dash patterns has a line for their mean instead, in a band from the least to the greatest."""
-    if len(stories) == 1:
-        cards = list(stories[0].measured.cards.values())
-        labels = [_card(card, bool(_model(stories))) for card in cards] if len(cards) > 1 else [""]
-        return [
-            Line(label, card.curves[name], at) for at, (card, label) in enumerate(zip(cards, labels, strict=False), 1)
-        ], []
+    """Return a line for each card. A run with too many to tell apart has a line for their mean instead, in a band from
+    the least to the greatest: one with more than a colour has dash patterns, or than there are colours if it is alone.
+    """
     lines, bands = [], []
+    alone = len(stories) == 1
     for story in stories:
         cards = list(story.measured.cards.values())
-        if len(cards) <= charts.DASHES:
+        colour = 1 if alone else _colour(story)  # 0 is the CPU's
+        if len(cards) <= (charts.COLOURS if alone else charts.DASHES):
             lines += [
-                Line(_label_of(card, story, stories), card.curves[name], _colour(story), dash=at)
-                for at, card in enumerate(cards)
+                Line(label, card.curves[name], colour + at if alone else colour, dash=0 if alone else at)
+                for at, (card, label) in enumerate(zip(cards, _labels(story, stories), strict=False))
             ]
         else:
-            who, all_of_them = _label(story, stories), f"of its {len(cards)} GPUs"
+            who, all_of_them = "" if alone else f"{_label(story, stories)}, ", f"of its {len(cards)} GPUs"
             least, mean, most = together([card.curves[name] for card in cards])
-            lines.append(Line(f"{who}, mean {all_of_them}", mean, _colour(story)))
-            bands.append(Band(f"{who}, least to most {all_of_them}", least, most, _colour(story)))
+            lines.append(Line(f"{who}mean {all_of_them}", mean, colour))
+            bands.append(Band(f"{who}least to most {all_of_them}", least, most, colour))
     return lines, bands
 
 

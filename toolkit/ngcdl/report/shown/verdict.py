@@ -26,6 +26,9 @@ def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> s
 def _of_one(story: Story) -> str:
     run = story.run
     head = f"{naming.what(run)} on {naming.on(run)}" if story.is_training or run.device else naming.what(run)
+    if run.is_waiting:
+        reason = run.reason or ""  # of a cluster's queue, or: waits since ... for 1 free GPU
+        return f"{head} {'' if reason.startswith('waits ') else 'is waiting: '}{reason}."
     if run.status == "running":
         return f"{head} is still running: {_reached(story)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
@@ -58,7 +61,7 @@ def _reached(story: Story) -> str:
         words.append(f"precision @ 1 = {figures.precision_at_1:.3f}")
     if run.is_synthetic:
         words.append("on SYNTHETIC data, not real data")
-    return ", ".join(words) or "nothing was measured"
+    return ", ".join(words) or f"nothing {'is measured yet' if run.status == 'running' else 'was measured'}"
 
 
 def _trained_seconds(story: Story) -> float | None:
