@@ -44,6 +44,10 @@ def test_a_word_too_long_for_an_indented_line_stands_alone_and_not_indented(monk
     assert console.wrapped(f"reason       it says [{address[:-4]}] so, and more", sys.stdout, 13) == (
         f"reason       it says\n[{address[:-4]}]\n             so, and more"
     )
+    for line in ("ngcdl stop last-1", "./scripts/ngcdl report 20231114-230000-compare-aaa111"):
+        told = console.wrapped(f"check with: ngcdl gpu or ngcdl logs, now or later; end it with: {line}", sys.stdout)
+        assert told.endswith(line), "a line to type is not broken"
+        assert told.count("\n") < 3
     assert console.wrapped(f"reason       {'a' * 47} b", sys.stdout, 13) == f"reason       {'a' * 47}\n             b"
 
 

@@ -34,7 +34,7 @@ _CONTROL = re.compile(
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
 CUT = "..."  # at the end of a text that was cut
-_FILLER = "\0"  # `plain` leaves none
+_FILLER, _JOINT = "\0", "\1"  # `plain` leaves none
 # The variable in which scripts/ngcdl passes on the path by which it was called, before it replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
@@ -42,6 +42,9 @@ COMMANDS = (  # in the order of --help: as a newcomer needs them
     *("runs", "show", "logs", "wait", "stop", "report", "workloads", "suite", "export"),
 )
 _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
+
+# A line to type that ends a text, after a colon.
+_TO_TYPE = re.compile(rf"(?<=[: ] )(?:'[^']*/ngcdl'|\S*ngcdl) (?:{'|'.join(COMMANDS)})(?![\w-])((?!: ).)*(?<!\.)$")
 
 
 def out() -> Console:
@@ -100,10 +103,11 @@ def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
 
 
 def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:
-    first, *more = folded.wrap(_filled(line)) or [""]
+    whole = _TO_TYPE.sub(lambda found: found[0].replace(" ", _JOINT), line)  # one word, so that it can be copied
+    first, *more = folded.wrap(_filled(whole)) or [""]
     words = [one.strip() for one in more]
     lines = [first, *(w if len(one) > folded.width else one for one, w in zip(more, words, strict=True))]
-    return "\n".join(lines).replace(_FILLER, "")
+    return "\n".join(lines).replace(_FILLER, "").replace(_JOINT, " ")
 
 
 def _filled(text: str) -> str:
