@@ -162,6 +162,11 @@ def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> 
     labelled = [one for one in figures if "SYNTHETIC" in one]
     assert [re.search(r"<strong>(\w+)", one)[1] for one in labelled] == ["Throughput", "Loss"]  # type: ignore[index]
     assert "SYNTHETIC" not in page([CPU.story()])
+    made_up = replace(CPU, dataset="synthetic").story("s", "B")
+    for first, letters in ((CPU.story(), ("B: ", " (B)")), (replace(made_up, letter="A"), ("", ""))):
+        several = page([first, made_up])
+        assert f'class="warning">{letters[0]}SYNTHETIC data: ' in several, "of all of them no letters are said"
+        assert f'class="note">SYNTHETIC data{letters[1]}: ' in several
 
 
 def test_two_runs_side_by_side_have_no_spread_and_so_no_ratio() -> None:

@@ -67,7 +67,7 @@ def _warning(stories: Sequence[Story]) -> Markup | None:
     named = [story for story in stories if story.run.is_synthetic]
     if not named:
         return None
-    who = "" if len(stories) == 1 else f"{', '.join(story.letter for story in named)}: "
+    who = "" if len(named) == len(stories) else f"{', '.join(story.letter for story in named)}: "
     note = (named[0].run.dataset_note or "").removeprefix("synthetic images, ")
     why = f" ({note})" if note else ""
     return tag("p", f"{who}SYNTHETIC data{why}: loss and accuracy say nothing about real data.", class_="warning")

@@ -154,7 +154,7 @@ def _synthetic(stories: Sequence[Story]) -> str:
     named = [story.letter for story in stories if story.run.is_synthetic]
     if not named:
         return ""
-    who = f" ({', '.join(named)})" if len(stories) > 1 else ""
+    who = f" ({', '.join(named)})" if len(named) < len(stories) else ""
     return f"SYNTHETIC data{who}: the speed is meaningful, what was learned is not."
 
 
