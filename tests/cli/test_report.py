@@ -220,6 +220,7 @@ def test_a_report_of_a_comparison_says_what_compare_show_says(house: House) -> N
     said = (house.home / "x.md").read_text()
     assert shown[-1].startswith("An epoch takes ")
     assert f"**{markdown.plain(shown[-1])}**" in said
+    assert "| C: batch=64, 20231114-2213" in said
     assert not [line for line in shown if line.startswith("published")], "theirs are a CPU and a GPU"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -156,6 +157,11 @@ def test_text_fits_also_where_ngcdl_is_typed_with_its_path(monkeypatch: pytest.M
 def test_what_a_foreign_program_sent_can_not_move_the_cursor() -> None:
     text = screen([warning("registry", "\x1b[2Jclean", "\x1b]0;title\x07x", Step("\x1b[31mrm"))], 80)
     assert "\x1b" not in text
+
+
+def test_only_what_asks_for_attention_is_coloured_and_not_in_yellow_which_a_light_terminal_hides() -> None:
+    text = screen([WELL, WARNED, SICK], 80, in_colour=True)
+    assert re.findall(r"\x1b\[([1-9]\d*)m(\w+)", text) == [("35", "WARN"), ("31", "BROKEN")]
 
 
 @pytest.mark.parametrize(("findings", "line"), [

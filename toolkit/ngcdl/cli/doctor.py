@@ -16,7 +16,8 @@ from ngcdl.doctor.links import gpu_way
 from ngcdl.errors import BadOption
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
-_COLOURS = {"ok": "32", "warning": "33", "broken": "31", "unchecked": "2"}
+# Only what asks for attention, and in colours that can be read on a light terminal too, as yellow and green can't.
+_COLOURS = {"warning": "35", "broken": "31", "unchecked": "2"}
 # `doctor` starts no container, so only this command shows that GPUs work inside one.
 _PROOF = "    ngcdl run --train smoke --gpus 1"
 _WIDEST = 120  # longer lines are hard to read
@@ -78,7 +79,7 @@ def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
     mark = f"{_MARKS[finding.state]:<7}"
     found = f"not checked: {finding.found}" if finding.state == "unchecked" else finding.found
     first, *rest = _filled(f"{mark}{finding.name:<14} {console.plain(found)}", width, 22)
-    if in_colour:
+    if in_colour and finding.state in _COLOURS:
         first = f"\x1b[{_COLOURS[finding.state]}m{mark}\x1b[0m{first[len(mark) :]}"
     lines = [first, *rest]
     if finding.cause:

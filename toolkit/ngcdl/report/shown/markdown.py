@@ -17,7 +17,9 @@ _BLANK = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 
 
 def markdown(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    head = [story.run.id if len(stories) == 1 else f"{story.letter}: {story.run.id}" for story in stories]
+    arms = [f"{story.arm}, " if story.arm else "" for story in stories]
+    head = [f"{story.letter}: {arm}{story.run.id}" for story, arm in zip(stories, arms, strict=True)]
+    head = [stories[0].run.id] if len(stories) == 1 else head
     parts = [f"**{plain(verdict(stories, comparison))}**"]
     if comparison:
         parts.append(_table(*in_words.table(comparison)))
