@@ -247,6 +247,16 @@ def test_steps_that_follow_too_fast_are_left_out_on_a_terminal_but_for_the_last(
     assert drawn.endswith(STEP % 24 + b"the end of it\n" + STEP % 25 + b"no line")
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_training_that_writes_no_newline_is_not_held_back(monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(f"sys.{stream}", terminal)
+    screen = Screen(is_training=True)
+    screen.chunk(Chunk(stream, b"I0000 a line"))
+    screen.chunk(Chunk(stream, b"x" * 9000))
+    assert screen._started_line + screen._started_output == b""
+
+
 @pytest.mark.parametrize("is_training", [True, False])
 def test_into_a_pipe_every_step_is_passed_on(capfdbinary: pytest.CaptureFixture[bytes], is_training: bool) -> None:
     with Screen(is_training=is_training, clock=lambda: 0.0) as screen:

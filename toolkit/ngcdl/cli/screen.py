@@ -27,7 +27,7 @@ _EIGHT_BIT = re.compile(rb"\xc2([\x90\x98\x9c-\x9f])")
 _APART = re.compile(rb"\x1b[\x00-\x1f\x7f]+")
 _UNWANTED = re.compile(rb"\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|(?=\x1b[^\\]))")
 _UNFINISHED = re.compile(rb"(?=[\x1b\xc2])(?:\x1b(?:[\]PX^_][^\x07\x1b]*\x1b?)?)?\xc2?\Z")
-_LONGEST = 4096  # bytes of an unfinished control string to hold back; a longer one counts as text
+_LONGEST = 4096  # bytes of an unfinished control string, or of a training's line, to hold back; more count as text
 # What TensorFlow prints before a training at any log level. It stays in log.txt.
 CHATTER = re.compile(rb"WARNING: All log messages before absl::InitializeLog|I0000 |\d{4}-\d\d-\d\d [\d:.]+: I ")
 # As containers/trainer/loop.py writes it: 2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; ...
@@ -211,9 +211,9 @@ class Screen:
     def _without_haste(self, data: bytes) -> bytes:
         """Leave out step lines that come within STEP_SECONDS of the last one shown, but keep the last step line before
         any other line."""
-        *lines, self._started_output = (self._started_output + data).split(b"\n")
+        lines, self._started_output = _whole(self._started_output + data)
         drawn = []
-        for line in (one + b"\n" for one in lines):
+        for line in lines:
             is_step = STEP.match(line)
             if is_step and self._clock() - self._last_step < STEP_SECONDS:
                 self._passed_over = line
@@ -224,8 +224,8 @@ class Screen:
         return b"".join(drawn)
 
     def _without_chatter(self, data: bytes) -> bytes:
-        *lines, self._started_line = (self._started_line + data).split(b"\n")
-        return b"".join(line + b"\n" for line in lines if not CHATTER.match(line))
+        lines, self._started_line = _whole(self._started_line + data)
+        return b"".join(line for line in lines if not CHATTER.match(line))
 
     def _tamed(self, data: bytes, is_stderr: bool, is_last: bool) -> bytes:
         """Remove control strings. Hold back what may be the beginning of a control string until the rest arrives."""
@@ -263,3 +263,11 @@ class Screen:
         self.is_lost = True
         name = "stdout" if stream is sys.stdout else "stderr"
         self.say(f"{name} can't be written to any more ({error.strerror}); log.txt has all of it.")
+
+
+def _whole(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return the whole lines in `data`, and the beginning of the next one. A long beginning counts as a line: a program
+    may write gigabytes without a newline."""
+    *lines, begun = data.split(b"\n")
+    lines = [line + b"\n" for line in lines]
+    return (lines, begun) if len(begun) <= _LONGEST else ([*lines, begun], b"")
