@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import re
@@ -96,6 +97,13 @@ def test_an_escape_sequence_without_an_end_holds_back_no_more_than_a_few_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert shown(monkeypatch, b"a\x1b]", b"x" * 5000, b"b\n") == "ab\n"
+
+
+def test_many_returns_are_held_back_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+    write = runs._writer(io.BytesIO())
+    write(b"\r" * 9000)
+    assert inspect.getclosurevars(write).nonlocals["unfinished"] == "\r"
 
 
 def test_a_log_that_is_no_text_is_passed_on(kept: House) -> None:

@@ -170,7 +170,7 @@ def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
         end = begun.start() if begun and len(begun[0]) <= _LONGEST else len(text)
         clean = console.plain(text[:end], kept="\r")
         shown = clean.rstrip("\r")  # what follows decides whether the line ends or is rewritten
-        unfinished = clean[len(shown) :] + text[end:]
+        unfinished = "\r" * (shown != clean) + text[end:]  # one \r does what many do
         stream.write("\n".join(last_state(line) for line in shown.split("\n")).encode())
         stream.flush()
 
