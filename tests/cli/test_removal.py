@@ -303,6 +303,17 @@ def test_nothing_is_swept_through_a_link(kept: House) -> None:
     assert f"{kept.store.root}/.removed: it is a link" in done.stderr
 
 
+def test_folders_that_a_run_nested_too_deeply_for_a_path_are_removed(kept: House) -> None:
+    at = os.open(kept.store.folder(OLD), os.O_RDONLY)
+    for _ in range(1000):
+        os.mkdir("deeper", dir_fd=at)
+        above, at = at, os.open("deeper", os.O_RDONLY, dir_fd=at)
+        os.close(above)
+    os.close(at)
+    done = kept.run(*RM, OLD, "--yes")
+    assert (done.returncode, kept.store.left_over(), kept.store.has(OLD)) == (0, [], False), done.stderr
+
+
 def test_a_folder_that_is_a_link_is_not_followed(kept: House) -> None:
     elsewhere = kept.home / "large-disk"
     kept.store.folder(NEW).rename(elsewhere)

@@ -201,7 +201,7 @@ class Store:
     def taken(self, top: Path) -> tuple[int, OSError | None]:
         """Return how many bytes `top` takes on the disk, and the error that keeps this user from deleting it, or None.
 
-        No link is followed. A file that vanishes meanwhile counts 0 bytes."""
+        No link is followed. A file that vanishes meanwhile counts 0 bytes, as does one with too long a path."""
         device, total, trouble = self.root.stat().st_dev, 0, None
         seen, ahead = set[int](), [str(top)]
         while ahead:
@@ -223,7 +223,8 @@ class Store:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                trouble = trouble or error
+                if error.errno != errno.ENAMETOOLONG:  # so deep that it has no path; `delete` needs none
+                    trouble = trouble or error
         return total, trouble
 
 
@@ -239,6 +240,31 @@ def delete(path: Path) -> None:
                 shutil.rmtree(path)
         except FileNotFoundError:
             continue
+        except (RecursionError, OSError) as error:  # rmtree has a call, and an open file, for each folder on the way
+            if isinstance(error, OSError) and error.errno != errno.EMFILE:
+                raise
+            _flatten(path)
+
+
+def _flatten(top: Path) -> None:
+    """Move each folder within the folders in `top` up into `top`; of those that are in it then, and so on, until none
+    has folders. A run can nest thousands, which rmtree can't delete. No link is followed. Raise OSError."""
+    way = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    ahead = [entry.name for entry in os.scandir(top) if entry.is_dir(follow_symlinks=False)]
+    at_top = os.open(top, way)
+    try:
+        while ahead:
+            folder = os.open(ahead.pop(), way, dir_fd=at_top)
+            try:
+                with os.scandir(folder) as entries:
+                    inside = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                for name in inside:
+                    ahead.append(f".ngcdl-{os.urandom(8).hex()}")
+                    os.rename(name, ahead[-1], src_dir_fd=folder, dst_dir_fd=at_top)
+            finally:
+                os.close(folder)
+    finally:
+        os.close(at_top)
 
 
 def age(run_id: str) -> tuple[str, str]:
