@@ -105,6 +105,17 @@ while True: signal.pause()
     assert done.status == "interrupted"
 
 
+def test_a_process_that_a_run_wrote_into_its_record_is_not_killed(store: Store, job: Job) -> None:
+    store.create(RUN)
+    with subprocess.Popen(["sleep", "60"]) as another:
+        forged = replace(RUN, owner=replace(this_process(), pid=another.pid, ticks=began(another.pid)))
+        store.save(forged, known=False)
+        threading.Timer(1, lambda: store.save(replace(forged, status="interrupted", owner=None))).start()
+        stopping.stopped(store, forged)
+        assert (another.poll(), job.asked) == (None, ["stop 10"])
+        another.kill()
+
+
 def test_a_watcher_that_ends_at_that_moment_is_no_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.create(replace(RUN, owner=this_process()))
 

@@ -46,7 +46,8 @@ def stopped(
 
     with waiting.telling(say, waits_for, pause, "only ends this command"):
         is_asked = True
-        if run.owner and is_alive(run.owner):
+        # a run can write any process into its record
+        if run.owner and is_alive(run.owner) and store.is_known(run):
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(run.owner.pid, signal.SIGTERM)
                 os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see SIGTERM
