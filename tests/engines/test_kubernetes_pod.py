@@ -317,6 +317,18 @@ def test_a_record_that_no_ngcdl_packed_neither_fills_the_memory_nor_ends_what_re
     assert not (tmp_path / "events.jsonl").exists()
 
 
+@pytest.mark.parametrize(("begun", "line"), [(BEGIN, b"A" * 4096), (BEGIN, b"\xff\n"), (b"", b"A" * 76 + b"\n")])
+def test_a_record_without_an_end_is_not_gathered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes, line: bytes
+) -> None:
+    monkeypatch.setattr(pod_output, "_MOST_PACKED_BYTES", 1 << 13)
+    told = PodOutput(tmp_path, "a")
+    told.take(begun)
+    for _ in range(1 << 13):
+        told.take(line)
+    assert len(b"".join([told._rest, *(told._packed or ()), *(told._cut or ())])) <= 1 << 14
+
+
 def test_a_file_that_is_large_only_by_its_header_is_none_of_a_record_s(tmp_path: Path) -> None:
     PodOutput(tmp_path, "x").take(printed(0, GNU_sparse_map="0,0", GNU_sparse_size=str(1 << 40)))
     assert not (tmp_path / "events.jsonl").exists()

@@ -28,6 +28,7 @@ _WHOLE_BYTES = 77  # of all of its lines but the last one
 _SOUGHT_BYTES = 4096
 # What fits into a node's usual log of 10 MiB is some 100 MiB unpacked: samples and events shrink to a tenth or less.
 _MOST_BYTES = 1 << 29
+_MOST_PACKED_BYTES = 1 << 27  # as printed
 
 
 class PodOutput:
@@ -41,6 +42,7 @@ class PodOutput:
         self._gap = b""  # an empty line, such as pod.sh prints before the record
         self._is_within = False  # did the last shown output end within a line?
         self._packed: list[bytes] | None = None
+        self._packed_bytes = 0
         # The first lines, while they may be the end of a record whose beginning went with the node's older file.
         self._cut: list[bytes] | None = []
         self._begin: int | None = None  # the offset in the log of this pod's output
@@ -77,7 +79,8 @@ class PodOutput:
         if line.endswith(b"\n"):
             return False
         may_be_cut = self._cut is not None and _PACKED.fullmatch(line) is not None
-        return self._packed is not None or BEGIN.startswith(line) or END.startswith(line) or may_be_cut
+        is_within = self._packed is not None and len(line) < _WHOLE_BYTES
+        return is_within or BEGIN.startswith(line) or END.startswith(line) or may_be_cut
 
     def _is_cut(self, line: bytes) -> bool:
         """Whether a line may belong to a record whose beginning is lost. At the record's last line, drop it all."""
@@ -89,6 +92,8 @@ class PodOutput:
             return False
         if len(line) != _WHOLE_BYTES and not self._cut:
             return False  # a single word: better shown at once than held back
+        if len(self._cut) * _WHOLE_BYTES > _MOST_PACKED_BYTES:
+            return False
         self._cut.append(line)
         return True
 
@@ -99,12 +104,14 @@ class PodOutput:
 
     def _is_packed(self, line: bytes) -> bool:
         if line == BEGIN:
-            self._packed = []
+            self._packed, self._packed_bytes = [], 0
         elif line == END and self._packed is not None:
             unpack(b"".join(self._packed), self._folder)
             self._packed = None
         elif self._packed is not None:
-            self._packed.append(line)
+            self._packed_bytes += max(len(line), _WHOLE_BYTES)
+            if self._packed_bytes <= _MOST_PACKED_BYTES:  # of more the end is missing, and `unpack` says so
+                self._packed.append(line)
         else:
             return False
         return True
