@@ -19,7 +19,7 @@ import pytest
 from made_runs import Made
 
 from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, StateNotWritable
-from ngcdl.folder import IMPORTED
+from ngcdl.folder import IMPORTED, MOST_BYTES
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
 from ngcdl.storing import archive, comparisons
@@ -135,7 +135,8 @@ def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, t
 @pytest.mark.parametrize("changed", [
     {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
     {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
-    {"repeat": math.inf}, {"repeat": 10**9, "trials": [{"arm": "threads=1", "round": 10**9, "run": "run-1"}]},
+    {"remarks": ["x" * MOST_BYTES]}, {"repeat": math.inf},
+    {"repeat": 10**9, "trials": [{"arm": "threads=1", "round": 10**9, "run": "run-1"}]},
 ])  # fmt: skip
 def test_a_comparison_that_is_none_keeps_all_of_it_out(
     store: Store, other: Store, tmp_path: Path, changed: dict[str, Any]

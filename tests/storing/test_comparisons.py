@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +17,20 @@ from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
 
-def test_one_that_was_saved_is_there_and_for_its_owner_alone(store: Store) -> None:
+def test_one_that_was_saved_is_there_and_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state/ngcdl/runs")
     kept = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     assert not comparisons.has(kept.id, store)
-    comparisons.save(kept, store)
+    before = os.umask(0)
+    try:
+        store.ensure_writable()
+        comparisons.save(kept, store)
+    finally:
+        os.umask(before)
     assert comparisons.has(kept.id, store)
     path = comparisons.path(kept.id, store)
-    assert [one.stat().st_mode & 0o777 for one in (path.parent, path)] == [0o700, 0o600]
+    folders = (tmp_path / "state", tmp_path / "state/ngcdl", store.root, path.parent)
+    assert [one.stat().st_mode & 0o777 for one in (*folders, path)] == [*[0o700] * 4, 0o600]
 
 
 def test_a_comparison_is_found_by_its_id_or_a_part_of_it(store: Store) -> None:

@@ -34,6 +34,7 @@ from typing import IO
 from ngcdl import whole
 from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, StateNotWritable
 from ngcdl.folder import CHECKPOINTS, FILES, HOME, IMPORTED, SAMPLES_OF_NODES, opened
+from ngcdl.folder import content as content_of
 from ngcdl.record import Run
 from ngcdl.storing.comparisons import BROKEN, StoredComparison, has, save
 from ngcdl.storing.comparisons import FOLDER as COMPARISONS
@@ -259,9 +260,9 @@ def _read(file: Path, path: Path) -> StoredComparison:
     """Read and check a comparison. Raise ArchiveBroken. Its runs need not be in the file: if some are missing, the
     comparison's results say so."""
     try:
-        kept = StoredComparison.from_json(json.loads(path.read_bytes()))
+        kept = StoredComparison.from_json(json.loads(content_of(path)))
         json.dumps(kept.as_json(), allow_nan=False)  # as `save` will
-    except BROKEN as error:
+    except (OSError, *BROKEN) as error:
         raise ArchiveBroken(file, f"{path.stem} is not a readable comparison") from error
     known = all(device in (None, "cpu", "gpu") for _, device in kept.arms)
     if kept.id != path.stem or not known or not isinstance(kept.finished, float | None):

@@ -20,11 +20,11 @@ from typing import Any
 
 from ngcdl import waiting
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
-from ngcdl.folder import opened
+from ngcdl.folder import content
 from ngcdl.record import Owner
 from ngcdl.record.shape import make
 from ngcdl.storing import marks
-from ngcdl.storing.store import Store, age, named, write_whole
+from ngcdl.storing.store import Store, age, make_private, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
@@ -108,7 +108,7 @@ def _made(store: Store) -> Path:
     """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
     folder = store.root.with_name(FOLDER)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
     except OSError as error:
         raise StateNotWritable(folder, error.strerror or str(error)) from error
     return folder
@@ -188,7 +188,6 @@ def load(name: str, store: Store) -> StoredComparison:
 
 def _read(file: Path) -> StoredComparison:
     try:
-        with opened(file) as content:
-            return StoredComparison.from_json(json.load(content))
+        return StoredComparison.from_json(json.loads(content(file)))
     except (OSError, *BROKEN) as error:
         raise RecordBroken(file, str(error)) from error

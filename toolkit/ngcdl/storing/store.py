@@ -49,7 +49,7 @@ class Store:
     def ensure_writable(self) -> None:
         """Create the root and prove that a file can be written there. Raise StateNotWritable."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.root)
             probe = self.root / f".probe.{os.urandom(8).hex()}"
             try:
                 with probe.open("xb") as file:
@@ -63,7 +63,7 @@ class Store:
         """Create the folder of a new run and write its first record. Raise StateNotWritable or NameTaken."""
         folder = self.folder(run.id)
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.root)
             try:
                 folder.mkdir(mode=0o700)
             except FileExistsError as error:
@@ -265,6 +265,14 @@ def _flatten(top: Path) -> None:
                 os.close(folder)
     finally:
         os.close(at_top)
+
+
+def make_private(folder: Path) -> None:
+    """Create `folder`, and what is missing above it, for this user alone, whatever the umask: who may rename one of
+    them could put another in its place. Raise OSError. https://specifications.freedesktop.org/basedir-spec/latest/"""
+    missing = [one for one in folder.parents if not one.exists()]  # parents=True would leave them to the umask
+    for one in (*reversed(missing), folder):
+        one.mkdir(exist_ok=True, mode=0o700)
 
 
 def age(run_id: str) -> tuple[str, str]:
