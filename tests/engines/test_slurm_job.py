@@ -94,6 +94,14 @@ def test_no_other_job_is_cancelled_whatever_number_a_run_writes_into_its_record(
     assert found.identity == "slurm:100"
 
 
+def test_a_stop_makes_no_file_where_a_link_of_the_run_s_leads(programs: Path) -> None:
+    says(programs, "squeue", "RUNNING|None")
+    says(programs, "scancel", "")
+    (programs / ".stopping").symlink_to(programs / "elsewhere")
+    SlurmJob("7", programs).stop(0)
+    assert not (programs / "elsewhere").exists()
+
+
 def test_a_job_that_is_killed_while_it_stops_no_longer_has_time_to_stop(programs: Path) -> None:
     (programs / ".stopping").touch()
     stand_in(programs, "scancel", f"[ ! -e {programs}/.stopping ] && touch {programs}/cancelled")

@@ -152,7 +152,8 @@ class SlurmJob(Unconnected):
         if state is None or not state.goes_on:
             return
         if state.state == "RUNNING":
-            (self._folder / STOPPING).touch()
+            with contextlib.suppress(FileExistsError):  # a link, which the run made, is not followed
+                (self._folder / STOPPING).touch(exist_ok=False)
             commands.cancel(self.number, self._folder, "TERM")
             until = self._clock() + grace_seconds
             while self._clock() < until:
