@@ -28,6 +28,7 @@ from ngcdl.errors import (
     WrongPlatform,
 )
 from ngcdl.pulling.fetch import explain
+from ngcdl.registry import client
 from ngcdl.registry.client import LINUX_AMD64, Registry
 from ngcdl.registry.key import Credential
 from ngcdl.spec import ImageRef
@@ -98,12 +99,15 @@ def test_a_repository_without_tags_lists_none(ngc, registry):
     assert registry.tags("nvidia/tensorflow") == []
 
 
-def test_pages_that_lead_elsewhere_or_never_end_are_refused(ngc, registry):
+def test_pages_that_lead_elsewhere_or_never_end_are_refused(ngc, registry, monkeypatch):
     ngc.fail("tags", lambda h: h.send(200, {"tags": ["a"]}, Link='<http://127.0.0.1:1/v2/x>; rel="next"'), times=1)
     with pytest.raises(RegistryAnswer, match="another host"):
         registry.tags("nvidia/tensorflow")
     ngc.fail("tags", lambda h: h.send(200, {"tags": ["a"]}, Link=f'<{h.path}>; rel="next"'))
-    with pytest.raises(RegistryAnswer, match="does not end"):
+    with pytest.raises(RegistryAnswer, match="does not end after 500 pages"):
+        registry.tags("nvidia/tensorflow")
+    monkeypatch.setattr(client, "_TAGS_LIMIT_BYTES", 100)
+    with pytest.raises(RegistryAnswer, match=r"does not end after \d pages"):
         registry.tags("nvidia/tensorflow")
 
 

@@ -41,6 +41,7 @@ PUBLIC_REPOSITORY = "nvidia/tensorflow"
 LINUX_AMD64 = ("linux", "amd64")
 _PAGE = 1000
 _PAGES = 500
+_TAGS_LIMIT_BYTES = 64 << 20  # of all pages: hundreds of thousands of tags
 _CONFIG_LIMIT_BYTES = 8 << 20
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 
@@ -129,8 +130,11 @@ class Registry:
         """List every tag in the registry's own order, [] if it has none. Raise RegistryError."""
         url = f"{self._within(repository)}/tags/list?n={_PAGE}"
         tags: list[str] = []
-        for _page in range(_PAGES):
+        most_bytes = self.asked_bytes + _TAGS_LIMIT_BYTES
+        for page in range(1, _PAGES + 1):
             answer = self._get(url, repository)
+            if self.asked_bytes > most_bytes:
+                break
             if answer.status != 200:
                 raise self._refusal(answer, repository)
             names = self._json(answer).get("tags") or []
@@ -141,7 +145,7 @@ class Registry:
             if following is None:
                 return list(dict.fromkeys(tags))
             url = following
-        raise RegistryAnswer(self.host, f"its list of tags does not end after {_PAGES} pages.")
+        raise RegistryAnswer(self.host, f"its list of tags does not end after {page} pages.")
 
     def _next_page(self, answer: Response, url: str) -> str | None:
         # <...>; rel="next": https://distribution.github.io/distribution/spec/api/#listing-image-tags

@@ -223,7 +223,7 @@ class Wire:
     def _body(self, response: requests.Response, question: Request) -> bytes:
         read = _reader(response)
         given = min(BODY_SECONDS, self._given_seconds)
-        body, deadline = b"", min(time.monotonic() + BODY_SECONDS, self._until)
+        body, deadline = bytearray(), min(time.monotonic() + BODY_SECONDS, self._until)
         host = urlsplit(question.url).netloc
         while chunk := read(65536):
             body += chunk
@@ -232,7 +232,7 @@ class Wire:
                 raise RegistryAnswer(host, f"more than {question.limit_bytes} bytes where a few thousand are expected.")
             if time.monotonic() > deadline:
                 raise RegistryUnreachable(host, f"its answer was not complete after {given:g} s")
-        return body
+        return bytes(body)
 
 
 def _reader(response: requests.Response) -> Callable[[int], bytes]:
