@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ngcdl.whole import written
+from ngcdl.whole import sync_all, written
 
 
 @contextmanager
@@ -178,3 +178,9 @@ def test_the_name_may_be_as_long_as_a_name_can_be(tmp_path: Path) -> None:
     with written(path) as file:
         file.write(b"x")
     assert path.read_bytes() == b"x"
+
+
+def test_the_file_system_of_a_folder_is_brought_to_its_disk_and_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    sync_all(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        sync_all(tmp_path / "none")

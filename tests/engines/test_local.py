@@ -16,7 +16,7 @@ from local_jobs import Start, order, read
 from local_jobs import engine as engine  # a fixture
 from local_jobs import start as start  # a fixture
 
-from ngcdl import processes, waiting
+from ngcdl import processes, waiting, whole
 from ngcdl.engines import local
 from ngcdl.engines.local.engine import _tool, size
 from ngcdl.engines.values import Exit, PullEvent
@@ -302,7 +302,7 @@ def test_what_uv_can_t_install_pip_may(
     engine: local.LocalEngine, no_tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_sync: list[Path | None] = []
-    monkeypatch.setattr(os, "sync", lambda: at_sync.append(engine.python(False)))
+    monkeypatch.setattr(whole, "sync_all", lambda _: at_sync.append(engine.python(False)))
     python = no_tools.with_name("python")
     python.unlink()
     python.write_text(

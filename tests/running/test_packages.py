@@ -13,6 +13,7 @@ import pytest
 from fakes import IMAGE, FakeEngine, FakeJob, FakeShow, LeftJob
 from house import until
 
+from ngcdl import whole
 from ngcdl.engines.base import Job
 from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import PackagesNotInstalled, PackagesNotKept
@@ -60,7 +61,7 @@ class PipEngine(FakeEngine):
 def test_a_container_of_the_image_installs_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, show = PipEngine(job := FakeJob([b"Collecting einops\n"])), FakeShow()
     at_sync: list[str] = []
-    monkeypatch.setattr(os, "sync", lambda: at_sync.extend(path.suffix for path in (tmp_path / "kept").iterdir()))
+    monkeypatch.setattr(whole, "sync_all", lambda at: at_sync.extend(path.suffix for path in at.parent.iterdir()))
     first = packages.installed(engine, SPEC, TARGET, tmp_path / "cache", tmp_path / "kept", show)
     again = packages.installed(engine, SPEC, TARGET, tmp_path / "cache", tmp_path / "kept", show)
     assert first == again == packages.Packages(first.folder, ("einops==1",))

@@ -27,7 +27,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngcdl import waiting
+from ngcdl import waiting, whole
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, PackagesNotKept
@@ -154,7 +154,8 @@ def _install(
         _empty(part)  # the disk may be full of it
         raise
     shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
-    os.sync()  # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
+    # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
+    whole.sync_all(part)
     part.rename(folder)
     return there
 

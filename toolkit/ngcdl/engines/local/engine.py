@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ngcdl import settings, waiting
+from ngcdl import settings, waiting, whole
 from ngcdl.catalog.rows import comparable, known
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
@@ -229,7 +229,8 @@ def _visible(spec: RunSpec) -> dict[str, str]:
 
 
 def _complete(folder: Path) -> None:
-    os.sync()  # else a power cut may leave the mark and empty files, as ext4 writes files seconds after names
+    # else a power cut may leave the mark and empty files, as ext4 writes files seconds after names
+    whole.sync_all(folder)
     (folder / READY).touch()
 
 
