@@ -49,6 +49,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
     found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
     found = re.sub(rf"\A{re.escape(title)} (?=failed |is |was )", "It ", found)
     found = re.sub(r"\A(?=[\d.]+ (s|min|h)\b)", "It took ", found)
+    found = found.replace(" = ", "\u00a0=\u00a0")  # no line begins with =
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),
