@@ -104,11 +104,13 @@ def test_pages_that_lead_elsewhere_or_never_end_are_refused(ngc, registry, monke
     with pytest.raises(RegistryAnswer, match="another host"):
         registry.tags("nvidia/tensorflow")
     ngc.fail("tags", lambda h: h.send(200, {"tags": ["a"]}, Link=f'<{h.path}>; rel="next"'))
-    with pytest.raises(RegistryAnswer, match="does not end after 500 pages"):
+    with pytest.raises(RegistryAnswer, match="does not end"):
         registry.tags("nvidia/tensorflow")
     monkeypatch.setattr(client, "_TAGS_LIMIT_BYTES", 100)
-    with pytest.raises(RegistryAnswer, match=r"does not end after \d pages"):
+    before = registry.asked_requests
+    with pytest.raises(RegistryAnswer, match="does not end"):
         registry.tags("nvidia/tensorflow")
+    assert registry.asked_requests - before < 20
 
 
 def test_ping_tells_whether_sign_ins_are_wanted(ngc, registry):

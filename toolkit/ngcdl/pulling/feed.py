@@ -257,8 +257,8 @@ class Feed:
         from ngcdl.registry import manifest
 
         digest, size = str(about["digest"]), about.get("size")
-        if not isinstance(size, int):
-            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
+        if not isinstance(size, int) or size > manifest.CONFIG_LIMIT_BYTES:
+            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration of no size, or of a huge one.")
         blob = self._whole(registry, digest, size)
         if manifest.digest(blob.read(), digest) != digest:  # damaged here, as by a power cut: try once from scratch
             blob.close(keep=False)

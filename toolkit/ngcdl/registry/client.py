@@ -42,7 +42,6 @@ LINUX_AMD64 = ("linux", "amd64")
 _PAGE = 1000
 _PAGES = 500
 _TAGS_LIMIT_BYTES = 64 << 20  # of all pages: hundreds of thousands of tags
-_CONFIG_LIMIT_BYTES = 8 << 20
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 
 
@@ -131,7 +130,7 @@ class Registry:
         url = f"{self._within(repository)}/tags/list?n={_PAGE}"
         tags: list[str] = []
         most_bytes = self.asked_bytes + _TAGS_LIMIT_BYTES
-        for page in range(1, _PAGES + 1):
+        for _page in range(_PAGES):
             answer = self._get(url, repository)
             if self.asked_bytes > most_bytes:
                 break
@@ -145,7 +144,7 @@ class Registry:
             if following is None:
                 return list(dict.fromkeys(tags))
             url = following
-        raise RegistryAnswer(self.host, f"its list of tags does not end after {page} pages.")
+        raise RegistryAnswer(self.host, "its list of tags does not end.")
 
     def _next_page(self, answer: Response, url: str) -> str | None:
         # <...>; rel="next": https://distribution.github.io/distribution/spec/api/#listing-image-tags
@@ -227,7 +226,7 @@ class Registry:
         """Open a blob, from byte `start` on if the registry supports that (status 206). Raise RegistryError."""
         url = f"{self._within(repository)}/blobs/{digest}"
         answer = self._with_token(
-            Request(url, start=start, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.open
+            Request(url, start=start, limit_bytes=manifest.CONFIG_LIMIT_BYTES), repository, self._wire.open
         )
         if isinstance(answer, Stream):
             return answer
@@ -241,7 +240,8 @@ class Registry:
         return f"{self._base}/v2/{'library/' if is_library else ''}{repository}"
 
     def _get(self, url: str, repository: str, accept: str = "*/*") -> Response:
-        return self._with_token(Request(url, accept, limit_bytes=_CONFIG_LIMIT_BYTES), repository, self._wire.ask)
+        plain = Request(url, accept, limit_bytes=manifest.CONFIG_LIMIT_BYTES)
+        return self._with_token(plain, repository, self._wire.ask)
 
     def _with_token(self, plain: Request, repository: str, ask: Callable[[Request], R]) -> R:
         """Send a request, with a token if the registry requires one. If the token does not suffice, return the 401."""

@@ -25,6 +25,7 @@ SCHEMA_1_TYPES = (
     "application/vnd.docker.distribution.manifest.v1+json",
 )
 ACCEPT = ", ".join(INDEX_TYPES + IMAGE_TYPES + SCHEMA_1_TYPES)
+CONFIG_LIMIT_BYTES = 8 << 20  # of a manifest, too: both are read into memory
 _ALGORITHMS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
 
