@@ -30,9 +30,9 @@ def has_card(user: User, driver: str, card: int, **said: int) -> None:
     user.has_gpus(driver=driver, **{f"gpu{card}__{name}": value for name, value in said.items()})
 
 
-def trained(user: User, image: str, *words: str) -> Done:
+def trained(user: User, image: str, *words: str, plant: str = "few") -> Done:
     """Train until enough is measured, then stop it as Ctrl-C does."""
-    child = user.start("run", image, *TRAIN, *STEPS, *words)
+    child = user.start("run", image, *TRAIN, *STEPS, *planted(plant), *words)
     measured(user, child, SAMPLES)
     child.signal(signal.SIGINT)
     done = child.done(PATIENCE_SECONDS)
@@ -93,7 +93,7 @@ def test_a_batch_that_is_too_small_for_its_card_is_named(user: User) -> None:
     has_card(user, driver, card, utilization=30)
     # the same batch again and again: a busy machine is not to take longer for it than a tiny step may take
     words = ("--batch", "1", "--feed", "constant", "--gpus", f"{card},", "--device", "auto")
-    done = trained(user, image, *words, *planted("tiny"))
+    done = trained(user, image, *words, plant="tiny")
     told = found(user, "tiny-batch")
     assert told["text"] in done.out
     assert re.match(r"GPU 30 % busy with steps of \d\.\d ms at batch 1: ", told["text"])
@@ -110,7 +110,8 @@ def test_more_threads_than_processors_are_named(user: User) -> None:
 
 def test_memory_that_is_nearly_used_up_is_named(user: User) -> None:
     """The limit is set by `docker update` during the training: there is no flag for it."""
-    child = user.start("run", TENSORFLOW[0], *TRAIN, *STEPS, "--batch", "8", "--threads", "1", "--gpus", "none")
+    words = ("--batch", "8", "--threads", "1", "--gpus", "none", *planted("few"))
+    child = user.start("run", TENSORFLOW[0], *TRAIN, *STEPS, *words)
     measured(user, child, SAMPLES)
 
     def stable_bytes() -> int:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from house import until
-from ngcdl_child import User, told, without_driver
+from ngcdl_child import User, planted, told, without_driver
 
 pytestmark = pytest.mark.lab
 
-QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "4", "--steps", "21")
+QUICK = ("--train", "cifar10", "--data", "synthetic", "--batch", "4", "--steps", "21", *planted("few"))
 
 
 def _records(user: User) -> list[dict[str, Any]]:
@@ -119,6 +119,7 @@ def test_a_gpu_that_the_framework_does_not_see_is_refused_by_the_name_of_the_fie
 
 def test_ctrl_c_stops_the_run_under_way_and_what_is_whole_is_reported(user: User) -> None:
     words = ("--train", "cifar10", "--data", "synthetic", "--steps", "31", "--gpus", "none", "--threads", "1")
+    words += planted("few")
     child = user.start("compare", "pytorch:26.07-py3", *words, "--vary", "batch=8,256", "--repeat", "2")
     until(lambda: len(user.ids()) == 2, "the second run", 120)
     user.running()

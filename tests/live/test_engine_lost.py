@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from faulty_front import Front
 from house import until
-from ngcdl_child import User, user_in
+from ngcdl_child import User, planted, user_in
 from own_engine import engine_of_ones_own
 from socket_relay import relay_to
 
@@ -260,7 +260,7 @@ def small_state(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def test_a_full_disk_at_a_checkpoint_stops_the_training_and_names_it(
     user: User, small_state: Callable[[str], Path]
 ) -> None:
-    words = ("--train", "cifar10", "--steps", "5", "--batch", "8", "--data", "synthetic", "--no-eval")
+    words = ("--train", "cifar10", "--steps", "5", "--batch", "8", "--data", "synthetic", "--no-eval", *planted("few"))
     done = user.run("run", "pytorch:26.07-py3", *words, XDG_STATE_HOME=str(small_state("4m")))
     assert done.code == 1, done
     shown = json.loads(user.run("show", "last", "--json", XDG_STATE_HOME=str(user.folder / "state")).out)

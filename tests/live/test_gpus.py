@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 WAYS = ("runtime", "cdi", "device-request")
 DRIVER = "615.61"  # which PyTorch's image takes
-TRAIN = ("--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval", "--threads", "1")
+TRAIN = ("--train", "cifar10", "--batch", "8", "--data", "synthetic", "--no-eval", "--threads", "1", *planted("few"))
 
 
 @pytest.fixture
@@ -60,7 +60,6 @@ def test_the_look_inside_names_the_runs_cards(gpu_user: User, way: str) -> None:
 
 def test_two_detached_trainings_get_a_card_each_and_a_third_is_refused_with_who_has_them(gpu_user: User) -> None:
     words = ("run", "pytorch:26.07-py3", *TRAIN, "--steps", "1000000", "--gpus", "1", "--device", "auto", "--force")
-    words += planted("few")
     children = [gpu_user.start(*words, "--detach") for _ in range(2)]
     runs = [done.out.strip() for done in (child.done() for child in children) if done.code == 0]
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from house import House, lines_of
-from ngcdl_child import User, drive
+from ngcdl_child import User, drive, planted
 
 pytestmark = pytest.mark.lab
 
@@ -91,7 +91,7 @@ def test_a_planted_throttle_is_named_with_its_reason_and_what_to_do(machine: Mac
 def test_a_container_that_computes_is_measured_with_its_limit_and_told_why(user: User) -> None:
     # Samples count between the first line of steps and the last: short steps, so that a busy machine has many lines.
     words = ("--train", "cifar10", "--batch", "4", "--data", "synthetic", "--no-eval", "--gpus", "none")
-    long = ("--steps", "100000", "--seconds", "10")
+    long = ("--steps", "100000", "--seconds", "10", *planted("few"))
     done = user.run("run", "tensorflow:18.01-py2", *words, *long, seconds=300)
     assert done.code == 0, done
     summary, findings = user.shown()["summary"], user.shown()["findings"]

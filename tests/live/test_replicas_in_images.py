@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ngcdl_child import User
+from ngcdl_child import User, planted
 
 pytestmark = pytest.mark.lab
 
@@ -36,7 +36,7 @@ print("PLACES %s %s" % (fed[0].device, held[0].device))
 def trained(user: User, image: str, *numbers: int) -> list[list[dict[str, Any]]]:
     """Train in an image with each number of replicas in turn; return the events of each training."""
     script = " && ".join(f"{TRAIN} --replicas {many} --out replicas-{many}" for many in numbers)
-    mounted = ("-v", f"{CONTAINERS}:/above:ro", "-e", "PYTHONPATH=/above", "-e", "PYTHONDONTWRITEBYTECODE=1")
+    mounted = (*planted("few"), "-v", f"{CONTAINERS}:/above:ro", "-e", "PYTHONPATH=/planted:/above")
     done = user.run("run", image, "--gpus", "none", *mounted, "--", "sh", "-c", script, seconds=240)
     assert done.code == 0, done
     folders = [user.here / f"replicas-{many}" for many in numbers]
