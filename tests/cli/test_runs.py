@@ -106,11 +106,13 @@ def test_a_run_in_which_the_kernel_killed_a_process_is_marked_though_it_exited_w
 
 def test_the_end_of_an_id_and_its_name_stand_for_it_only_where_they_name_one_run(house: House) -> None:
     ids = ["20260103-000000-run-aaa001", "20260102-000000-run-bbb001", "20260101-000000-other-run-bbb001", "x"]
-    for run_id in [*ids, "20260104-000000-run-202601", "20260102-000001-lr3-ccc001"]:
+    of_name = ["20260102-000001-lr3-ccc001", "20251231-000000-lr3-ccc000"]
+    for run_id in [*ids, "20260104-000000-run-202601", *of_name]:
         house.store.create(Run(run_id, "finished", 1.0, 2.0, 0, spec={"command": ["a long command", "y" * 80]}))
     named = [line.split()[0] for line in on_terminal(house, 80)[1:]]
-    assert named == ["x", "20260104-000000-run-202601", "aaa001", "lr3-ccc001", *ids[1:3]]
+    assert named == ["x", "20260104-000000-run-202601", "aaa001", "lr3-ccc001", *ids[1:3], "lr3-ccc000"]
     assert all(house.record(name)["id"] for name in named)
+    assert house.record("lr3")["id"] == of_name[0], "the newest run of that name"
 
 
 def test_no_runs_yet_is_said_and_json_is_an_empty_list(house: House) -> None:

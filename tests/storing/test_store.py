@@ -227,12 +227,6 @@ def test_a_run_is_found_by_last_by_the_beginning_or_end_of_its_id_or_of_its_last
     assert store.find(name) == found
 
 
-def test_a_name_means_the_newest_run_that_has_it(store: Store) -> None:
-    for run_id in ("20180216-000000-lr3-bb0001", "20180217-000000-lr3-bb0002", "20180218-000000-lr30-bb0003"):
-        store.create(Run(run_id, "lost", 1.0))
-    assert store.find("lr3") == "20180217-000000-lr3-bb0002"
-
-
 @pytest.mark.parametrize(
     "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x", "ngcdl-"]
 )
