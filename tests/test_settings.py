@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,8 +136,14 @@ def test_a_config_file_that_can_t_be_meant_is_refused_by_name(tmp_path: Path, te
     assert str(path) in caught.value.message
 
 
-def test_a_folder_in_the_config_file_s_place_is_told(tmp_path: Path) -> None:
-    (tmp_path / ".config/ngcdl/config.toml").mkdir(parents=True)
+@pytest.mark.parametrize("make", [
+    Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.write_bytes(b"#" * (2 << 20)),
+])  # fmt: skip
+def test_what_is_no_file_of_settings_in_the_config_file_s_place_is_told(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    (tmp_path / ".config/ngcdl").mkdir(parents=True)
+    make(tmp_path / ".config/ngcdl/config.toml")
     with pytest.raises(BadOption, match=r"config\.toml"):
         load(tmp_path)
 

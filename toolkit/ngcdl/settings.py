@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import re
@@ -16,6 +17,7 @@ from ngcdl.errors import BadOption, BadReference
 from ngcdl.spec import NVCR, REDACTED, ImageRef, redacted_words
 
 KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")
+_MOST_BYTES = 1 << 20  # of a file of settings: somebody else's project may have a link to anything in its place
 _LIKE_KEY = re.compile(r"nvapi-[\w-]+|[\w+/=-]{40,}")  # older keys are base64
 
 
@@ -112,7 +114,13 @@ def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def toml(path: Path) -> dict[str, Any]:
     """Read a file of settings, {} if there is none. Raise BadOption if it can't be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.exists() and not path.is_file():  # a pipe would block, and a device need not end
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 20} MiB")
+        return tomllib.loads(data.decode())
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
