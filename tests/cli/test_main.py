@@ -103,8 +103,8 @@ def test_the_same_by_hand_makes_the_folders_that_it_names(house: House) -> None:
     by_hand = rest.splitlines()
     assert head.startswith("# what ngcdl would start:\n")
     state = house.home / "state/ngcdl"
-    assert by_hand[0] == f"mkdir -p {state}/runs/dry-run/home {state}/autotune"
-    assert f"--choices {state}/autotune" in by_hand[1]
+    assert by_hand[0] == f"mkdir -p {state}/runs/dry-run/home {state}/autotune/+host"
+    assert f"--choices {state}/autotune/+host" in by_hand[1]
 
 
 def test_a_dry_run_says_that_the_python_it_names_is_made_by_the_first_run(house: House) -> None:

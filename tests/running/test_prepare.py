@@ -153,14 +153,15 @@ def test_a_training_that_shares_a_card_leaves_the_others_their_memory(
     assert said["TF_FORCE_GPU_ALLOW_GROWTH"] == "false", "as it was typed"
 
 
-def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_of_the_callers(
+def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_that_no_other_repository_s_images_see(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
     spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
-    folder = config.runs.parent / "autotune"
+    folder = config.runs.parent / "autotune/nvcr.io+nvidia+tensorflow"
     assert folder.is_dir()
     assert Mount(str(folder), "/ngcdl/choices", writable=True) in spec.mounts
+    assert prepare.choices_of(asked.workload, None, store) == folder.with_name("+host")
 
 
 def test_caches_inside_are_kept_in_one_folder_of_the_callers_for_each_repository(
@@ -400,9 +401,9 @@ def test_a_place_for_what_a_trial_chooses_that_can_t_be_made_is_told(
     config.runs.parent.mkdir(parents=True)
     (config.runs.parent / "autotune").touch()
     asked = training(workload=Workload("cifar10", data="synthetic", autotune=True, feed=None))
-    with pytest.raises(StateNotWritable, match=r"What --autotune chose is remembered in .*: File exists"):
+    with pytest.raises(StateNotWritable, match=r"What --autotune chose is remembered in .*: Not a directory"):
         prepare.prepare(asked, config, store, FakeShow())
-    assert daemon.asked == []
+    assert not [path for path in daemon.asked if "/images/create" in path]
 
 
 def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, store: Store) -> None:

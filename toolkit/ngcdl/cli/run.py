@@ -178,7 +178,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
     home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
-    folders = filter(None, [home, prepare.choices_of(asked.workload, store), cache])
+    folders = filter(None, [home, prepare.choices_of(asked.workload, picked.image, store), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0

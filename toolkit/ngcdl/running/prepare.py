@@ -29,7 +29,7 @@ from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims, packages, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings, home
-from ngcdl.spec import Mount, Placement, RunSpec, Workload
+from ngcdl.spec import ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _spec(
     asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, store: Store
 ) -> RunSpec:
     """Return the plan of what was asked for, with the chosen engine, image and cards."""
-    choices = choices_of(asked.workload, store) if picked.engine.shares_files else None
+    choices = choices_of(asked.workload, picked.image, store) if picked.engine.shares_files else None
     assert data or not asked.workload  # a training always has a data set, if only the synthetic one
     folder = data.folder if data else None
     spec = plan.of(asked, picked.image, picked.gpus, picked.device, folder, store.folder, choices)
@@ -177,9 +177,15 @@ def _spec(
     return plan.with_extra(replace(spec, placement=placed), asked.extra)
 
 
-def choices_of(workload: Workload | None, store: Store) -> Path | None:
-    """Return the folder that keeps the choices of --autotune for later runs; None without --autotune."""
-    return store.root.with_name("autotune") if workload and workload.autotune else None
+def choices_of(workload: Workload | None, image: ImageRef | None, store: Store) -> Path | None:
+    """Return the folder that keeps the choices of --autotune for later runs; None without --autotune. As in cache_of
+    each repository has its own, and trainings without an image, whose trainer on this host would follow links there."""
+    folder = store.root.with_name("autotune") / (_of_repository(image) if image else "+host")
+    return folder if workload and workload.autotune else None
+
+
+def _of_repository(image: ImageRef) -> str:
+    return image.name.replace("/", "+")  # no name contains a +
 
 
 def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
@@ -190,7 +196,7 @@ def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path |
     it."""
     if settings.inside is None or picked.image is None or spec.user is None or picked.engine.is_cluster:
         return None
-    return settings.inside / picked.image.name.replace("/", "+")  # no name contains a +
+    return settings.inside / _of_repository(picked.image)
 
 
 def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_left: bool = False) -> Ready:
@@ -255,20 +261,24 @@ def settle(
     """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found;
     `after` is as in `decide`."""
     store.ensure_writable()
-    if choices := choices_of(asked.workload, store):
-        try:
-            choices.mkdir(exist_ok=True)  # Docker would create it, owned by root
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise StateNotWritable(choices, why, "What --autotune chose is remembered") from error
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts, after=after)
+    _make_choices(choices_of(asked.workload, picked.image, store))
     digest, image_id, target = sources.target(picked, asked, show, verdicts)
     cache = cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
     if spec.packages:
         added = packages.installed(picked.engine, spec, target, _made(cache)[0], root, show, asked.installed)
     return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
+
+
+def _make_choices(folder: Path | None) -> None:
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # Docker would create it, owned by root
+    except OSError as error:
+        raise StateNotWritable(folder, error.strerror or str(error), "What --autotune chose is remembered") from error
 
 
 def planned_packages(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
