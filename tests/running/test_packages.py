@@ -39,6 +39,12 @@ def one_package(order: Order) -> None:
     (order.folder / packages.INSTALLED).write_text("einops==1\n")
 
 
+def nested_deeply(order: Order) -> None:
+    """Leave folders that rmtree can't delete, as what a package runs while it is built may do."""
+    for depth in range(1, 1001):
+        Path(f"{order.folder}{'/d' * depth}").mkdir()
+
+
 @dataclass
 class PipEngine(FakeEngine):
     """A stand-in for an engine. `pip` does in the order's folder what pip would; `left` are containers by run."""
@@ -154,7 +160,7 @@ def test_lines_about_the_image_s_own_builds_are_checked_after_the_installation(t
 
 def test_what_pip_could_not_install_is_told_in_its_words_and_tried_again(tmp_path: Path) -> None:
     said = b"Collecting tqdm==4.67.1\nERROR: No matching distribution found for tqdm==4.67.1\n"
-    engine = PipEngine(FakeJob([said], Exit(1)), pip=lambda _: None)
+    engine = PipEngine(FakeJob([said], Exit(1)), pip=nested_deeply)
     with pytest.raises(PackagesNotInstalled, match="ERROR: No matching distribution found for tqdm") as told:
         packages.installed(engine, SPEC, TARGET, None, tmp_path, FakeShow())
     assert told.value.exit_code == 125

@@ -22,7 +22,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, Packag
 from ngcdl.folder import HOME, content
 from ngcdl.planning.show import Show
 from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
+from ngcdl.storing.store import delete
 
 LIST, CONSTRAINTS, KEPT = "requirements.txt", "constraints.txt", "kept.txt"
 INSTALLED, LOG, BASE, RUN = "installed.txt", "pip.log", "packages", "run"
@@ -147,13 +147,13 @@ def _install(
 ) -> tuple[str, ...]:
     part = folder.with_suffix(".part")
     _end(engine, _run_id(part), show)  # what a killed ngcdl left running
-    shutil.rmtree(part, ignore_errors=True)
+    _remove(part)
     try:
         there = _tried(engine, spec, target, cache, part, pins, show)
     except BaseException:
         _empty(part)  # the disk may be full of it
         raise
-    shutil.rmtree(folder, ignore_errors=True)  # somebody has emptied it
+    _remove(folder)  # somebody has emptied it
     # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
     whole.sync_all(part)
     part.rename(folder)
@@ -168,7 +168,12 @@ def _run_id(part: Path) -> str:
 def _empty(part: Path) -> None:
     """Remove what pip had brought before it failed; what it wrote, pip.log, stays."""
     for made in (part / BASE, part / RUN):
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(made)
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        delete(folder)
 
 
 def _sweep(engine: Engine, root: Path, show: Show) -> None:
