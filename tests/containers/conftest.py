@@ -27,6 +27,7 @@ def temporary(tmp_path_factory):
         patch.setattr(tempfile, "tempdir", str(folder))
         # else PyTorch's compiler builds and runs a test program for each of this processor's vector extensions
         patch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "1")
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its workers each load PyTorch, for a kernel or two
         yield
         while forks:
             forks.popitem()[1].close()
