@@ -10,18 +10,19 @@ from trainer import __main__ as entry
 from trainer import data, layers
 from trainer.recipe import Model, adam, recipe, sgd
 
-STEPS = 30  # rounding differs between processors, and grows: 3e-5 after 30 steps, on some 1.4e-4 after 50
+STEPS = 50
 # With the recipe's epsilon of 1e-7 Adam turns pure rounding gradients into full steps: weights that differ in the last
-# digit then give losses 1e-3 apart within 50 steps. With these they stay near, so that a wrong formula shows.
-RATE = 0.0001
+# digit then give losses 1e-3 apart within 50 steps. With these they stay 3e-5 apart, so that a wrong formula shows; with
+# twice this rate, 1.4e-4 on some processors.
+RATE = 0.00005
 ADAM = adam(b1=0.9, b2=0.999, epsilon=1e-3)
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    """As many batches of the stand-in."""
+    """Fifty batches of the stand-in."""
     whole = data.synthetic("test")
-    return data.Dataset(whole.images[: 32 * STEPS], whole.labels[: 32 * STEPS], whole.name, 1, note=whole.note)
+    return data.Dataset(whole.images[:1600], whole.labels[:1600], whole.name, 1, note=whole.note)
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +60,14 @@ def made(dataset):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("feed", ["ahead", "resident"])
-def test_the_losses_of_the_articles_training_are_those_of_keras(framework, feed, dataset, by_keras):
+def test_fifty_losses_of_the_articles_training_are_those_of_keras(framework, feed, dataset, by_keras):
     source, model = made(dataset)
     network = on_cpu(framework, model)
     network.load(model.first(4))
     given = network.batches(source, 0, STEPS, feed)
     losses = [float(network.train(batch, model.turn(step, 4))[0]) for step, batch in enumerate(given)]
     assert losses == pytest.approx(by_keras, abs=1e-4)
-    assert losses[-1] < losses[0] - 0.03, "it learns"
+    assert losses[-1] < losses[0] - 0.05, "it learns"
 
 
 def test_a_relu_after_the_pooling_gives_the_same_weights_to_the_bit(framework):
