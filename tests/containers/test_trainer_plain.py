@@ -12,8 +12,8 @@ from trainer.recipe import Model, adam, recipe, sgd
 
 STEPS = 50
 # With the recipe's epsilon of 1e-7 Adam turns pure rounding gradients into full steps: weights that differ in the last
-# digit then give losses 1e-3 apart within 50 steps. With these they stay 3e-5 apart, so that a wrong formula shows; with
-# twice this rate, 1.4e-4 on some processors.
+# digit then give losses 1e-3 apart within 50 steps. With these they stay 3e-5 apart, so that a wrong formula shows. At
+# twice this rate it is 1.4e-4 on some processors.
 RATE = 0.00005
 ADAM = adam(b1=0.9, b2=0.999, epsilon=1e-3)
 
