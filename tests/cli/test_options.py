@@ -76,6 +76,16 @@ def test_only_what_was_typed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted({*made[6:]} & {*console.COMMANDS}) == sorted({*console.COMMANDS} - {"runs"})
 
 
+def test_the_list_of_commands_is_the_one_that_their_whole_declarations_make(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in ["--help"], ["--help", "--help"]:
+        with pytest.raises(SystemExit):
+            app(args=words, prog_name="ngcdl")
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert all(f"  {name} " in shown[0] for name in console.COMMANDS)
+
+
 KEPT = {list[str] | None: tuple[str, ...]}  # the option's type: the type of the field that stores it
 
 

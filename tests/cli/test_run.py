@@ -17,7 +17,8 @@ from ngcdl import processes
 from ngcdl.cli.run import exit_code, no_open_record
 from ngcdl.record import Run
 from ngcdl.running import owner
-from ngcdl.running.interrupt import STOPPING, Interrupted
+from ngcdl.running.interrupt import STOPPING
+from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
 
 

@@ -28,9 +28,9 @@ from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Owner, Run, Summary
 from ngcdl.report.compared import in_words
-from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Settled
+from ngcdl.running.signals import Interrupted
 from ngcdl.spec import GpuRequest, RunSpec, Workload
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial

@@ -25,8 +25,8 @@ from ngcdl.folder import EVENTS
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
 from ngcdl.running import launch
-from ngcdl.running.interrupt import Interrupted
 from ngcdl.running.prepare import Settled
+from ngcdl.running.signals import Interrupted
 from ngcdl.spec import GpuRequest, Placement, Workload
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison

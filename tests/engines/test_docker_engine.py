@@ -19,7 +19,7 @@ from ngcdl.engines.docker.engine import DockerEngine
 from ngcdl.engines.docker.job import HURRY_SECONDS, PATIENCE_SECONDS
 from ngcdl.engines.values import Order
 from ngcdl.errors import DiskFull, EngineHangs, EngineRefused
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.signals import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, Port, RunSpec, Workload
 
 

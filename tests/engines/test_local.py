@@ -22,7 +22,7 @@ from ngcdl.engines.local.engine import _tool, size
 from ngcdl.engines.values import Exit, PullEvent
 from ngcdl.errors import LocalUnavailable, StartError
 from ngcdl.record import Run
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.signals import Interrupted
 from ngcdl.spec import GpuRequest, ImageRef, Workload, inside
 from ngcdl.storing.store import Store
 

@@ -21,7 +21,8 @@ from house import until
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
 from ngcdl.errors import EngineHangs
-from ngcdl.running.interrupt import OR_KILL, SIGNALS, STOPPING, Interrupted, Stopper, Unkillable
+from ngcdl.running.interrupt import OR_KILL, STOPPING, Stopper, Unkillable
+from ngcdl.running.signals import SIGNALS, Interrupted
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -291,7 +292,8 @@ def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
     code = """
 import os, signal
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from ngcdl.running.interrupt import Stopper, raise_on_signals
+from ngcdl.running.interrupt import Stopper
+from ngcdl.running.signals import raise_on_signals
 raise_on_signals()
 with Stopper(1, print).listening():
     os.kill(os.getpid(), signal.SIGHUP)

@@ -11,7 +11,7 @@ from followed import by_signal, recorded
 from ngcdl.engines.base import Job
 from ngcdl.errors import NgcdlError, SlurmLost
 from ngcdl.running import launch
-from ngcdl.running.interrupt import Interrupted
+from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
 
 

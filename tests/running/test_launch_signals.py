@@ -14,7 +14,8 @@ from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineHangs, EngineLost, NgcdlError
 from ngcdl.running import launch
 from ngcdl.running.ending import HANGUP
-from ngcdl.running.interrupt import Interrupted, Stopper
+from ngcdl.running.interrupt import Stopper
+from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
 
 

@@ -38,7 +38,7 @@ def _guarded(argv: list[str]) -> int:
 
     from ngcdl import console
     from ngcdl.errors import NgcdlError
-    from ngcdl.running.interrupt import Interrupted, raise_on_signals, signal_of
+    from ngcdl.running.signals import Interrupted, raise_on_signals, signal_of
 
     raise_on_signals()
     # Modules below the console report as warnings what is no error; here these are shown as messages.

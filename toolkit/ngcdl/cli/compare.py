@@ -25,7 +25,7 @@ from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
-from ngcdl.running.interrupt import Interrupted, signal_of
+from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
 from ngcdl.spec.inside import WORK
 from ngcdl.storing import comparisons

@@ -19,8 +19,8 @@ from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
 from ngcdl.running import ending, launch, meanwhile, prepare, sources, turn
-from ngcdl.running.interrupt import Interrupted, signal_of
 from ngcdl.running.owner import this_process
+from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
 
 

@@ -23,7 +23,7 @@ from ngcdl.report.compared.pairs import published
 from ngcdl.report.measured import expected
 from ngcdl.report.measured.words import duration
 from ngcdl.running.ending import TIME_IS_UP
-from ngcdl.running.interrupt import Interrupted, signal_of
+from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml

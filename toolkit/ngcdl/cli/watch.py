@@ -22,9 +22,9 @@ from ngcdl.errors import BadOption, ContainerLeft, NgcdlError
 from ngcdl.given_cards import Need
 from ngcdl.record import Run
 from ngcdl.running import ending, launch, prepare, turn
-from ngcdl.running.interrupt import Interrupted, signal_of, signals_deferred
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
+from ngcdl.running.signals import Interrupted, signal_of, signals_deferred
 from ngcdl.spec import RunSpec
 from ngcdl.storing.store import Store
 

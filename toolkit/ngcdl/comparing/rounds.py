@@ -22,9 +22,9 @@ from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import launch, prepare
 from ngcdl.running.ending import TIME_IS_UP
-from ngcdl.running.interrupt import SIGNALS, Interrupted
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready, Settled
+from ngcdl.running.signals import SIGNALS, Interrupted
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial

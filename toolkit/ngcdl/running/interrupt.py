@@ -13,9 +13,8 @@ from typing import Any
 
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
 from ngcdl.errors import NgcdlError
+from ngcdl.running.signals import PASSED_ON, Interrupted, heard
 
-_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)  # by which a batch system warns that the time is nearly up
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *_PASSED_ON)
 STOPPING = "stopping"
 OR_KILL = f"{STOPPING}; press Ctrl-C again to kill"  # only after a Ctrl-C: on a raw terminal it is no signal
 # How long to wait for confirmation of a kill; then the caller gets the prompt back anyway.
@@ -25,52 +24,8 @@ KILL_SECONDS = 5.0
 RETRY_SECONDS = float(TRAINING_GRACE_SECONDS)
 
 
-class Interrupted(BaseException):
-    """A signal came while no job could be asked to stop. `except Exception` does not catch it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def signal_of(error: KeyboardInterrupt | Interrupted) -> int:
-    return error.number if isinstance(error, Interrupted) else signal.SIGINT
-
-
 class Unkillable(BaseException):
     """The job was killed, but its end was not confirmed within KILL_SECONDS."""
-
-
-def _heard() -> list[signal.Signals]:
-    """Return the signals to handle: those that are already ignored, as by nohup or a shell without job control, stay
-    ignored."""
-    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-
-
-def raise_on_signals() -> None:
-    """Make the other signals raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
-
-    def interrupted(number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(number)
-
-    for number in _heard():
-        if number != signal.SIGINT:
-            signal.signal(number, interrupted)
-
-
-@contextlib.contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Defer signals to the end of the block, for steps that must not be interrupted halfway."""
-    came: list[int] = []
-    heard = _heard()
-    before: dict[int, Any] = {number: signal.signal(number, lambda number, _: came.append(number)) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
 
 
 class Stopper:
@@ -111,7 +66,7 @@ class Stopper:
         if self._is_over:
             self.afterwards = self.afterwards or number
             return
-        if number in _PASSED_ON and self._is_command and self.job and isinstance(self.job, Interruptible):
+        if number in PASSED_ON and self._is_command and self.job and isinstance(self.job, Interruptible):
             # In a thread, as a stop: the signal may have come in the middle of a request to the engine.
             threading.Thread(target=self._pass_on, args=(number,), daemon=True).start()
             return
@@ -208,7 +163,7 @@ class Stopper:
     def listening(self) -> Iterator[None]:
         """Handle the signals while the block lasts. On a terminal in raw mode Ctrl-C is a byte for the container, not a
         signal."""
-        before: dict[int, Any] = {number: signal.signal(number, self.on_signal) for number in _heard()}
+        before: dict[int, Any] = {number: signal.signal(number, self.on_signal) for number in heard()}
         before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
         try:
             yield

@@ -22,10 +22,11 @@ from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import as_text, diagnosed
 from ngcdl.report.measured.filled import filled
 from ngcdl.running import ending, meanwhile, silence
-from ngcdl.running.interrupt import KILL_SECONDS, Interrupted, Stopper, Unkillable, signals_deferred
+from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
 from ngcdl.running.reconcile import DETACHED, SUBMISSION_SECONDS, bring_output
+from ngcdl.running.signals import Interrupted, signals_deferred
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 

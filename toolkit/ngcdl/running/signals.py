@@ -1,0 +1,56 @@
+"""The signals that would end ngcdl: outside of a run they are exceptions, so that what is under way is cleaned up."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)  # by which a batch system warns that the time is nearly up
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *PASSED_ON)
+
+
+class Interrupted(BaseException):
+    """A signal came while no job could be asked to stop. `except Exception` does not catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def signal_of(error: KeyboardInterrupt | Interrupted) -> int:
+    return error.number if isinstance(error, Interrupted) else signal.SIGINT
+
+
+def heard() -> list[signal.Signals]:
+    """Return the signals to handle: those that are already ignored, as by nohup or a shell without job control, stay
+    ignored."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def raise_on_signals() -> None:
+    """Make the other signals raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
+
+    def interrupted(number: int, _frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    for number in heard():
+        if number != signal.SIGINT:
+            signal.signal(number, interrupted)
+
+
+@contextlib.contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Defer signals to the end of the block, for steps that must not be interrupted halfway."""
+    came: list[int] = []
+    all_heard = heard()
+    before: dict[int, Any] = {one: signal.signal(one, lambda number, _: came.append(number)) for one in all_heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
