@@ -38,7 +38,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.pulling import fetch
 from ngcdl.record import Image
-from ngcdl.running import prepare, sources
+from ngcdl.running import hostfolders, prepare, sources
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Card, Probe
@@ -161,7 +161,7 @@ def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_that_no_other_
     folder = config.runs.parent / "autotune/nvcr.io+nvidia+tensorflow"
     assert folder.is_dir()
     assert Mount(str(folder), "/ngcdl/choices", writable=True) in spec.mounts
-    assert prepare.choices_of(asked.workload, None, store) == folder.with_name("+host")
+    assert hostfolders.choices_of(asked.workload, None, store) == folder.with_name("+host")
 
 
 def test_caches_inside_are_kept_in_one_folder_of_the_callers_for_each_repository(
@@ -190,7 +190,7 @@ def test_a_cluster_s_nodes_have_no_such_folder(daemon: Daemon, config: settings.
     settled = prepare.settle(training(), config, store, FakeShow())
     cluster = replace(settled.picked, engine=FakeEngine(FakeJob(), is_cluster=True))
     spec = RunSpec(IMAGE, user="1000:1000")
-    found = [prepare.cache_of(picked, spec, config) for picked in (settled.picked, cluster)]
+    found = [hostfolders.cache_of(picked, spec, config) for picked in (settled.picked, cluster)]
     assert found == [settled.cache, None]
 
 

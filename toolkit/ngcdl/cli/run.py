@@ -18,7 +18,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
-from ngcdl.running import ending, launch, meanwhile, prepare, sources, turn
+from ngcdl.running import ending, hostfolders, launch, meanwhile, prepare, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
@@ -157,7 +157,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
         screen.say(turn.foreseen(picked.awaits, store))
     run_id = "dry-run"
     target = sources.planned_target(picked, asked)
-    cache = prepare.cache_of(picked, spec, config)
+    cache = hostfolders.cache_of(picked, spec, config)
     added, way = prepare.planned_packages(picked, spec, config), picked.way.name
     order = Order(spec.without_secrets(), run_id, store.folder(run_id), target, way, cache=cache, packages=added)
     if added and not added.is_dir():
@@ -178,7 +178,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     console.result(f"# what ngcdl would {sent}:")
     console.result_json(request)
     home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
-    folders = filter(None, [home, prepare.choices_of(asked.workload, picked.image, store), cache])
+    folders = filter(None, [home, hostfolders.choices_of(asked.workload, picked.image, store), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
     console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0

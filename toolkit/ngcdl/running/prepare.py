@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ngcdl import __version__, choice, hostfacts, trainings
 from ngcdl.engines.base import Engine, SharesCpus
 from ngcdl.engines.values import Order
-from ngcdl.errors import BadOption, NoGpu, StateNotWritable
+from ngcdl.errors import BadOption, NoGpu
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
 from ngcdl.planning.asked import (
@@ -26,10 +25,10 @@ from ngcdl.planning.asked import (
 )
 from ngcdl.planning.show import Show
 from ngcdl.record import Image, Machine, Run
-from ngcdl.running import gpu_claims, packages, sources, turn
+from ngcdl.running import gpu_claims, hostfolders, packages, sources, turn
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings, home
-from ngcdl.spec import ImageRef, Mount, Placement, RunSpec, Workload
+from ngcdl.spec import Placement, RunSpec
 from ngcdl.storing.store import NameTaken, Store
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def _in_snap(picked: choice.Choice, spec: RunSpec, settings: Settings, store: St
     from ngcdl.engines.docker import snap
 
     folders = [Path(mount.host) for mount in spec.mounts if not mount.is_volume]
-    folders += [folder for folder in (store.root, cache_of(picked, spec, settings)) if folder]
+    folders += [folder for folder in (store.root, hostfolders.cache_of(picked, spec, settings)) if folder]
     hidden = snap.out_of_sight(folders, home(os.environ))
     if not hidden:
         return picked
@@ -163,7 +162,7 @@ def _spec(
     asked: Asked, picked: choice.Choice, placement: Placement | None, data: dataset.Dataset | None, store: Store
 ) -> RunSpec:
     """Return the plan of what was asked for, with the chosen engine, image and cards."""
-    choices = choices_of(asked.workload, picked.image, store) if picked.engine.shares_files else None
+    choices = hostfolders.choices_of(asked.workload, picked.image, store) if picked.engine.shares_files else None
     assert data or not asked.workload  # a training always has a data set, if only the synthetic one
     folder = data.folder if data else None
     spec = plan.of(asked, picked.image, picked.gpus, picked.device, folder, store.folder, choices)
@@ -175,28 +174,6 @@ def _spec(
     if placed and isinstance(picked.engine, SharesCpus):
         placed = picked.engine.with_cpus(placed, spec.gpus.per_node)
     return plan.with_extra(replace(spec, placement=placed), asked.extra)
-
-
-def choices_of(workload: Workload | None, image: ImageRef | None, store: Store) -> Path | None:
-    """Return the folder that keeps the choices of --autotune for later runs; None without --autotune. As in cache_of
-    each repository has its own, and trainings without an image, whose trainer on this host would follow links there."""
-    folder = store.root.with_name("autotune") / (_of_repository(image) if image else "+host")
-    return folder if workload and workload.autotune else None
-
-
-def _of_repository(image: ImageRef) -> str:
-    return image.name.replace("/", "+")  # no name contains a +
-
-
-def cache_of(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
-    """Return the folder for what programs in the container cache. None if their caches are lost with the run: on a
-    cluster, and as root, whose files the caller could not delete.
-
-    Each repository has its own folder, because files that one image leaves there could break another image, or spy on
-    it."""
-    if settings.inside is None or picked.image is None or spec.user is None or picked.engine.is_cluster:
-        return None
-    return settings.inside / _of_repository(picked.image)
 
 
 def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_left: bool = False) -> Ready:
@@ -263,22 +240,14 @@ def settle(
     store.ensure_writable()
     verdicts = Verdicts(asked, settings)
     picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts, after=after)
-    _make_choices(choices_of(asked.workload, picked.image, store))
+    hostfolders.make_choices(hostfolders.choices_of(asked.workload, picked.image, store))
     digest, image_id, target = sources.target(picked, asked, show, verdicts)
-    cache = cache_of(picked, spec, settings)
+    cache = hostfolders.cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
     if spec.packages:
-        added = packages.installed(picked.engine, spec, target, _made(cache)[0], root, show, asked.installed)
+        made, _ = hostfolders.made_cache(cache)
+        added = packages.installed(picked.engine, spec, target, made, root, show, asked.installed)
     return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
-
-
-def _make_choices(folder: Path | None) -> None:
-    if folder is None:
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # Docker would create it, owned by root
-    except OSError as error:
-        raise StateNotWritable(folder, error.strerror or str(error), "What --autotune chose is remembered") from error
 
 
 def planned_packages(picked: choice.Choice, spec: RunSpec, settings: Settings) -> Path | None:
@@ -309,7 +278,7 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
     spec = _spec(settled.asked, picked, settled.placement, data, store)
     need = picked.awaits
     known = replace(spec, gpus=settled.asked.gpus) if need else spec
-    cache, lost = _made(settled.cache)
+    cache, lost = hostfolders.made_cache(settled.cache)
     usual = spec.workload.name if spec.workload else (picked.image.framework if picked.image else "run")
     what = settled.asked.name or usual
     run = Run(
@@ -341,7 +310,7 @@ def begin(settled: Settled, store: Store, *notes: str) -> Ready:
             run = replace(run, id=store.new_id(what))
     added = settled.added.folder if settled.added else None
     if picked.engine.has_containers and picked.engine.shares_files and not picked.engine.is_cluster:
-        _make_mount_points(spec.mounts)
+        hostfolders.make_mount_points(spec.mounts)
     order = Order(spec, run.id, folder, settled.target, picked.way.name, cache=cache, packages=added)
     return Ready(picked.engine, order, run, need)
 
@@ -351,45 +320,6 @@ def with_cards(ready: Ready, need: Need, cards: tuple[str, ...]) -> Ready:
     spec = replace(ready.order.spec, gpus=need.filled(ready.order.spec.gpus, cards))
     run = replace(ready.run, gpus=cards, spec=spec.as_json(), reason=None, started=time.time())
     return Ready(ready.engine, replace(ready.order, spec=spec), run)
-
-
-def _made(cache: Path | None) -> tuple[Path | None, tuple[str, ...]]:
-    """Create the cache folder and return it, or None and a note if it can't be used. Docker would create a missing
-    folder, owned by root."""
-    if cache is None:
-        return None, ()
-    why = None
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(cache, os.W_OK | os.X_OK):
-            why = "it is not writable"
-        elif os.statvfs(cache).f_flag & os.ST_NOEXEC:  # compiled kernels are loaded from there
-            why = "its file system is mounted noexec"
-    except OSError as error:
-        why = error.strerror or str(error)
-    lost = f"What programs in the container cache is lost with the run: {cache} can't be used ({why})."
-    return (None, (lost,)) if why else (cache, ())
-
-
-def _make_mount_points(mounts: tuple[Mount, ...]) -> None:
-    """Create what a mount inside another one, a writable folder of the caller's, is mounted on. Docker would create it,
-    owned by root."""
-    for mount in mounts:
-        above = [str(place) for place in PurePosixPath(mount.place).parents]
-        outer = max((one for one in mounts if one.place in above), key=lambda one: len(one.place), default=None)
-        if outer is None or outer.is_volume or not outer.writable:
-            continue
-        folder = Path(outer.host)
-        point = folder / mount.place[len(outer.place) :].lstrip("/")
-        with contextlib.suppress(OSError):  # then Docker says what is in its way
-            # a link may lead elsewhere inside the container
-            if point.exists() or not point.resolve().is_relative_to(folder.resolve()):
-                continue
-            if mount.is_volume or Path(mount.host).is_dir():
-                point.mkdir(parents=True)
-            else:
-                point.parent.mkdir(parents=True, exist_ok=True)
-                point.touch()
 
 
 def _gpu_words(picked: choice.Choice) -> str:
