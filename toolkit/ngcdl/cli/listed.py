@@ -71,7 +71,8 @@ def _ends(found: Sequence[Run], ids: Sequence[str], longest: int) -> dict[str, s
     for run in found:
         end = _ID.fullmatch(run.id)
         begins_one = end and end[1].isdecimal() and any(run_id.startswith(end[1]) for run_id in ids)
-        named = f"{called(run.id)}-" if end and _is_named(run) and len(called(run.id)) <= longest else ""
+        word = called(run.id)
+        named = f"{word}-" if end and _is_named(run) and len(word) <= longest else ""
         known[run.id] = f"{named}{end[1]}" if end and count[end[1]] == 1 and not begins_one else run.id
     return known
 

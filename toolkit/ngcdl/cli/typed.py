@@ -174,8 +174,8 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
     return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
 
 
-# The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
+# The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _STARTERS = {".py": "python", ".sh": "bash"}
 
 

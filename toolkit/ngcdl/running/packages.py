@@ -23,6 +23,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,13 +147,41 @@ def _install(
     show: Show,
 ) -> tuple[str, ...]:
     part = folder.with_suffix(".part")
-    _end(engine, _run_id(part), show)  # what a killed ngcdl left running
+    run, run_id = part / RUN, _run_id(part)
+    _end(engine, run_id, show)  # what a killed ngcdl left running
     _remove(part)
-    try:
-        there = _tried(engine, spec, target, cache, part, pins, show)
-    except BaseException:
-        _empty(part)  # the disk may be full of it
-        raise
+    with _emptied_on_failure(part):
+        for made in (part, run, run / HOME, part / BASE):
+            made.mkdir(mode=0o700)
+        kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
+        for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
+            (run / name).write_text("".join(f"{line}\n" for line in lines))
+        harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
+        alone = RunSpec(
+            image=spec.image,
+            command=("sh", "-c", _INSTALL),
+            gpus=GpuRequest("none"),
+            mounts=(*_mounts(spec), Mount(str(part / BASE), inside.PACKAGES, writable=True)),
+            environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
+            shm_bytes=spec.shm_bytes,
+            ulimits=spec.ulimits,
+            cpu_limit=spec.cpu_limit,
+            memory_bytes=spec.memory_bytes,
+            user=spec.user or engine.caller(),
+        )
+        try:
+            how = _followed(engine, Order(alone, run_id, run, target, "none", cache=cache), part / LOG, show)
+        finally:
+            _end(engine, run_id, show)
+        if how.code != 0:
+            said = [*_last_words(part / LOG), how.reason or ""]
+            raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
+        try:
+            there = _listed(run / INSTALLED)
+        except OSError as error:
+            why = "the list of what pip installed is missing, or is no file that pip writes"
+            raise PackagesNotInstalled(spec.packages, str(spec.image), (), part / LOG, why) from error
+        (part / INSTALLED).write_bytes("".join(f"{line}\n" for line in there).encode())
     _remove(folder)  # somebody has emptied it
     # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
     whole.sync_all(part)
@@ -163,6 +192,15 @@ def _install(
 def _run_id(part: Path) -> str:
     # the engine may serve other users, each with a folder of their own
     return f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
+
+
+@contextlib.contextmanager
+def _emptied_on_failure(part: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _empty(part)  # the disk may be full of it
+        raise
 
 
 def _empty(part: Path) -> None:
@@ -184,50 +222,6 @@ def _sweep(engine: Engine, root: Path, show: Show) -> None:
             if (part / BASE).exists():
                 _end(engine, _run_id(part), show)
                 _empty(part)
-
-
-def _tried(
-    engine: Engine,
-    spec: RunSpec,
-    target: str,
-    cache: Path | None,
-    part: Path,
-    pins: tuple[str, ...],
-    show: Show,
-) -> tuple[str, ...]:
-    run, run_id = part / RUN, _run_id(part)
-    for made in (part, run, run / HOME, part / BASE):
-        made.mkdir(mode=0o700)
-    kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
-    for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
-        (run / name).write_text("".join(f"{line}\n" for line in lines))
-    harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
-    alone = RunSpec(
-        image=spec.image,
-        command=("sh", "-c", _INSTALL),
-        gpus=GpuRequest("none"),
-        mounts=(*_mounts(spec), Mount(str(part / BASE), inside.PACKAGES, writable=True)),
-        environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
-        shm_bytes=spec.shm_bytes,
-        ulimits=spec.ulimits,
-        cpu_limit=spec.cpu_limit,
-        memory_bytes=spec.memory_bytes,
-        user=spec.user or engine.caller(),
-    )
-    try:
-        how = _followed(engine, Order(alone, run_id, run, target, "none", cache=cache), part / LOG, show)
-    finally:
-        _end(engine, run_id, show)
-    if how.code != 0:
-        said = [*_last_words(part / LOG), how.reason or ""]
-        raise PackagesNotInstalled(spec.packages, str(spec.image), said, part / LOG)
-    try:
-        there = _listed(run / INSTALLED)
-    except OSError as error:
-        why = "the list of what pip installed is missing, or is no file that pip writes"
-        raise PackagesNotInstalled(spec.packages, str(spec.image), (), part / LOG, why) from error
-    (part / INSTALLED).write_bytes("".join(f"{line}\n" for line in there).encode())
-    return there
 
 
 def _last_words(log: Path) -> list[str]:
