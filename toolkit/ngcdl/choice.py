@@ -81,7 +81,11 @@ def choose(wanted: Wanted) -> Choice:
     If no image is named and the engine is `auto`, a command runs on this host, and a training runs where it gets the
     GPU. A training has a replica on each of its cards: with --gpus auto it gets one free card, and leaves the rest to
     others; if no card is free, it shares one."""
-    probe = Probe() if kind_of(wanted.engine).is_cluster else nvml.probe()  # NVML here can't see nodes
+    if kind_of(wanted.engine).is_cluster:
+        probe = Probe()  # NVML here can't see nodes
+    else:
+        engines.await_begun()  # a driver is asked in a fork
+        probe = nvml.probe()
     try:
         engine, image, why = _engine(wanted, probe)
     except EngineError as error:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -38,26 +38,40 @@ def alongside(work: Callable[[threading.Event], None], name: str) -> Iterator[No
             thread.join()
 
 
+class Later(Generic[T]):
+    """Work that has begun in a thread. The thread can't be stopped; it ends with this process at the latest."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._results: list[T] = []
+        self._errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._results.append(work())
+            except BaseException as error:
+                self._errors.append(error)
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until the work is done, or for so long."""
+        self._thread.join(seconds)
+
+    def result(self, seconds: float | None = None) -> T:
+        """Wait for the work, and return its result or raise its error. Raise TimeoutError after `seconds`."""
+        self.wait(seconds)
+        if self._errors:
+            raise self._errors[0]
+        if not self._results:
+            raise TimeoutError
+        return self._results[0]
+
+
 def within(work: Callable[[], T], seconds: float) -> T:
     """Run `work` in a thread; return its result, or raise its error. Raise TimeoutError after `seconds`, and leave the
     thread behind: it can't be stopped."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError
-    return results[0]
+    return Later(work).result(seconds)
 
 
 @contextlib.contextmanager

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from ngcdl import waiting
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import EngineFacts, Held, LayerStore, Order, ShowPull
-from ngcdl.errors import BadOption
-from ngcdl.spec import KINDS, ImageRef, Placement, kind_of
+from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.spec import KINDS, USUAL, ImageRef, Placement, kind_of
+
+_begun: dict[str, waiting.Later[Engine]] = {}
 
 
 def connect(name: str) -> Engine:
     """Connect to the engine `name` and return it. Raise BadOption, or the engine's own error if it is unavailable."""
+    if begun := _begun.pop(name, None):
+        return begun.result()
+    return _connected(name)
+
+
+def _connected(name: str) -> Engine:
     if name not in KINDS:
         raise BadOption(f"--engine {name}: the engines are {', '.join(['auto', *KINDS])}.")
     engine: Engine = import_module(f"{__name__}.{name}").connect()  # not imported above: --help loads no engine
     return engine
+
+
+def begin_to_connect() -> None:
+    """Load the usual engine, then connect to it in a thread, and ask what it is; the next `connect` returns what came
+    of it. Meanwhile there is other work: Docker takes up to 50 ms for its answers."""
+    import_module(f"{__name__}.{USUAL}").load()
+
+    def begin() -> Engine:
+        engine = _connected(USUAL)
+        with contextlib.suppress(NgcdlError):  # who asks again gets the error
+            _ = engine.version
+        return engine
+
+    _begun[USUAL] = waiting.Later(begin)
+
+
+def await_begun() -> None:
+    """Wait for the threads of `begin_to_connect`: a process is forked only without any other thread."""
+    for one in _begun.values():
+        one.wait()
 
 
 # -- methods that several engines share -----------------------------------------------------------------------------

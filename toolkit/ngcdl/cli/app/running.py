@@ -132,6 +132,7 @@ class RunOptions:
 def run(typed: Typed, tty: bool, rm: bool) -> int:
     """Run a training, a command or a shell, measured and recorded."""
     del rm  # typed out of habit: no container is left behind
+    _begin_to_connect(typed)
     from ngcdl.cli import run as it
     from ngcdl.cli import terminal
 
@@ -143,6 +144,15 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
         if program.is_fed():
             console.say("-i: with --detach nothing from stdin reaches the run; if it reads stdin, it waits for ever")
     return it.run(typed)
+
+
+def _begin_to_connect(typed: Typed) -> None:
+    """Connect to the usual engine while the rest of ngcdl is loaded, if what is typed will need it."""
+    from ngcdl import engines
+    from ngcdl.spec import USUAL
+
+    if typed.image and typed.engine in ("auto", USUAL):
+        engines.begin_to_connect()
 
 
 class CompareOptions:
@@ -225,6 +235,8 @@ def compare(
     """Run the same in turn on the CPU and the GPU, or vary one thing.
 
     The same: a bundled training, or a command of your own, in an image or on this host."""
+    if images and not show:
+        _begin_to_connect(typed)
     from ngcdl.cli import compare as it
 
     if show:

@@ -6,6 +6,6 @@ loses exit codes. https://docker-py.readthedocs.io/en/stable/api.html
 
 from __future__ import annotations
 
-from ngcdl.engines.docker.engine import DockerEngine, connect
+from ngcdl.engines.docker.engine import DockerEngine, connect, load
 
-__all__ = ["DockerEngine", "connect"]
+__all__ = ["DockerEngine", "connect", "load"]

@@ -68,6 +68,11 @@ def is_socket(address: str) -> bool:
     return address == messages.DEFAULT_ADDRESS or address.startswith(("unix://", "http+unix://", "/"))
 
 
+def load() -> None:
+    """Load the SDK, which is half of what it takes to connect."""
+    import docker  # noqa: F401
+
+
 def connect() -> DockerEngine:
     """Connect as the docker command would (DOCKER_HOST, context, default socket). Raise EngineError."""
     if (named := context.named()).startswith("ssh://"):
