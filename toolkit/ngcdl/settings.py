@@ -7,7 +7,6 @@ import errno
 import os
 import pwd
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,19 +90,22 @@ def host(text: str, typed: str) -> str:
     secrets: a key may have been typed by mistake."""
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
     first = host.partition("/")[0]
-    wanted = BadOption(f"{redacted_words((typed,))[0]}: must be a host, such as nvcr.io or 127.0.0.1:5443.")
     if not ("." in first or ":" in first or first == "localhost"):
         if _LIKE_KEY.fullmatch(text):
             hint = "Type this, and paste it there:\n    ngcdl login"
             if typed == text:
                 raise BadOption("That looks like a key: it is in your shell's history now.", hint)
             raise BadOption(f"{typed.replace(text, REDACTED)}: that looks like a key, not a host.", hint)
-        raise wanted
+        raise _no_host(typed)
     try:
         ImageRef.parse("tensorflow:0", host)
     except BadReference as error:
-        raise wanted from error
+        raise _no_host(typed) from error
     return host
+
+
+def _no_host(typed: str) -> BadOption:
+    return BadOption(f"{redacted_words((typed,))[0]}: must be a host, such as nvcr.io or 127.0.0.1:5443.")
 
 
 def without_keys(environ: Mapping[str, str]) -> dict[str, str]:
@@ -120,10 +122,12 @@ def toml(path: Path) -> dict[str, Any]:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 20} MiB")
+        import tomllib  # most users have no such file
+
         return tomllib.loads(data.decode())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also UnicodeDecodeError
         raise BadOption(f"{path} is not TOML: {error}", "Fix it, or move it away.") from error
     except OSError as error:
         raise BadOption(f"{path} can't be read: {error.strerror}", "Make it readable, or move it away.") from error

@@ -19,7 +19,6 @@ from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
-from ngcdl.registry import docker_config
 from ngcdl.spec import (
     KINDS,
     REDACTED,
@@ -274,6 +273,8 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
 
 def _holds_keys(folder: Path, config: settings.Settings) -> bool:
     """Return whether write access to `folder` gives access to somebody's keys, start-up files or records of runs."""
+    from ngcdl.registry import docker_config
+
     home = settings.home(os.environ)
     of_ours = home / (os.environ.get("XDG_CONFIG_HOME") or ".config") / "ngcdl"
     kept = (home, config.runs, of_ours, docker_config.path(os.environ))

@@ -10,7 +10,6 @@ from ngcdl import waiting
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import GpuRequest
-from ngcdl.storing import comparisons
 from ngcdl.storing.store import Store
 
 T = TypeVar("T")
@@ -24,6 +23,8 @@ def claimed(store: Store) -> dict[str, str]:
     A run counts only if a living process of this host watches it, or if it lost its engine since this host was booted.
     Any other unwatched run is dead, or NVML reports it. Runs of another host that shares this home have other cards.
     """
+    from ngcdl.storing import comparisons
+
     found: dict[str, str] = {}
     for kept in comparisons.owned(store):
         if is_alive(kept.owner):

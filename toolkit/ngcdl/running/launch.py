@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,8 +20,6 @@ from ngcdl.errors import ContainerLeft, EngineHangs, EngineLost, NgcdlError, Sta
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
-from ngcdl.report.measured.diagnosis import as_text, diagnosed
-from ngcdl.report.measured.filled import filled
 from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
@@ -115,7 +114,11 @@ class Course:
         # An engine with containers can find a job again that a signal cut off from ngcdl in mid start. Nobody can find
         # such a process of this host, so signals wait until it has started.
         whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else signals_deferred()
-        with waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for), whole:
+        with (
+            waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for),
+            waiting.alongside(_load_what_follows, "ngcdl-loading"),
+            whole,
+        ):
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         if isinstance(job, OutlivesEngine):
             job.say = self._show.say
@@ -239,6 +242,8 @@ class Course:
         owner = self.run.owner
         signals = ending.Signals(self._stopper.signal, self._stopper.is_late)
         closed = self._by_stopwatch(ending.closed(self.run, end, events, signals))
+        from ngcdl.report.measured.filled import filled
+
         self.run = filled(closed, events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, events)
@@ -274,6 +279,8 @@ class Course:
     def _diagnose(self) -> None:
         """Record the known failure that log.txt, the error or the kernel's log shows, and report it unless the error's
         hint does so already."""
+        from ngcdl.report.measured.diagnosis import as_text, diagnosed
+
         hint = self._trouble.hint if isinstance(self._trouble, NgcdlError) else ""
         logged = [error.kernel_line for error in self._card_errors]
         self.run = diagnosed(self.run, self._folder / LOG, "\n".join([str(self._trouble or ""), *logged]))
@@ -367,6 +374,12 @@ class Course:
             self._show.say(f"WARNING: {error.message} {otherwise}")
             return False
         return True
+
+
+def _load_what_follows(_: threading.Event) -> None:
+    """Load what a run needs once it has started: while an engine starts it, this process is idle."""
+    from ngcdl.report.measured import diagnosis, filled  # noqa: F401
+    from ngcdl.telemetry import sampler  # noqa: F401
 
 
 def _clock_ahead() -> float:

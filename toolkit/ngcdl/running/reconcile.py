@@ -34,8 +34,6 @@ from ngcdl.errors import (
 )
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
-from ngcdl.report.measured.diagnosis import diagnosed
-from ngcdl.report.measured.filled import filled
 from ngcdl.report.measured.lines import Line
 from ngcdl.running import ending
 from ngcdl.running.owner import is_alive, this_process
@@ -327,6 +325,9 @@ def _events(store: Store, run: Run) -> list[Line]:
 
 def _told_by_files(store: Store, closed: Run, events: Sequence[Line]) -> Run:
     """Return `closed` with what the files in its folder show: figures, findings and why it failed."""
+    from ngcdl.report.measured.diagnosis import diagnosed
+    from ngcdl.report.measured.filled import filled
+
     folder = store.folder(closed.id)
     return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
 

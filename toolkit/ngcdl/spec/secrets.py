@@ -13,6 +13,7 @@ an address, and the credentials in a request's header.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 REDACTED = "***"
 _SECRET_NAME = re.compile(
@@ -43,6 +44,7 @@ _IN_SCRIPT = re.compile(
 )
 
 
+@cache
 def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
     """Return patterns for secrets under any name, whose group 1 is the part that stays visible: an NGC key;
     USER:PASSWORD@ in an address (a proxy's may lack its http://), TOKEN@ as in git, or TOKEN:@; headers; keys of
@@ -72,15 +74,22 @@ def _anywhere(filled_in: str) -> tuple[re.Pattern[str], ...]:
 
 
 _TEMPLATE = r"[`{<]|%(?![0-9A-F]{2})"
-_ANYWHERE = _anywhere(_TEMPLATE)
-_IN_A_WORD = _ANYWHERE[:2] + _ANYWHERE[3:]  # warmup:100@lr:5 is not a proxy
-_IN_A_LINE = _anywhere(rf"{_TEMPLATE}|\$[\w({{]")  # a line for a shell, such as that of `sh -c`
+
+
+def _in_a_word() -> tuple[re.Pattern[str], ...]:
+    found = _anywhere(_TEMPLATE)
+    return found[:2] + found[3:]  # warmup:100@lr:5 is not a proxy
+
+
+def _in_a_line() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns for a line for a shell, such as that of `sh -c`."""
+    return _anywhere(rf"{_TEMPLATE}|\$[\w({{]")
 
 
 def redacted(name: str, value: str) -> str:
     """Return `value`, or REDACTED if the variable's name or content marks it as a secret."""
     is_named = _SECRET_NAME.search(name) and (_HIDES_ALL.search(name) or not _HARMLESS.fullmatch(value))
-    return REDACTED if is_named or _shown(value, _ANYWHERE) != value else value
+    return REDACTED if is_named or _shown(value, _anywhere(_TEMPLATE)) != value else value
 
 
 def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,7 +104,7 @@ def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
             shown.append(f"{assigned[1]}{REDACTED}")
         else:
             is_line = any(map(str.isspace, word))
-            shown.append(_shown(_IN_SCRIPT.sub(rf"\1{REDACTED}", word), _IN_A_LINE if is_line else _IN_A_WORD))
+            shown.append(_shown(_IN_SCRIPT.sub(rf"\1{REDACTED}", word), _in_a_line() if is_line else _in_a_word()))
         is_value = bool(_OPTION.fullmatch(word))
     return tuple(shown)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import hypot, nan
-from statistics import fmean
+from math import fsum, hypot, nan
 from typing import Any
 
 Line = Mapping[str, Any]
@@ -59,7 +58,7 @@ def known_values(values: Iterable[float | None]) -> list[float]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    return _between(values, fmean(values)) if values else None
+    return _between(values, fsum(values) / len(values)) if values else None
 
 
 def weighted(values: Iterable[float | None], weights: Iterable[float]) -> float | None:
