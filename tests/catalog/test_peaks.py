@@ -28,6 +28,8 @@ from ngcdl.catalog.rows import rows
         ("NVIDIA GH200 144G HBM3e", "bfloat16", 989.4),
         ("NVIDIA B200", "float32", 75.02),
         ("NVIDIA GB200", "float32", 80.02),
+        ("NVIDIA B300 SXM6 AC", "bfloat16", 2250),
+        ("NVIDIA GB300", "tf32", 1250),
     ],
 )
 def test_a_card_is_found_by_what_nvml_calls_it(name: str, precision: str, tflops: float) -> None:
@@ -48,7 +50,6 @@ def test_a_card_is_found_by_what_nvml_calls_it(name: str, precision: str, tflops
         "NVIDIA GeForce RTX 3080",  # 10 or 12 GB, with different cores
         "GeForce GTX 1060 3GB",
         "NVIDIA GB10",
-        "NVIDIA GB300",
         "",
     ],
 )

@@ -12,9 +12,8 @@ RTX 2060: https://hmc-tech.com/gpu/nvidia-geforce-rtx-2060-12gb-vs-nvidia-geforc
 RTX 3080: https://atizone.it/news/reader.php?objid=32859
 MX150, GT 1030, GTX 1050, GTX 1650, RTX 3050, Quadro P5000: recalled.
 
-Not known are GB10's rates, of which NVIDIA states only FP4 with sparsity, and B300's and GB300's cores and clocks:
+Not known are the rates of GB10's tensor cores, of which NVIDIA states only FP4 with sparsity:
 https://www.nvidia.com/en-us/products/workstations/dgx-spark/ (https://github.com/huggingface/huggingface.js/pull/1861)
-https://glennklockwood.com/garden/processors/B300
 """
 
 from __future__ import annotations
