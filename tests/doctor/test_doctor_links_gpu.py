@@ -195,6 +195,8 @@ def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
     finding = found(sight)["cdi"]
     assert "there are MIG devices, but it describes none" in finding.found
     assert commands(finding) == ["sudo systemctl restart nvidia-cdi-refresh"]
+    old = replace(sight, programs=replace(sight.programs, toolkit="1.17.9"))  # without that service
+    assert commands(found(old)["cdi"]) == ["sudo nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml"]
     none_made = replace(sight, gpus=Probe((replace(A100, mig=True),), DRIVER))
     assert found(none_made)["cdi"].state == "ok", "a new description would be the same"
 
@@ -210,11 +212,11 @@ OLD = frozenset({"525.60.13"})
         ["sudo systemctl restart nvidia-cdi-refresh"],
     ),
     (
-        {"/etc/cdi/a.yaml": OLD, "/etc/cdi/b.json": OLD, "/run/cdi/c.yaml": OLD, "/var/run/cdi/d.yaml": OLD},
-        ["/etc/cdi/a.yaml", "/etc/cdi/b.json", "/run/cdi/c.yaml", "/var/run/cdi/d.yaml"],
+        {"/etc/cdi/a.yaml": OLD, "/run/cdi/c.json": OLD, "/run/cdi/nvidia.yaml": OLD, "/var/run/cdi/nvidia.yaml": OLD},
+        ["/etc/cdi/a.yaml", "/run/cdi/c.json", "/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"],
         [
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/a.yaml",
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/b.json",
+            "sudo nvidia-ctk cdi generate --output=/run/cdi/c.json",
             "sudo systemctl restart nvidia-cdi-refresh",
         ],
     ),

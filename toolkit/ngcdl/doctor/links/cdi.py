@@ -14,6 +14,8 @@ from ngcdl.doctor.sight import UVM, CdiSpec, Sight, Trouble
 from ngcdl.telemetry.card import Probe
 
 NAME = "cdi"
+# CDI_GUIDE: "Automatic CDI Specification Generation"
+_SERVICE_SINCE, _RESTART = (1, 18), "sudo systemctl restart nvidia-cdi-refresh"
 _CONFLICTS = "https://github.com/cncf-tags/container-device-interface/blob/main/pkg/cdi/cache.go"
 
 
@@ -37,7 +39,7 @@ def judge(sight: Sight) -> Finding | None:
         else "Runs here do not use it, but docker --gpus tries CDI first from Docker 29.2 on"
     )
     found = "; ".join(f"{path}: {why}" for path, why in stale.items())
-    return say(NAME, found, cause, *anew(stale), source=CDI_GUIDE)
+    return say(NAME, found, cause, *anew(stale, sight), source=CDI_GUIDE)
 
 
 def _is_shadowed(spec: CdiSpec, later: Iterable[CdiSpec]) -> bool:
@@ -84,15 +86,17 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
         yield "there are MIG devices, but it describes none"
 
 
-def anew(stale: Iterable[Path]) -> tuple[Step, ...]:
-    """Return the steps that regenerate these descriptions. For files below /run a restart of their service does it."""
-    commands = (
-        "sudo systemctl restart nvidia-cdi-refresh"
-        if str(path).startswith(("/run/", "/var/run/"))
-        else describe_gpus(str(path))
-        for path in stale
-    )
+def anew(stale: Iterable[Path], sight: Sight) -> tuple[Step, ...]:
+    """Return the steps that regenerate these descriptions."""
+    commands = (_RESTART if _is_service_s(path, sight) else describe_gpus(str(path)) for path in stale)
     return tuple(Step(command) for command in dict.fromkeys(commands))
+
+
+def _is_service_s(path: Path, sight: Sight) -> bool:
+    """Return whether a service of the toolkit writes this file: from 1.18 on, with systemd, and no other file."""
+    programs = sight.programs
+    has_service = injected.at_least(programs.toolkit, _SERVICE_SINCE) is not False and "systemctl" in programs.names
+    return has_service and str(path) in ("/run/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
 LINKS = (Link(120, NAME, judge),)

@@ -34,7 +34,7 @@ def shm(sight: Sight) -> Finding:
     found = f"/dev/shm has {console.size(sight.shm.free_bytes)} free of {console.size(sight.shm.total_bytes)}"
     if sight.shm.free_bytes >= _SHM_BYTES:
         return ok("shm", found)
-    cause = "Runs with --ipc=host and trainings without a container share it; short of it, data loaders hit a bus error"
+    cause = "Runs without a container use it (in one, --shm-size counts); short of it, data loaders hit a bus error"
     if sight.shm.total_bytes < _SHM_BYTES:
         return warning("shm", found, cause, Step("sudo mount -o remount,size=50% /dev/shm"), source=_SHM_URL)
     return warning(

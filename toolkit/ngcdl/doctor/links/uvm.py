@@ -31,7 +31,7 @@ def judge(sight: Sight) -> Finding | None:
     )
     lacking = [spec.path for spec in engine.specs if spec.lacks_uvm]
     make = Step("sudo nvidia-modprobe -c 0 -u")
-    return warning(NAME, f"{UVM} is not there", cause, make, *anew(lacking), source=_SOURCE)
+    return warning(NAME, f"{UVM} is not there", cause, make, *anew(lacking, sight), source=_SOURCE)
 
 
 LINKS = (Link(25, NAME, judge),)
