@@ -143,6 +143,11 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("NVIDIA L2", "8.9", "tesla"),
         ("NVIDIA RTX A1000", "8.6", "nvidiartx"),
         ("NVIDIA RTX A400", "8.6", "nvidiartx"),
+        ("Quadro P5000", "6.1", "quadro"),
+        ("Quadro M2000", "5.2", "quadro"),
+        ("Quadro M2000M", "5.0", "quadro"),
+        ("GeForce GTX 950", "5.2", "geforce"),
+        ("NVIDIA TITAN X (Pascal)", "6.1", "titan"),
     ],
 )
 def test_cards_are_known_by_the_names_that_drivers_give_them(name: str, capability: str, brand: str | None) -> None:
