@@ -28,7 +28,7 @@ PROGRAMS = Programs(
     frozenset({"dockerd", "nvidia-ctk", "nvidia-cdi-hook", "nvidia-smi", "systemctl", "apt-get"}), "1.19.1"
 )
 FACTS = EngineFacts(
-    version="29.3.1",
+    version="29.7.0",
     name="host",
     images_folder="/var/lib/docker",
     free_bytes=500 * 10**9,
