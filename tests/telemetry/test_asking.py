@@ -21,6 +21,13 @@ driver.has_driver = lambda: False
 here = gpu.probe()
 print(json.dumps([there == here, len(there.cards), len(read), used, "pynvml" in sys.modules]))
 """
+BEGUN = """
+forks, fork = [], os.fork
+os.fork = lambda: forks.append(fork()) or forks[-1]
+gpu.begin_to_probe()
+before = len(forks)
+print(json.dumps([before, len(gpu.probe().cards), len(forks), len(gpu.probe().cards), len(forks)]))
+"""
 REFUSED = """
 found = gpu.probe()
 print(json.dumps([type(found.error).__name__, found.error.hint, found.error.answered, found.absent]))
@@ -49,6 +56,10 @@ print("pynvml" in sys.modules)
 
 def test_a_driver_says_the_same_in_a_process_of_its_own_and_is_not_loaded_here(card: Host) -> None:
     assert card.ask(LOADED + PROBED) == [True, 2, 2, [False], True]
+
+
+def test_what_was_begun_is_the_next_answer_and_a_later_one_is_new(card: Host) -> None:
+    assert card.ask(LOADED + BEGUN) == [1, 2, 1, 2, 2]
 
 
 def test_its_error_comes_back_whole(card: Host) -> None:

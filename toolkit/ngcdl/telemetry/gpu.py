@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -415,9 +415,21 @@ def open_nvml() -> Iterator[Nvml]:
         nvml.close()
 
 
+_begun: list[tuple[ExitStack, Callable[[], Probe]]] = []
+
+
+def begin_to_probe() -> None:
+    """Begin what the next probe() returns, while there is other work: drivers take 0.1 s to some seconds to answer."""
+    stack = ExitStack()
+    _begun.append((stack, stack.enter_context(probing())))
+
+
 def probe() -> Probe:
     """Find this host's GPUs. Never raises NvmlUnavailable: the result carries the error."""
-    with probing() as found:
+    if not _begun:
+        begin_to_probe()
+    stack, found = _begun.pop()
+    with stack:
         return found()
 
 

@@ -132,7 +132,7 @@ class RunOptions:
 def run(typed: Typed, tty: bool, rm: bool) -> int:
     """Run a training, a command or a shell, measured and recorded."""
     del rm  # typed out of habit: no container is left behind
-    _begin_to_connect(typed)
+    _begin_to_ask(typed, bool(typed.image))
     from ngcdl.cli import run as it
     from ngcdl.cli import terminal
 
@@ -146,12 +146,16 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
     return it.run(typed)
 
 
-def _begin_to_connect(typed: Typed) -> None:
-    """Connect to the usual engine while the rest of ngcdl is loaded, if what is typed will need it."""
+def _begin_to_ask(typed: Typed, has_image: bool) -> None:
+    """Ask the driver and the usual engine what will be needed, while the rest of ngcdl is loaded."""
     from ngcdl import engines
-    from ngcdl.spec import USUAL
+    from ngcdl.spec import USUAL, kind_of
+    from ngcdl.telemetry import gpu
 
-    if typed.image and typed.engine in ("auto", USUAL):
+    if kind_of(typed.engine).is_cluster:
+        return
+    gpu.begin_to_probe()  # before there are threads
+    if has_image and typed.engine in ("auto", USUAL):
         engines.begin_to_connect()
 
 
@@ -235,8 +239,8 @@ def compare(
     """Run the same in turn on the CPU and the GPU, or vary one thing.
 
     The same: a bundled training, or a command of your own, in an image or on this host."""
-    if images and not show:
-        _begin_to_connect(typed)
+    if not show:
+        _begin_to_ask(typed, bool(images))
     from ngcdl.cli import compare as it
 
     if show:
