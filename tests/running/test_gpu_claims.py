@@ -17,6 +17,7 @@ from fakes import IMAGE
 from house import until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
+from unwatched import ENDED
 
 from ngcdl.record import Owner, Run
 from ngcdl.running import gpu_claims
@@ -153,7 +154,7 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) ->
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         dead = Owner(child.pid, 1, this_process().boot)
     for more in (
-        {"owner": None}, {"owner": dead}, {"owner": replace(this_process(), boot="another host's")},
+        {"owner": None}, {"engine": "local", "owner": dead}, {"owner": replace(dead, boot="another host's")},
         {"status": "finished"}, {"status": "lost", "owner": None},
         {"status": "lost", "owner": replace(dead, boot="before the power cut")},
     ):  # fmt: skip
@@ -174,11 +175,19 @@ def test_the_oldest_of_a_long_queue_holds_the_card_that_it_has_just_got(store: S
     assert gpu_claims.claimed(store) == {CARDS[1]: queue[0].id}
 
 
-def test_a_run_that_lost_its_engine_holds_its_cards_until_it_is_known_to_have_ended(store: Store) -> None:
+@pytest.mark.parametrize("status", ["running", "lost"])
+def test_a_run_that_lost_its_ngcdl_or_engine_holds_its_cards_until_it_is_known_to_have_ended(
+    store: Store, daemon: Daemon, status: str
+) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
-        gave_up = Owner(child.pid, 1, this_process().boot)
-    run_id = recorded(store, "all", TRAINING, status="lost", owner=gave_up)
-    assert gpu_claims.claimed(store) == {CARDS[0]: run_id}
+        gone = Owner(child.pid, 1, this_process().boot)
+    run_id = recorded(store, "all", TRAINING, status=status, owner=gone, engine="docker", engine_id="its")
+    for engine_id, state, held in (
+        ("another", None, {CARDS[0]: run_id}), ("its", {"Running": True}, {CARDS[0]: run_id}), ("its", ENDED, {}),
+    ):  # fmt: skip
+        daemon.info["ID"], daemon.state = engine_id, state
+        assert gpu_claims.claimed(store) == held
+    assert store.load(run_id).status == "failed"
 
 
 def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from ngcdl import waiting
+from ngcdl.errors import NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
+from ngcdl.running.reconcile import reconcile
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
 
@@ -20,8 +22,9 @@ def claimed(store: Store) -> dict[str, str]:
 
     A comparison holds its cards as long as the process that runs it lives: between two of its runs, too, and while it
     runs on the CPU.
-    A run counts only if a living process of this host watches it, or if it lost its engine since this host was booted.
-    Any other unwatched run is dead, or NVML reports it. Runs of another host that shares this home have other cards.
+    A run of this host counts until it is known to have ended: if the process that watched it is gone, its engine is
+    asked (reconcile), and while that can't be, the container may still run. No run survives a reboot. Runs of another
+    host that shares this home have other cards.
     """
     from ngcdl.storing import comparisons
 
@@ -29,18 +32,18 @@ def claimed(store: Store) -> dict[str, str]:
     for kept in comparisons.owned(store):
         if is_alive(kept.owner):
             found |= dict.fromkeys(kept.gpus, kept.id)
+    boot, away = this_process().boot, dict[str, NgcdlError]()
     for run in store.owned():
-        if _runs_here(run) and _holds(run):
-            found |= dict.fromkeys(run.gpus or (), run.id)
+        is_of_this_boot = run.owner is not None and run.owner.boot == boot
+        if is_of_this_boot and run.gpus and _holds(run) and _may_run(reconcile(store, run, away)):
+            found |= dict.fromkeys(run.gpus, run.id)
     return found
 
 
-def _runs_here(run: Run) -> bool:
-    """Return whether `run` is running, as far as this host knows. With Docker's live-restore a container outlives both
-    engine and watcher."""
-    if run.status == "lost":
-        return run.owner is not None and run.owner.boot == this_process().boot
-    return run.status == "running" and is_alive(run.owner)
+def _may_run(run: Run) -> bool:
+    """Return whether `run`, as returned by `reconcile`, may be running. With Docker's live-restore a container outlives
+    both engine and watcher."""
+    return run.status in ("running", "lost") and run.is_open
 
 
 def _holds(run: Run) -> bool:
