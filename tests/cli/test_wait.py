@@ -192,7 +192,7 @@ def test_a_detached_run_waits_in_the_background_and_is_listed_as_waiting(host: H
 def test_one_that_waits_in_the_background_is_stopped(host: Host) -> None:
     run_id = host.run("run", "-d", "--wait", "--gpus", "1", "--", *CARDS).stdout.strip()
     assert host.run("stop", run_id).stderr.startswith(
-        f"ngcdl: {run_id}: interrupted, exit code 143, stopped by SIGTERM before it had started, "
+        f"ngcdl: {run_id}: interrupted, exit code 143, stopped by ngcdl stop before it had started, "
     )
     assert host.tickets() == []
 

@@ -233,15 +233,20 @@ def test_the_run_under_way_is_stopped_and_recorded_when_the_time_is_up(store: St
     )
 
 
-def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(store: Store) -> None:
+@pytest.mark.parametrize(("number", "by_stop"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_a_signal_ends_it_once_the_run_under_way_was_stopped_and_recorded(
+    store: Store, number: int, by_stop: bool
+) -> None:
     def interrupted(order: Order) -> FakeJob:
         _trained(order)
-        return FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
+        if by_stop:
+            store.tell_stop(order.run_id)
+        return FakeJob((lambda: os.kill(os.getpid(), number),), until_stopped=True)
 
     it, fake, _ = going(store, instead={3: interrupted})
     with pytest.raises(Interrupted) as caught:
         it.go()
-    assert caught.value.number == signal.SIGINT
+    assert caught.value.number == number
     assert len(fake.orders) == 3
     assert [run.status for run in runs(store)] == ["finished", "finished", "interrupted"]
     kept = comparisons.load("last", store)

@@ -15,8 +15,9 @@
         .imported        the run was imported from another machine (archive.py)
 
 Beside the runs' folders, `.removed/` holds runs that `ngcdl runs rm` has moved there and is deleting, `.owned/` has an
-empty file for each run whose record names an owner, and `.locks/` one for each run that nobody watched at a command
-(store.py). `vouched/`, beside the folder of all runs, has the digests of the records that ngcdl wrote.
+empty file for each run whose record names an owner, and `.locks/` a file for each run that nobody watched at a command,
+or that was stopped (store.py). `vouched/`, beside the folder of all runs, has the digests of the records that ngcdl
+wrote.
 
 The run itself can write into its folder, so nothing there is trusted to be a regular file, or to fit into memory. One
 that docker compose starts can write into the folder of all runs, so no link is followed there either.

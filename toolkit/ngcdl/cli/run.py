@@ -18,7 +18,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
-from ngcdl.running import ending, hostfolders, launch, meanwhile, prepare, sources, turn
+from ngcdl.running import ending, hostfolders, launch, meanwhile, prepare, sources, stopping, turn
 from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
@@ -98,7 +98,7 @@ def no_open_record(store: Store) -> Iterator[None]:
             with contextlib.suppress(NgcdlError):
                 run = store.load(run_id)
                 if run.status == "running" and run.owner == this_process():
-                    store.save(ending.before_start(run, number))
+                    store.save(ending.before_start(stopping.told(store, run), number))
         raise
 
 

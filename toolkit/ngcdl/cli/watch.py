@@ -21,7 +21,7 @@ from ngcdl.engines.values import Chunk, Order, PullEvent
 from ngcdl.errors import BadOption, ContainerLeft, NgcdlError
 from ngcdl.given_cards import Need
 from ngcdl.record import Run
-from ngcdl.running import ending, launch, prepare, turn
+from ngcdl.running import ending, launch, prepare, stopping, turn
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
 from ngcdl.running.signals import Interrupted, signal_of, signals_deferred
@@ -183,7 +183,8 @@ def watch(argv: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
         if (left := store.load(run_id)).status == "running":
-            store.save(ending.before_start(left, signal_of(error)), store.is_known(left))
+            ended = ending.before_start(stopping.told(store, left), signal_of(error))
+            store.save(ended, store.is_known(left))
         raise
     return done.exit_code or 0
 

@@ -10,6 +10,7 @@ any order. The chain has a cost: if priority grows with a job's age, a job that 
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import launch, prepare
-from ngcdl.running.ending import TIME_IS_UP
+from ngcdl.running.ending import BY_STOP, TIME_IS_UP
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready, Settled
 from ngcdl.running.signals import SIGNALS, Interrupted
@@ -30,8 +31,8 @@ from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 from ngcdl.storing.store import Store
 
-# The reason of a run that ended because this ngcdl got a signal -> that signal. Stopped by others, a run has another.
-_OURS: Mapping[str | None, int] = {f"stopped by {number.name}": number for number in SIGNALS}
+# The reason of a run that ended because this ngcdl got a signal -> that signal.
+_OURS: Mapping[str | None, int] = {BY_STOP: signal.SIGTERM, **{f"stopped by {one.name}": one for one in SIGNALS}}
 
 
 class ShowRounds(Show, Protocol):
@@ -176,7 +177,7 @@ class Comparing:
             self._show.say(f"{place}, {name}: {_told(run)}")
         if run.reason == TIME_IS_UP:
             self._time_is_up()
-        elif run.reason in _OURS:
+        elif run.reason in _OURS and not (run.reason == BY_STOP and ready.engine.is_cluster):  # its cluster was asked
             raise Interrupted(_OURS[run.reason])
         return run.status == "finished"
 

@@ -13,7 +13,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line, last_error, number, text
 
 STOPPED = "ngcdl stop was typed."
-_BY_STOP = "stopped by ngcdl stop"
+BY_STOP = "stopped by ngcdl stop"
 TIME_IS_UP = "stopped when its time was up"
 HANGUP = "Closing a terminal stops the run that it shows. With --detach a run goes on."
 _SAVES_ON = (signal.SIGINT, signal.SIGTERM)  # on these the trainer saves a checkpoint and exits with 128 + number
@@ -61,7 +61,8 @@ def closed(run: Run, end: End, events: Sequence[Line], signals: Signals) -> Run:
 
 def before_start(run: Run, number: int) -> Run:
     """Return `run` closed because a signal came before it had started."""
-    reason = f"stopped by {signal.Signals(number).name} before it had started"
+    by = BY_STOP if _is_by_stop(run, number) else f"stopped by {signal.Signals(number).name}"
+    reason = f"{by} before it had started"
     return run.closed("interrupted", signal_exit_code(number), reason, time.time())
 
 
@@ -75,7 +76,7 @@ def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
     if status == "finished":
         reason = f"{what}; {told}"
     elif STOPPED in run.notes and status != "failed":
-        status, reason = "interrupted", _BY_STOP
+        status, reason = "interrupted", BY_STOP
     when = number(events[-1].get("t")) if events else None
     return run.closed(status or "lost", run.exit_code, reason, when)
 
@@ -101,7 +102,7 @@ def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tup
     if (signals.number and not has_finished) or (signals.is_late and code != 0):
         if signals.number and (run.workload or code is None):  # a command that ended says by its own code how
             code = signal_exit_code(signals.number)
-        return "interrupted", code, signals.why
+        return "interrupted", code, BY_STOP if _is_by_stop(run, signals.number) else signals.why
     if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
         return "interrupted", code, _stopped_by(run, end.exit)
     if trouble:
@@ -128,9 +129,14 @@ def _told(events: Sequence[Line]) -> tuple[str | None, str | None]:
     return None, None
 
 
+def _is_by_stop(run: Run, number: int | None) -> bool:
+    """Return whether the signal that ngcdl got came from `ngcdl stop`, which sends it to the owner of a run."""
+    return number == signal.SIGTERM and run.owner is not None and STOPPED in run.notes
+
+
 def _stopped_by(run: Run, ended: Exit) -> str | None:
     """Say what stopped a run that did not end by itself; None if unknown."""
-    return _BY_STOP if STOPPED in run.notes else ended.reason
+    return BY_STOP if STOPPED in run.notes else ended.reason
 
 
 def _from_outside(code: int | None, signals: Signals) -> str | None:

@@ -26,6 +26,7 @@ from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
 from ngcdl.running.reconcile import DETACHED, SUBMISSION_SECONDS, bring_output
 from ngcdl.running.signals import Interrupted, signals_deferred
+from ngcdl.running.stopping import told
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -238,6 +239,8 @@ class Course:
         if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._store.load(self.run.id).notes)
+        if self._stopper.signal:
+            self.run = told(self._store, self.run)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
         signals = ending.Signals(self._stopper.signal, self._stopper.is_late)

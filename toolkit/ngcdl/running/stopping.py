@@ -48,6 +48,7 @@ def stopped(
         is_asked = True
         # a run can write any process into its record
         if run.owner and is_alive(run.owner) and store.is_known(run):
+            store.tell_stop(run.id)
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(run.owner.pid, signal.SIGTERM)
                 os.kill(run.owner.pid, signal.SIGCONT)  # suspended (Ctrl-Z), it would never see SIGTERM
@@ -63,6 +64,11 @@ def stopped(
                     away[str(run.engine)] = error
                 due = time.monotonic() + look_seconds
         return now
+
+
+def told(store: Store, run: Run) -> Run:
+    """Return `run` with a note if `ngcdl stop` was typed for it, of which its watcher only got a signal."""
+    return run.noting(STOPPED) if store.is_told_stop(run.id) else run
 
 
 def _is_left(run: Run) -> bool:

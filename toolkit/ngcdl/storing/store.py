@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.folder import HOME, RECORD, content, unlinked
+from ngcdl.folder import HOME, RECORD, content, opened, unlinked
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
 
@@ -139,11 +139,22 @@ class Store:
         return sorted(found, key=age, reverse=True)
 
     def lock_of(self, run_id: str) -> Path:
-        """Return the file that a command locks while it closes the run's record. It is not in the run's folder, where
-        the run could put something else in its place. Raise OSError."""
+        """Return the file that a command locks while it closes the run's record, and that has a line if `ngcdl stop`
+        was typed. It is not in the run's folder, where the run could put something else in its place. Raise OSError."""
         folder = unlinked(self.root / LOCKS)
         folder.mkdir(exist_ok=True, mode=0o700)
         return folder / run_id
+
+    def tell_stop(self, run_id: str) -> None:
+        """Leave word for the run's watcher, which itself only gets a signal: `ngcdl stop` was typed."""
+        with contextlib.suppress(OSError), opened(self.lock_of(run_id), to_extend=True) as file:
+            file.write(b"stop\n")
+
+    def is_told_stop(self, run_id: str) -> bool:
+        """Return whether `tell_stop` was called for the run."""
+        with contextlib.suppress(OSError):
+            return bool(content(self.lock_of(run_id)))
+        return False
 
     def is_ended(self, run_id: str) -> bool:
         """Return whether the run's record says that the run has ended; only the record is read. False also if the
