@@ -78,14 +78,15 @@ def test_where_nothing_can_be_locked_each_job_fetches_the_image_into_a_file_of_i
     assert [path.suffix for path in image.parent.iterdir()] == [".lock"], "nobody else would overwrite a broken part"
 
 
-def test_an_image_is_fetched_once(tmp_path: Path) -> None:
-    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(60)
-    assert process.returncode == 0
-    assert Path((tmp_path / "srun.image").read_text().strip()).exists()
-    with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
-        process.wait(60)
-    assert len((tmp_path / "calls").read_text().splitlines()) == 1
+def test_an_image_is_fetched_once_and_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
+    image, codes = tmp_path / "images" / IMAGE, []
+    for synced in ("false", f"[ -e {image}.part -a ! -e {image} ]", "false"):
+        program(tmp_path, "sync", synced)
+        with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
+            codes.append(process.wait(60))
+    assert codes == [125, 0, 0]
+    assert (tmp_path / "srun.image").read_text() == f"{image}\n"
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
 
 
 def test_a_folder_of_the_login_session_that_is_not_on_the_node_is_none_of_enroot_s(tmp_path: Path) -> None:

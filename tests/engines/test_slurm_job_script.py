@@ -236,6 +236,15 @@ def test_what_the_job_writes_beside_a_container_leads_to_no_file_that_the_contai
     )  # fmt: skip
     assert (done.returncode, mine.read_text(), kept[0].read_text()) == (7, "mine", "7\n")
 
+    for runner, before in (("apptainer", "nvidia-smi"), ("docker", "id")):
+        program(tmp_path, before, f"ln -sf {mine} {kept[0]}; exit 1")
+        spec = replace(COMMAND, gpus=GpuRequest("count", count=1), placement=Placement(container=runner))
+        done = subprocess.run(
+            ["bash", "-c", f'task={task_of(spec, run)}\nbash -c "$task" task true'], cwd=run, check=False,
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
+        )  # fmt: skip
+        assert (done.returncode, mine.read_text(), kept[0].read_text()) == (125, "mine", "125\n"), "it has no GPU"
+
 
 def test_the_run_goes_on_from_its_own_checkpoint_and_before_there_is_one_from_the_other_s(tmp_path: Path) -> None:
     text = script(replace(ordered(TRAINING), folder=tmp_path))

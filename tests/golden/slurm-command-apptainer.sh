@@ -68,7 +68,7 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
             part=$part.$SLURM_JOB_ID
         }
         [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
+            { rm -f "$part" && apptainer pull "$part" docker://nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 && sync "$part" && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi
@@ -108,7 +108,7 @@ ended() {
 }
 trap ended TERM
 marked began
-nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
+nvidia-smi -L >/dev/null || { marked 125; echo "ngcdl: no GPU is visible here" >&2; exit 125; }
 { trap : TERM; (trap - INT QUIT; exec apptainer run --no-eval --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/home/me/code:/work,/data:/data:ro" --pwd /work "$NGCDL_IMAGE" "$@"); anew "$said" "$?"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done

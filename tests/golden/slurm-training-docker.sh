@@ -99,7 +99,7 @@ more=()
 [ ! -e /dev/infiniband ] || more+=(--device=/dev/infiniband)
 more+=(--user "$(id -u):$(id -g)" --security-opt=no-new-privileges)
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
-[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
+[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; marked 125; exit 125; }
 case $CUDA_VISIBLE_DEVICES in
 *MIG-* | *GPU-*) cards=$CUDA_VISIBLE_DEVICES ;;
 *)

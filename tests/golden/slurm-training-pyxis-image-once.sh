@@ -70,7 +70,7 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
             part=$part.$SLURM_JOB_ID
         }
         [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
+            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && sync "$part" && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi

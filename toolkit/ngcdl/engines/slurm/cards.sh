@@ -3,7 +3,7 @@
 ## Slurm gives UUIDs of MIG devices, and of cards with Flags=env_uuid (https://slurm.schedmd.com/gres.conf.html).
 ## Otherwise nvidia-smi names them, if it lists as many cards as Slurm assigned: the others are hidden from the task.
 cards=${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}
-[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; echo 125 >"$mark"; exit 125; }
+[ -n "$cards" ] || { echo "ngcdl: Slurm names no GPU on this node" >&2; marked 125; exit 125; }
 case $CUDA_VISIBLE_DEVICES in
 *MIG-* | *GPU-*) cards=$CUDA_VISIBLE_DEVICES ;;
 *)

@@ -12,8 +12,9 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
             echo "ngcdl: no lock in ${NGCDL_IMAGE%/*} (see above): jobs that start together each fetch the image" >&2
             part=$part.$SLURM_JOB_ID
         }
+        ## else a power cut may leave the name with an empty image, as file systems write data seconds after names
         [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && @FETCH@ "$part" @SOURCE@ && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
+            { rm -f "$part" && @FETCH@ "$part" @SOURCE@ && sync "$part" && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi

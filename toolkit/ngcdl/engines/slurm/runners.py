@@ -187,7 +187,7 @@ def _inside(task: Task) -> str:
 
 
 # For a command: a training checks for itself.
-_LOOK = 'nvidia-smi -L >/dev/null || { echo 125 >"$mark"; echo "ngcdl: no GPU is visible here" >&2; exit 125; }'
+_LOOK = 'nvidia-smi -L >/dev/null || { marked 125; echo "ngcdl: no GPU is visible here" >&2; exit 125; }'
 
 
 def _apptainer(task: Task) -> str:
