@@ -108,15 +108,14 @@ def test_a_configuration_that_was_damaged_here_is_fetched_once_more(table: Table
     assert table.engine.layers == list(LAYERS)
 
 
-@pytest.mark.parametrize(("text", "why"), [(b"[1]", "can't be read"), (b" " * (8 << 20) + b"{}", "a huge one")])
-def test_a_configuration_that_is_none_is_told(table: Table, text: bytes, why: str) -> None:
-    ngc = table.ngc
+def test_a_configuration_that_is_none_is_told(table: Table) -> None:
+    ngc, text = table.ngc, b"[1]"
     body = json.dumps({
         "schemaVersion": 2, "mediaType": V2, "layers": [], "config": {"digest": digest(text), "size": len(text)},
     }).encode()  # fmt: skip
     ngc.blobs[digest(text)], ngc.manifests[digest(body)] = text, (V2, body)
     ngc.tags["nvidia/tensorflow"] = {"18.01-py2": digest(body)}
-    with pytest.raises(RegistryAnswer, match=f"a configuration .*{why}"):
+    with pytest.raises(RegistryAnswer, match="a configuration that can't be read"):
         table.pull()
 
 

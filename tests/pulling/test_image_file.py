@@ -221,3 +221,18 @@ def test_an_image_of_before_2017_is_refused(table: Table, tmp_path: Path) -> Non
     table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(body)
     with pytest.raises(RegistryAnswer, match="schema 1"):
         save(table, tmp_path / "image.tar")
+
+
+@pytest.mark.parametrize("size", [(8 << 20) + 1, -1, None])
+def test_a_configuration_of_no_size_or_a_huge_one_is_refused_as_at_a_pull(
+    table: Table, tmp_path: Path, size: int | None
+) -> None:
+    ((kind, body),) = table.ngc.manifests.values()
+    tree = json.loads(body)
+    tree["config"]["size"] = size
+    body = json.dumps(tree).encode()
+    table.ngc.manifests[digest(body)] = (kind, body)
+    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(body)
+    for fetch in (table.pull, lambda: save(table, tmp_path / "image.tar")):
+        with pytest.raises(RegistryAnswer, match="a configuration of no size, or of a huge one"):
+            fetch()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ngcdl.pulling.relay import Relay
     from ngcdl.registry.client import Registry
     from ngcdl.registry.key import Credential
-    from ngcdl.registry.manifest import Document, Manifest
+    from ngcdl.registry.manifest import Document, Layer, Manifest
 
 
 WAY = "NGCDL_PULL"
@@ -216,7 +216,7 @@ class Feed:
         from ngcdl.pulling.relay import Relay
         from ngcdl.registry.client import Registry as Connection
 
-        config, described = self._config(registry, document.tree["config"])
+        config, described = self._config(registry, document)
         holds = offer.contents(described, len(image.layers))
         there = store.has(holds) if holds else 0
         missing = {layer.digest for layer in image.layers[there:]}
@@ -252,29 +252,30 @@ class Feed:
             self._show(replace(blob.event(), status=WAITING))
         return Relay(offered, lambda: Connection(self.ref.registry, self.credential), self._grown, ahead=ahead)
 
-    def _config(self, registry: Registry, about: dict[str, object]) -> tuple[Blob, dict[str, Any]]:
+    def _config(self, registry: Registry, document: Document) -> tuple[Blob, dict[str, Any]]:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
         from ngcdl.registry import manifest
 
-        digest, size = str(about["digest"]), about.get("size")
-        if not isinstance(size, int) or size > manifest.CONFIG_LIMIT_BYTES:
-            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration of no size, or of a huge one.")
-        blob = self._whole(registry, digest, size)
-        if manifest.digest(blob.read(), digest) != digest:  # damaged here, as by a power cut: try once from scratch
+        try:
+            about = manifest.configuration(document.tree)
+        except ValueError as error:
+            raise RegistryAnswer(self.ref.registry, f"{error}.") from error
+        blob = self._whole(registry, about)
+        if manifest.digest(blob.read(), about.digest) != about.digest:  # damaged here, as by a power cut: try once more
             blob.close(keep=False)
-            blob = self._whole(registry, digest, size)
+            blob = self._whole(registry, about)
         try:
             return blob, manifest.parse(blob.read())
         except ValueError as error:
             raise RegistryAnswer(self.ref.registry, f"a configuration that can't be read: {error}.") from error
 
-    def _whole(self, registry: Registry, digest: str, size_bytes: int) -> Blob:
+    def _whole(self, registry: Registry, about: Layer) -> Blob:
         from ngcdl.pulling.blobs import Blob
 
-        blob = self._about = Blob(self.folder, digest, size_bytes, self.patient)
+        blob = self._about = Blob(self.folder, about.digest, about.size_bytes, self.patient)
         self._blobs.append(blob)
         try:
-            blob.fill(lambda start: registry.open(self.ref.repository, digest, start), self.sleep)
+            blob.fill(lambda start: registry.open(self.ref.repository, about.digest, start), self.sleep)
         except _UNHEARD as error:
             raise _unheard(error) from error
         return blob

@@ -38,7 +38,7 @@ from ngcdl.pulling.relay import CONNECTIONS
 from ngcdl.pulling.waits import Waits
 from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
-from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
+from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest, configuration
 from ngcdl.spec import ImageRef
 from ngcdl.whole import linked, remove_dead
 
@@ -100,10 +100,11 @@ class Saving:
         if image.is_schema_1:
             said = f"{self.ref} has a manifest of schema 1, of before 2017, which no file can hold."
             raise RegistryAnswer(self.ref.registry, said)
-        size = document.tree["config"].get("size")
-        if image.config_digest is None or not isinstance(size, int):
-            raise RegistryAnswer(self.ref.registry, "a manifest with a configuration that has no size.")
-        return tuple(dict.fromkeys((Layer(image.config_digest, size), *image.layers)))
+        try:
+            config = configuration(document.tree)
+        except ValueError as error:
+            raise RegistryAnswer(self.ref.registry, f"{error}.") from error
+        return tuple(dict.fromkeys((config, *image.layers)))
 
     def _check_room(self, parts: Sequence[Layer]) -> None:
         """Raise DiskFull before a byte is fetched if the blobs, or the file beside them, have no room."""

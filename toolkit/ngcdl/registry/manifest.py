@@ -106,6 +106,14 @@ def image(tree: Mapping[str, Any], kind: str, digest: str) -> Manifest:
     return Manifest(digest, kind, _digest_of(config), tuple(_layer(layer) for layer in layers))
 
 
+def configuration(tree: Mapping[str, Any]) -> Layer:
+    """Return the configuration of one image's manifest as a blob. Raise ValueError if it has no size, or a huge one."""
+    size = tree["config"].get("size")
+    if not isinstance(size, int) or not 0 <= size <= CONFIG_LIMIT_BYTES:
+        raise ValueError("a manifest with a configuration of no size, or of a huge one")
+    return Layer(_digest_of(tree["config"]), size)
+
+
 def _layer(entry: object) -> Layer:
     size = entry.get("size") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
