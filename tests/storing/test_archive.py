@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from made_runs import Made
 
+from ngcdl import whole
 from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, StateNotWritable
 from ngcdl.folder import IMPORTED, MOST_BYTES
 from ngcdl.record import Run
@@ -54,9 +55,13 @@ def test_what_is_exported_comes_back_to_the_bit(store: Store, other: Store, tmp_
     (folder / "job.sh").write_text("#!/bin/bash")
     MADE.keep(store, "run-2")
     packed(store, tmp_path / "x.tar", "run-1", "run-2")
-    (other.root / ".import-killed/run-1").mkdir(parents=True)
-    os.utime(other.root / ".import-killed", (1, 1))
-    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
+    for left in (".import-killed", ".import-going-on"):
+        (other.root / left / "run-1").mkdir(parents=True)
+        os.utime(other.root / left, (1, 1))
+    with whole.kept(other.root / left):
+        assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", "run-2"]
+    (other.root / left / "run-1").rmdir()
+    (other.root / left).rmdir()
     assert other.load("run-1") == store.load("run-1")
     for name in (
         "events.jsonl", "samples.jsonl", "samples-node-1.a.jsonl", "log.txt", "job.sh", "checkpoints/step-50.npz",

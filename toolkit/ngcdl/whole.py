@@ -6,6 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,19 +47,37 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
 
 
 def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False) -> None:
-    """Remove the files in `folder` that match `drafts` and that nobody has locked: their writers were killed. One of an
-    export may have gigabytes. `of_any_age`: also such that may be too new to be locked."""
+    """Remove the files and folders in `folder` that match `drafts` and that nobody has locked: their writers were
+    killed. One of an export or import may have gigabytes. `of_any_age`: also such that may be too new to be locked."""
     with contextlib.suppress(OSError):
         for draft in folder.glob(drafts):
             with contextlib.suppress(OSError), _opened(draft) as descriptor:
-                if of_any_age or time.time() - os.fstat(descriptor).st_mtime > _FRESH_SECONDS:
+                state = os.fstat(descriptor)
+                if of_any_age or time.time() - state.st_mtime > _FRESH_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    draft.unlink()
+                    if stat.S_ISDIR(state.st_mode):
+                        shutil.rmtree(draft)
+                    else:
+                        draft.unlink()
+
+
+@contextmanager
+def kept(draft: Path) -> Iterator[None]:
+    """Keep a draft, a file or folder, from being taken for a dead one while the block lasts, unless its file system has
+    no locks: drafts that are left there stay."""
+    with _opened(draft) as descriptor:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 @contextmanager
 def _opened(draft: Path) -> Iterator[int]:
-    descriptor = os.open(draft, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    way = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(draft, os.O_RDWR | way)
+    except IsADirectoryError:
+        descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | way)
     try:
         yield descriptor
     finally:

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
 import stat
 import tarfile
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +45,7 @@ _NAME = re.compile(
     rf"(?P<file>{'|'.join(re.escape(one) for one in FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
 )
 _COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
-_DRAFT, _FRESH_SECONDS = ".import-", 60.0  # a draft this new may not be locked yet
+_DRAFT = ".import-"
 _BLOCK = 1 << 20
 _SUMS_BYTES = 1 << 22
 
@@ -164,24 +161,9 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
 def _draft(root: Path) -> Iterator[str]:
     """Yield a new folder in `root`. Those of imports that were killed, perhaps with gigabytes of checkpoints, are
     removed before."""
-    for left in root.glob(f"{_DRAFT}*"):
-        with contextlib.suppress(OSError), _locked(left):
-            if time.time() - left.stat().st_mtime > _FRESH_SECONDS:
-                shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=root) as draft, contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a file system without locks: drafts that are left there stay
-            stack.enter_context(_locked(Path(draft)))
+    whole.remove_dead(root, f"{_DRAFT}*")
+    with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=root) as draft, whole.kept(Path(draft)):
         yield draft
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _unpack(file: Path, draft: Path) -> list[Path]:
