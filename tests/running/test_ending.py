@@ -110,9 +110,12 @@ def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> No
 
 def test_a_command_that_ctrl_c_on_its_own_terminal_ended_was_interrupted(store: Store) -> None:
     ended = Exit(130, False, "ended by SIGINT")
-    prepared, _ = ready(store, FakeJob(exit=ended), train=False)
-    run = launch.follow(prepared, store, SimpleNamespace(say=print, chunk=print))
-    assert (run.status, run.exit_code, run.reason) == ("interrupted", 130, "ended by SIGINT")
+    for tty, status in ((True, "interrupted"), (False, "failed")):  # without a terminal ngcdl would know of Ctrl-C
+        its = Store(store.root / status)
+        prepared, _ = ready(its, FakeJob(exit=ended), train=False)
+        on_terminal = replace(prepared.run, spec={**(prepared.run.spec or {}), "tty": tty})
+        run = launch.follow(replace(prepared, run=on_terminal), its, SimpleNamespace(say=print, chunk=print))
+        assert (run.status, run.exit_code, run.reason) == (status, 130, "ended by SIGINT")
     training, _ = follow(Store(store.root / "training"), FakeJob(exit=ended), START, STEP)
     assert training.status == "failed", "it saved no checkpoint"
 

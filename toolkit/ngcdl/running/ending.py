@@ -92,7 +92,8 @@ def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
 def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tuple[str, int | None, str | None]:
     """Return the run's status, exit code and reason. The first of these that is known decides: a signal to ngcdl, or
     the end of the run's time; a stop by others; an error in ngcdl; a training that reports that it was interrupted; if
-    there is no exit code, the trainer's last event; the exit code, which says of a command whether Ctrl-C ended it."""
+    there is no exit code, the trainer's last event; the exit code, which says of a command whether a Ctrl-C that ngcdl
+    can't have heard ended it."""
     code, why, trouble = end.exit.code, _why(end, events), end.trouble
     heard = {text(event.get("event")) for event in events}
     status, told = _told(events)
@@ -111,7 +112,8 @@ def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tup
         return status, code, end.exit.reason or _from_outside(code, signals) or told
     if code is None:  # no program exited by itself: if the trainer does not say how, it was interrupted
         return status or "interrupted", code, "; ".join(filter(None, (end.exit.reason, told))) or None
-    if code == signal_exit_code(signal.SIGINT) and not run.workload:  # Ctrl-C on its own terminal is no signal to ngcdl
+    is_unheard = not signals.is_whole or (run.spec or {}).get("tty")  # Ctrl-C on its own terminal is no signal to ngcdl
+    if code == signal_exit_code(signal.SIGINT) and not run.workload and is_unheard:
         return "interrupted", code, why
     if code != 0 or (end.exit.oom_killed and run.workload and "finish" not in heard):
         return "failed", code, why
