@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -107,6 +108,19 @@ def test_a_signal_while_tensorflow_is_installed_ends_the_installer_at_once() -> 
     code = "print('Downloading 1 MB', flush=True)\nimport time; time.sleep(3600)"
     with pytest.raises(Interrupted):
         _tool([sys.executable, "-c", code], interrupted)
+
+
+def test_an_installer_and_what_it_started_end_with_an_ngcdl_that_is_killed() -> None:
+    forks = "import os, time; pid = os.fork() or time.sleep(3600)"
+    installs = f"{forks}; print('Downloading', os.getpid(), pid, 'MB', flush=True); time.sleep(3600)"
+    shows = "lambda event: print(event.status, flush=True)"
+    code = "import sys; from ngcdl.engines.local.engine import _tool\n"
+    code += f"_tool([sys.executable, '-c', {installs!r}], {shows})"
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE) as ngcdl:
+        assert ngcdl.stdout
+        pids = list(map(int, ngcdl.stdout.readline().split()[1:3]))
+        ngcdl.kill()
+    until(lambda: all((one := processes.look(pid)) is None or one.has_ended for pid in pids), "their end")
 
 
 def test_a_stop_asks_and_a_training_that_listens_ends_as_it_likes(start: Start) -> None:

@@ -10,14 +10,17 @@ on x86-64 without an NVIDIA GPU, else tensorflow.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,18 +242,16 @@ def _tool(argv: list[str], show: ShowPull) -> None:
     kept = {name: value for name, value in settings.without_keys(os.environ).items() if name not in _PIP_ELSEWHERE}
     environment = {**kept, "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []
-    with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
+    pipe, same = subprocess.PIPE, subprocess.STDOUT
+    with (
+        subprocess.Popen(argv, stdout=pipe, stderr=same, text=True, env=environment, start_new_session=True) as process,
+        _ending_with_us(process),
+    ):
         assert process.stdout is not None  # it is a PIPE
-        try:
-            for line in process.stdout:
-                said.append(line.rstrip())
-                if line.lstrip().startswith("Downloading") and "MB" in line:
-                    show(PullEvent(None, line.strip()[:150]))
-        except BaseException:  # a signal, above all: the `with` would wait for the installer to end by itself
-            process.kill()
-            raise
+        for line in process.stdout:
+            said.append(line.rstrip())
+            if line.lstrip().startswith("Downloading") and "MB" in line:
+                show(PullEvent(None, line.strip()[:150]))
     if process.returncode:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
@@ -259,3 +260,20 @@ def _tool(argv: list[str], show: ShowPull) -> None:
             "python3.11-venv or similar).\n"
             "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10",
         )
+
+
+@contextlib.contextmanager
+def _ending_with_us(leader: subprocess.Popen[str]) -> Iterator[None]:
+    """Kill the group that a process leads if an error or a signal ends the block, and if this process is killed: the
+    next installation would find the group still at work in the same folder."""
+    words = ["/bin/sh", "-c", 'read -r _; kill -9 "-$1" 2>/dev/null', "sh", str(leader.pid)]
+    try:
+        with subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True) as guard:  # its stdin ends with us
+            try:
+                yield
+            finally:
+                guard.kill()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
+        raise
