@@ -227,6 +227,25 @@ def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_i
     assert job.asked == ["stop 10", "remove"]
 
 
+def test_a_run_whose_job_may_not_be_removed_from_its_cluster_has_ended_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
+    run = replace(RUN, owner=None, container="c0ffee")
+    store.create(run)
+
+    def refuse() -> None:
+        raise ClusterForbidden("no")
+
+    job = FakeJob(exit=Exit(3, False, None, 50.0))
+    monkeypatch.setattr(job, "remove", refuse)
+    engine = FakeEngine(job, name="apptainer", is_cluster=True)
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    found = reconcile(store, run)
+    assert (found.status, found) == ("failed", store.load(run.id))
+    assert found.notes == (f"The cluster may still have its job: {ClusterForbidden('no').message}",)
+
+
 def test_a_job_that_a_cluster_accepted_late_and_that_may_not_be_stopped_is_an_error(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,7 +304,10 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
         return replace(run, container=job.identity, owner=None, reason=job.waiting())
     closed = _with_exit(store, run, ended)
     _save(store, closed, known)
-    job.remove()
+    try:
+        job.remove()
+    except NgcdlError as error:
+        return closed.noting(f"The cluster may still have its job: {error.message}")
     return closed
 
 
