@@ -6,10 +6,10 @@ import signal
 
 import pytest
 from fakes import FakeJob, FakeShow, ready
-from followed import by_signal, recorded
+from followed import FINISH, START, STEP, by_signal, follow, recorded
 
 from ngcdl.engines.base import Job
-from ngcdl.errors import NgcdlError, SlurmLost
+from ngcdl.errors import ClusterForbidden, EngineError, NgcdlError, SlurmLost
 from ngcdl.running import launch
 from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
@@ -27,6 +27,20 @@ def second_signal() -> Job | None:
 
 def no_answer() -> Job | None:
     raise SlurmLost("squeue", "nothing within 30 s")
+
+
+@pytest.mark.parametrize("error", [ClusterForbidden("no"), SlurmLost("squeue", "no answer")])
+def test_a_job_that_stays_on_its_cluster_is_told_and_the_run_has_finished_all_the_same(
+    store: Store, error: EngineError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise error
+
+    job = FakeJob()
+    monkeypatch.setattr(job, "remove", refuse)
+    run, show = follow(store, job, START, STEP, FINISH, is_cluster=True)
+    assert (run.status, run.exit_code) == ("finished", 0)
+    assert run.notes[-1] == show.said[-1] == f"The cluster may still have its job: {error.message}"
 
 
 @pytest.mark.parametrize("find", [lambda: None, no_answer, Unremoved, second_signal])

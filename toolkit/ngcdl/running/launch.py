@@ -24,7 +24,7 @@ from ngcdl.running import ending, meanwhile, silence
 from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
-from ngcdl.running.reconcile import DETACHED, SUBMISSION_SECONDS, bring_output
+from ngcdl.running.reconcile import DETACHED, JOB_LEFT, SUBMISSION_SECONDS, bring_output
 from ngcdl.running.signals import Interrupted, signals_deferred
 from ngcdl.running.stopping import told
 from ngcdl.storing.nodesamples import samples
@@ -299,11 +299,14 @@ class Course:
             except ContainerLeft as error:
                 self._tell(error.note)
                 self._save()
-            except EngineLost as error:
+            except NgcdlError as error:
                 if self._is_cluster:
+                    self._tell(JOB_LEFT.format(error.message))
+                elif isinstance(error, EngineLost):
+                    self._unlogged = error.message  # only the container has what could not be read
+                    self._tell(*self._lacking())
+                else:
                     raise
-                self._unlogged = error.message  # only the container has what could not be read
-                self._tell(*self._lacking())
                 self._save()
         with contextlib.suppress(OSError):
             (self._folder / HOME).rmdir()

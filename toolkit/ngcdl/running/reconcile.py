@@ -44,6 +44,7 @@ from ngcdl.storing.store import Store
 UNWATCHED = (
     "ngcdl ended before the run did, lost its engine, or could no longer write; nothing was measured from then on."
 )
+JOB_LEFT = "The cluster may still have its job: {}"
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
 # second, has written nothing for this long.
@@ -307,7 +308,7 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
     try:
         job.remove()
     except NgcdlError as error:
-        return closed.noting(f"The cluster may still have its job: {error.message}")
+        return closed.noting(JOB_LEFT.format(error.message))
     return closed
 
 
