@@ -30,6 +30,14 @@ def test_a_card_is_called_by_its_index_in_each_of_the_runs(
     assert [name for it in figures if (name := (written(it) or ("",))[0])] == names
 
 
+def test_a_variable_that_ngcdl_sets_by_itself_is_no_difference() -> None:
+    one, other = (
+        Run("x", "finished", 1.0, spec={"environment": {"LR": lr, **more}})
+        for lr, more in (("1", {}), ("2", {"PYTHONUNBUFFERED": "1"}))
+    )
+    assert difference(one, other).differs == {"spec.environment.LR": ("1", "2")}
+
+
 def test_the_energy_of_different_cards_has_no_change_where_the_runs_can_t_be_compared() -> None:
     one, other = (
         Run("x", "finished", 1.0, summary=Summary(steps=9, gpus=(GpuSummary(index=index, joules=5.0),)))

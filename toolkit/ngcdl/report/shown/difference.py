@@ -1,7 +1,8 @@
 """The differences between two records: what was requested, what the runs ran on, and the figures with their change.
 
 Each record is a single run, so no change has a spread. If the runs can't be compared, their speeds and results get no
-change. Fields that always differ (id, times, container, process ids, the run's folders) are left out. Pure.
+change. What always differs (id, times, container, process ids, the run's folders), and variables that ngcdl sets by
+itself, are left out. Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.measured.lines import number
+from ngcdl.report.measured.naming import PLANNED
 from ngcdl.report.shown import tables
 
 _SPEEDS = frozenset({
@@ -24,6 +26,7 @@ _RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joule
 _JOULES_OF_CARD = re.compile(r"gpus\.[\d/]+\.joules")
 _SHARES = "throttled_share"
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
+_PLANNED = frozenset(f"spec.environment.{name}" for name in PLANNED)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
     `refused` are the reasons of likeness.py why the runs' speeds and results can't be compared."""
     cards = _cards(one.summary.gpus, other.summary.gpus)
     here, there = _flat(one, cards), _flat(other, cards)
-    both = {name: (_at(here, name), _at(there, name)) for name in [*here, *there]}
+    both = {name: (_at(here, name), _at(there, name)) for name in [*here, *there] if name not in _PLANNED}
     shown = {
         name.removeprefix("summary."): two
         for name, two in both.items()
