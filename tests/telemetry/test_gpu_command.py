@@ -95,6 +95,8 @@ def test_mig_devices_are_listed_below_their_card(card: Host) -> None:
     _, first, second = show(card).split("\n\n")
     assert "MIG" not in first
     assert second == MIG_GOLDEN
+    (process,) = json.loads(show(card, json=True))["gpus"][1]["mig_devices"][0]["processes"]
+    assert process.keys() >= {"user", "container_name"}
     card.set(gpu1__mig=1)
     assert show(card).endswith("  MIG is on, but no MIG device is visible: nothing can compute on it\n")
 

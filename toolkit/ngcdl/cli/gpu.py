@@ -91,14 +91,17 @@ def _read(nvml: Nvml) -> _Report:
 
 
 def _named(gpus: tuple[GpuReading, ...], driver: Driver) -> _Report:
-    ids = {process.container_id for card in gpus for process in card.processes or () if process.container_id}
+    # Only a caller with rights sees the processes of a card's MIG devices on the card, too:
+    # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
+    devices = [one for card in gpus for one in (card, *card.mig_devices)]
+    ids = {process.container_id for one in devices for process in one.processes or () if process.container_id}
     return _Report(driver, gpus, _container_names(ids))
 
 
 def _document(report: _Report) -> dict[str, Any]:
     gpus = [asdict(card) for card in report.gpus]
-    for card in gpus:
-        for process in card["processes"] or ():
+    for one in (device for card in gpus for device in (card, *card["mig_devices"])):
+        for process in one["processes"] or ():
             process["user"] = process["name"] and processes.user(process["pid"])
             process["container_name"] = report.names.get(process["container_id"])
     return {
