@@ -53,6 +53,7 @@ _SAME = {
     "-m": "--memory",
     **dict.fromkeys(("-v", "-V"), "--version"),
 }
+_OF_A_LIMIT = ("--timeout", "--time-limit", "--max-time", "--duration", "--walltime")  # of a run's time, elsewhere
 # What other tools call a command, with the lines that do it here. {} is what was typed after the word, or _TYPICAL.
 _OTHERS = {
     **dict.fromkeys(("ps", "ls", "list", "history"), "    ngcdl runs"),
@@ -224,6 +225,30 @@ def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
     said = f"{option}: ngcdl does not have this option of docker's; {_DOCKERS[option]}."
     is_whole = words != list(argv) and _UNKNOWN not in words
     return BadOption(said, again(words) if is_whole else f"    ngcdl {argv[0]} --help")
+
+
+def in_time(option: str, argv: Sequence[str]) -> str | None:
+    """Return the line that ends a run in time, as `option` does elsewhere; None for any other option, and for Slurm,
+    which has --time."""
+    if option not in _OF_A_LIMIT or {"slurm", "--engine=slurm"} & {*argv}:
+        return None
+    limit = ""
+
+    def moved(value: str) -> list[str]:
+        nonlocal limit
+        limit = value
+        return ["--seconds", value] if is_training else []
+
+    is_training = any(word.partition("=")[0] == "--train" for word in argv)
+    words = replaced(argv, option, moved, has_value=True)
+    if not words or not limit:
+        return None
+    if is_training:
+        return f"Did you mean --seconds?\n{again(words)}"
+    if "--" not in words:
+        return None
+    at = words.index("--") + 1
+    return f"Another program ends a command in time:\n{again([*words[:at], 'timeout', limit, *words[at:]])}"
 
 
 _UNKNOWN = "..."  # what only the user knows; a line with it is not shown, for it could be run as it stands

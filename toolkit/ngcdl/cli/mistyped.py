@@ -102,6 +102,8 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
         return BadOption(said, line)
     if path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
+    if path in ("run", "compare") and (line := habits.in_time(option, argv)):
+        return BadOption(said, line)
     if path in ("run", "compare") and (advice := habits.dockers(option, argv)):
         return advice
     return BadOption(said, _nearest(option, typed) or typed.help)
