@@ -46,7 +46,9 @@ def test_without_vary_a_training_asks_its_own_question(trained: House) -> None:
 
 
 def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: House) -> None:
-    found = read(trained, *THREADS, "--repeat", "2")
+    found = read(trained, *THREADS, "--repeat", "2", "--name", "two")
+    assert "-compare-two-" in found["id"]
+    assert not any("two" in trial["run"] for trial in found["trials"]), "the name is the comparison's"
     assert (found["vary"], found["repeat"], found["ratio"]["median"], found["refused"]) == ("threads", 2, 1.0, [])
     assert [trial["run"] for trial in found["trials"]] == list(reversed(trained.store.ids()))
     again = trained.run("compare", "--show", found["id"])
@@ -54,7 +56,7 @@ def test_json_has_all_of_it_and_of_what_has_ended_nothing_is_stopped(trained: Ho
     assert again.stderr == f"ngcdl: as a page: ngcdl report {found['id']}\n"
     assert read(trained, "compare", "--show", "last") == found
     assert read(trained, "compare", "--show", found["id"]) == found
-    assert f"{found['id']}: it has ended" in trained.run("stop", found["id"]).stderr
+    assert all(f"{found['id']}: it has ended" in trained.run("stop", one).stderr for one in (found["id"], "two"))
 
 
 def test_stopping_a_comparison_that_was_killed_between_two_runs_says_that_nothing_was_running(trained: House) -> None:

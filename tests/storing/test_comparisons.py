@@ -49,6 +49,16 @@ def test_a_comparison_is_found_by_its_id_or_a_part_of_it(store: Store) -> None:
         assert caught.value.hint.splitlines()[1:] == [f"    ngcdl compare --show {one.id}" for one in (older, newer)]
 
 
+def test_a_comparison_is_found_by_its_name_the_newest_of_it(store: Store) -> None:
+    for at in range(2):
+        kept = StoredComparison(comparisons.new_id("lr3", store), "seed", 1, (("seed=1", None),), 1.0 + at)
+        comparisons.save(kept, store)
+    assert [comparisons.find(name, store) for name in ("lr3", "compare-lr3")] == [comparisons.ids(store)[-1]] * 2
+    assert [comparisons.is_named(name, store) for name in ("lr3", "compare-lr3", "lr4")] == [True, True, False]
+    store.create(Run(store.new_id("lr3"), "running", 1.0))
+    assert not comparisons.is_named("lr3", store), "a run of that name is meant"
+
+
 def test_a_comparison_of_an_ngcdl_that_had_no_scaling_and_no_owner_loads() -> None:
     kept = StoredComparison("20180216-010101-compare-aaa111", "gpus", 1, (("gpus=1", None),), 1.0)
     older = {key: value for key, value in kept.as_json().items() if key not in ("scaling", "owner", "gpus")}

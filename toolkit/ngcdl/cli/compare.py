@@ -123,9 +123,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
         remarks += unwatched
         shown = tuple((variant.name, variant.device) for variant, _ in ready)
-        kept = StoredComparison(
-            store.new_id(comparisons.KIND), name, repeat, shown, time.time(), remarks=remarks, scaling=scaling
-        )
+        new_id = comparisons.new_id(typed.name, store)
+        kept = StoredComparison(new_id, name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
         settled = {variant.name: settled for variant, settled in ready}
         going = Comparing(settled, kept, store, screen, rounds.until, edited=edited, held=choosing.close)
         often = f"{repeat} rounds" if repeat > 1 else "1 round"
@@ -176,8 +175,10 @@ def _check_gpus(typed: Typed, others: Sequence[str], rounds: Rounds) -> None:
 
 
 def _of_compare(asked: Asked) -> Asked:
-    """Return `asked` as it is for a comparison's runs: without a terminal or stdin."""
-    return replace(asked, command="compare", own=replace(asked.own, tty=False, stdin=False) if asked.own else None)
+    """Return `asked` as it is for a comparison's runs: without a terminal or stdin, and without the --name, which is
+    the comparison's."""
+    own = replace(asked.own, tty=False, stdin=False) if asked.own else None
+    return replace(asked, command="compare", name=None, own=own)
 
 
 def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:

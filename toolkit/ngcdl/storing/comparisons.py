@@ -24,7 +24,7 @@ from ngcdl.folder import content
 from ngcdl.record import Owner
 from ngcdl.record.shape import make
 from ngcdl.storing import marks
-from ngcdl.storing.store import Store, age, make_private, named, write_whole
+from ngcdl.storing.store import Store, age, called, make_private, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
@@ -84,6 +84,15 @@ class StoredComparison:
         if not all(1 <= trial.round <= made.repeat for trial in made.trials):
             raise ValueError("a run of it is in a round that it does not have")
         return made
+
+
+def new_id(name: str | None, store: Store) -> str:
+    """Return an id with `name`, what --name was, in it."""
+    return store.new_id(_word(name) if name else KIND)
+
+
+def _word(name: str) -> str:
+    return f"{KIND}-{name}"
 
 
 def path(comparison_id: str, store: Store) -> Path:
@@ -147,15 +156,19 @@ def leave(kept: StoredComparison, store: Store) -> None:
 
 
 def is_named(name: str, store: Store) -> bool:
-    """Return whether `name` is a comparison's id, or a part of one, rather than a run's. The runs are looked up, too:
-    the id of a run of an image such as compare-x also has the word."""
-    return KIND in name and named(name, store.ids()) is None
+    """Return whether `name` is a comparison's id, a part of one, or its --name, rather than a run's. The runs are
+    looked up, too: the id of a run of an image such as compare-x also has the word."""
+    if named(name, store.ids()) is not None:
+        return False
+    return KIND in name or any(called(one) == _word(name) for one in ids(store))
 
 
 def find(name: str, store: Store) -> str:
-    """Return the id that `name` means, as store.named reads it. Raise NoSuchComparison."""
+    """Return the id that `name` means, as store.named reads it; `name` alone is what --name was. Raise
+    NoSuchComparison."""
     known = ids(store)
-    found = named(name, known[::-1])
+    newest = known[::-1]
+    found = named(name, newest) or next((one for one in newest if called(one) == _word(name)), None)
     if found is None:
         raise NoSuchComparison(name, store.root.with_name(FOLDER), known)
     return found

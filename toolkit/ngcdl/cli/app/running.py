@@ -189,7 +189,7 @@ class CompareOptions:
     show: Annotated[
         str | None,
         options.comparison(
-            metavar="ID|last",
+            metavar="ID|NAME|last",
             help="Print an earlier comparison again, from its records.",
             autocompletion=completed.comparisons,
         ),
@@ -210,6 +210,9 @@ class CompareOptions:
     root: options.AsRoot = False
     pull: options.Pull = "missing"
     force: options.Force = False
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A word for the comparison's id, by which it is found, too.")
+    ] = None
     detach: Annotated[
         bool, typer.Option("-d", "--detach", help="Hand all runs to Slurm and print the comparison's id.")
     ] = False
