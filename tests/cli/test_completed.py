@@ -33,19 +33,25 @@ def test_a_run_is_the_last_or_one_of_the_newest_fifty(house: House, line: str) -
     assert offered(house, f"ngcdl {line}l") == ["last"]
     house.store.create(Run("20261121-150000-cifar10-bb3803", "finished", 1.0))
     assert offered(house, f"ngcdl {line}bb") == ["bb3803"], "as ngcdl runs shows it"
+    assert offered(house, f"ngcdl {line}ci") == ["cifar10"], "as --name was"
+    for strange in ("a b", "a\nb", "a\x1b]0;x\a", "a$(x)", "a'b", "a\udcff"):
+        house.store.create(Run(f"20261121-160000-{strange}-cc3803", "finished", 1.0))
+    assert offered(house, f"ngcdl {line}20261121-16") == []
 
 
 @pytest.mark.parametrize("line", ["report ", "runs export ", "compare --show "])
 def test_a_comparison_is_offered_where_one_can_be_named(house: House, line: str) -> None:
     house.store.create(Run(IDS[0], "finished", 1.0))
     arms = (("cpu", "cpu"), ("gpu", "gpu"))
-    for kept in ("20261121-140000-compare-aa0001", "20261121-150000-compare-bb0002"):
+    for kept in ("20261121-140000-compare-aa0001", "20261121-150000-compare-lr3-bb0002"):
         comparisons.save(StoredComparison(kept, "device", 1, arms, 1.0), house.store)
     runs = [] if "compare" in line else [IDS[0]]
-    newest_first = ["20261121-150000-compare-bb0002", "20261121-140000-compare-aa0001"]
+    newest_first = ["20261121-150000-compare-lr3-bb0002", "20261121-140000-compare-aa0001"]
     assert offered(house, f"ngcdl {line}") == ["last", *runs, *newest_first]
     # of one that can stand for a run, too, only the whole id is read as a comparison's
     assert offered(house, f"ngcdl {line}aa") == (["aa0001"] if "compare" in line else [])
+    assert offered(house, f"ngcdl {line}compare-") == ["compare-lr3"]
+    assert offered(house, f"ngcdl {line}lr") == (["lr3"] if "compare" in line else [])
 
 
 @pytest.mark.parametrize(

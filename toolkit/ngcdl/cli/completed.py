@@ -13,8 +13,8 @@ _NEWEST = 50
 
 
 def runs(incomplete: str) -> list[str]:
-    """Return `last` and the ids of the newest runs; also their last words, as `ngcdl runs` shows them, once one is
-    begun."""
+    """Return `last` and the ids of the newest runs; also their last words, as `ngcdl runs` shows them, and their names,
+    once one is begun."""
     return _quietly(_runs, incomplete)
 
 
@@ -57,12 +57,15 @@ def trainings(incomplete: str) -> list[str]:
 
 
 def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:
+    import re
     import warnings
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return [one for one in those(incomplete) if one.startswith(incomplete)]
+            found = [one for one in those(incomplete) if one.startswith(incomplete)]
+            # A folder may have any name; bash would split it at blanks, zsh evaluates it, and a terminal obeys it.
+            return [one for one in found if re.fullmatch(r"[\w.:/@-]+", one, re.ASCII)]
     except Exception:
         return []
 
@@ -79,14 +82,17 @@ def _comparisons(incomplete: str) -> list[str]:
     from ngcdl.storing import comparisons
     from ngcdl.storing.store import Store
 
-    return _newest(comparisons.ids(Store(settings.load().runs))[::-1], incomplete)
+    found = _newest(comparisons.ids(Store(settings.load().runs))[::-1], incomplete)
+    word = f"{comparisons.KIND}-"
+    return [*found, *(one.removeprefix(word) for one in found if one.startswith(word))]
 
 
 def _newest(ids: list[str], incomplete: str) -> list[str]:
-    from ngcdl.storing.store import short
+    from ngcdl.storing.store import called, short
 
     ids = ids[:_NEWEST]
-    return ["last", *ids, *(map(short, ids) if incomplete else ())] if ids else []
+    names = dict.fromkeys(map(called, ids))
+    return ["last", *ids, *([*map(short, ids), *names] if incomplete else ())] if ids else []
 
 
 def _images(incomplete: str) -> list[str]:
