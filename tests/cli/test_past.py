@@ -113,16 +113,17 @@ def test_what_can_t_be_taken_along_or_in_is_told(kept: House, trained: House) ->
 
 def test_a_training_is_replayed_with_the_same_command_seed_and_data(trained: House) -> None:
     says = trained.home / "says.json"
-    typed = (*TRAIN, "--steps", "7", "--batch", "16", "--seed", "3", "--no-eval")
+    typed = (*TRAIN, "--steps", "7", "--batch", "16", "--seed", "3", "--no-eval", "--name", "lr3")
     words = []
     assert trained.run(*typed, env={"STAND_IN_SAYS": str(says)}).returncode == 0
     words.append(json.loads(says.read_text())["argv"])
     first = trained.record()["id"]
-    done = trained.run("runs", "replay", "last", env={"STAND_IN_SAYS": str(says)})
+    done = trained.run("runs", "replay", "lr3", env={"STAND_IN_SAYS": str(says)})
     assert done.returncode == 0, done.stderr
     words.append(json.loads(says.read_text())["argv"])
     again = trained.record()
     assert again["id"] != first
+    assert "-lr3-" in again["id"]
     assert f"ngcdl runs diff {first} {again['id']}" in done.stderr
     assert words[1] == [word.replace(first, again["id"]) for word in words[0]]
     found = json.loads(trained.run("runs", "diff", first, "last", "--json").stdout)

@@ -151,7 +151,9 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
     Raise NotRepeatable, and all that `ngcdl run` does."""
     from ngcdl.cli import run as starting
     from ngcdl.cli.screen import Screen
+    from ngcdl.cli.typed import NAME
     from ngcdl.running import repeat
+    from ngcdl.storing.store import called
 
     config, store = settings.load(), lookup.open_store()
     before = lookup.loaded(store, name)
@@ -162,7 +164,8 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
         again = repeat.request_again(before, config, store, screen, dry=dry_run, trust=trust)
     for remark in again.remarks:
         console.say(remark)
-    asked = _on_this_terminal(again.asked, detach)
+    word = called(before.id)  # what --name was, if there was one
+    asked = replace(_on_this_terminal(again.asked, detach), name=word if NAME.fullmatch(word) else None)
     try:
         if dry_run:
             return starting.dry_run(asked, config, store, screen, as_json)

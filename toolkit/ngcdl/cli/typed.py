@@ -103,7 +103,7 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
         raise BadOption(f"--pull {typed.pull}: must be missing or always.")
-    if typed.name is not None and not (_NAME.fullmatch(typed.name) and not typed.name.startswith("last")):
+    if typed.name is not None and not (NAME.fullmatch(typed.name) and not typed.name.startswith("last")):
         said = "must begin with a letter or a digit, not with last, and have at most 40 letters, digits, _, . and -."
         raise BadOption(f"--name {redacted_words((typed.name,))[0]}: {said}")
     patches = tuple(map(_patch, typed.placement.patches))
@@ -173,7 +173,7 @@ def _parted(typed: Typed, argv: Sequence[str]) -> str:
     return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
 
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
 # The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _STARTERS = {".py": "python", ".sh": "bash"}
 
