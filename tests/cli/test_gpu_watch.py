@@ -83,6 +83,14 @@ def test_where_not_even_a_line_for_each_card_fits_it_says_how_many_there_are_mor
     assert (lines[-2][:3], lines[-1]) == ("  4", "3 more: ngcdl gpu shows all GPUs")
 
 
+def test_a_narrow_terminal_gets_whole_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(monkeypatch, 40, 100)[4:10] == [
+        *("  use 97 %   memory 40960 / 81920 MiB", "    memory traffic n/a"),
+        *("  power 650 / n/a W   clock n/a", "    temperature 61 C"),
+        *("   PID     MEMORY  USER  NAME", "      CONTAINER"),
+    ]
+
+
 def watched(capsys: pytest.CaptureFixture[str], as_json: bool) -> str:
     with pytest.raises(KeyboardInterrupt):
         _watch(FakeNvml(), as_json, 0.0)

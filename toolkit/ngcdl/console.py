@@ -34,7 +34,7 @@ _CONTROL = re.compile(
 NOT_AVAILABLE = "n/a"
 _BELOW = "    "
 CUT = "..."  # at the end of a text that was cut
-_FILLER, _JOINT = "\0", "\1"  # `plain` leaves none
+_FILLER, JOINT = "\0", "\1"  # `plain` leaves none; at a joint, which is shown as a space, no line ends
 # The variable in which scripts/ngcdl passes on the path by which it was called, before it replaces itself with Python.
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
@@ -103,11 +103,11 @@ def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
 
 
 def _folded_by(folded: textwrap.TextWrapper, line: str) -> str:
-    whole = _TO_TYPE.sub(lambda found: found[0].replace(" ", _JOINT), line)  # one word, so that it can be copied
+    whole = _TO_TYPE.sub(lambda found: found[0].replace(" ", JOINT), line)  # one word, so that it can be copied
     first, *more = folded.wrap(_filled(whole)) or [""]
     words = [one.strip() for one in more]
     lines = [first, *(w if len(one) > folded.width else one for one, w in zip(more, words, strict=True))]
-    return "\n".join(lines).replace(_FILLER, "").replace(_JOINT, " ")
+    return "\n".join(lines).replace(_FILLER, "").replace(JOINT, " ")
 
 
 def _filled(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import re
 import sys
 import time
 from collections.abc import Collection, Mapping
@@ -20,6 +21,9 @@ from ngcdl.telemetry.gpu import Nvml, connect, open_nvml
 _ENGINE_SECONDS = 1
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1_000_000_000  # time.sleep takes up to 9.2e9
 _NONE = console.NOT_AVAILABLE
+_INDENT = 4  # of what does not fit into a line of a terminal
+_FIELDS = re.compile(r" {2,}")  # what parts the fields of a line
+_IN_FIELD = re.compile(r"(?<! ) (?! )")
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,21 @@ def _row(card: GpuReading) -> tuple[str, ...]:
 def _text(report: _Report) -> str:
     head = _head(report.driver)
     cards = [_card(card, report.names) for card in report.gpus]
-    return console.plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
+    text = console.plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
+    return "\n".join(map(_folded, text.splitlines()))
+
+
+def _folded(line: str) -> str:
+    """Wrap a line if stdout is a terminal that it is too wide for: between its fields, if each fits into a line, else
+    between words."""
+    width = console.columns(sys.stdout)
+    if width is None or console.cells(line) <= width:
+        return line
+    text = line.lstrip()
+    fields = _FIELDS.split(text)
+    if len(fields) > 1 and max(map(console.cells, fields)) <= width - _INDENT:
+        text = _IN_FIELD.sub(console.JOINT, text)
+    return console.wrapped(text, sys.stdout, _INDENT, lead=" " * (len(line) - len(text)))
 
 
 def _card(card: GpuReading, names: Mapping[str, str]) -> str:
@@ -199,7 +217,8 @@ def _processes(found: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -
         container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
         memory = _value(_mib(one.memory_bytes), " MiB")
         rows.append((str(one.pid), memory, user or _NONE, one.name or _NONE, container))
-    return [f"  {line}" for line in console.table(rows, right=(0, 1))]
+    width = console.columns(sys.stdout)
+    return [f"  {line}" for line in console.table(rows, width and width - _INDENT, right=(0, 1))]
 
 
 def _value(value: float | None, unit: str = "") -> str:
