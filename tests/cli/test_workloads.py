@@ -30,7 +30,8 @@ def test_the_bundled_trainings_are_listed_in_the_order_of_use_with_what_each_is_
     assert (known["catdog"], known["resident"], known["smoke"]) == ("synthetic", "synthetic", "none")
     assert "(PyTorch only)" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80, "no line is folded on the narrowest usual terminal"
-    assert "in PyTorch, TensorFlow 1 and TensorFlow 2; " in " ".join(done.stderr.split())
+    assert "in PyTorch, TensorFlow 1 and TensorFlow 2. " in " ".join(done.stderr.split())
+    assert "\n    ngcdl workloads --costs\n" in done.stderr, "a line to type has a line of its own"
 
 
 def test_what_a_training_is_for_has_its_row_in_the_documentation() -> None:

@@ -61,8 +61,8 @@ def _of_the_costs(found: Sequence[trainings.Bundled]) -> str:
 
 def _how_to_go_on(frameworks: Sequence[str]) -> str:
     return (
-        f"they train in {_named(frameworks)}; what each costs: ngcdl workloads --costs. To train one, and to ask its "
-        "question:\n    ngcdl run --train cifar10\n    ngcdl compare --train resident"
+        f"they train in {_named(frameworks)}. What each costs, how to train one, and to ask its question:\n"
+        "    ngcdl workloads --costs\n    ngcdl run --train cifar10\n    ngcdl compare --train resident"
     )
 
 
