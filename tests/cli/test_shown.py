@@ -107,13 +107,14 @@ def test_how_much_of_a_card_worked_stands_below_its_use_if_it_is_known(
     house: House, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worked = {"sm_active_percent_mean": 12.4, "tensor_active_percent_mean": 0.3, "dram_bandwidth_percent_mean": 20.0}
-    cards = (GpuSummary("u", "H100", 97.0, index=0, **worked), GpuSummary("v", "T4", 97.0, index=1))
+    cards = (GpuSummary("u", "H100", 97.0, index=0, **worked), GpuSummary("v", "T4", 97.0, index=1, node="n2"))
     run = Run("x", "finished", STARTED, STARTED + 3, summary=Summary(steps=1, gpus=cards, **worked))
     _, said = rows(house, run, capsys).split("GPU 0 97 %")
     first, second, third = said.splitlines()[:3]
     assert first.endswith("H100")
     assert second == "SMs active 12 %, occupancy n/a, tensor cores 0.30 %, DRAM 20 %"
     assert third.startswith("GPU 1 97 %")
+    assert third.endswith("T4, on n2")
     assert said.count("SMs") == 1
     table = dict(figures([read_story(run, [], [])]))
     assert table["GPU: SMs active"] == ("12.4 %",)

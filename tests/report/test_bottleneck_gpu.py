@@ -189,6 +189,8 @@ def test_a_desktop_s_card_beside_the_only_replica_s_is_not_one_that_it_waits_for
 def test_cards_of_several_nodes_with_the_same_number_are_not_named_by_it() -> None:
     cards = tuple(GpuSummary(index=0, uuid=str(percent), gpu_percent_mean=percent) for percent in (97.0, 40.0))
     assert only(gpu(50.0, gpus=cards)).text.startswith("One GPU 97 %, another 40 % busy: ")
+    told = tuple(replace(card, node=f"n{at}") for at, card in enumerate(cards))
+    assert only(gpu(50.0, gpus=told)).text.startswith("GPU 0 of n0 97 %, GPU 0 of n1 40 % busy: ")
 
 
 def test_cards_that_are_all_busy_beside_a_training_that_waited_for_batches_wait_for_each_other() -> None:

@@ -19,7 +19,9 @@ def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_
     measured("n1", 10.0, 11.0, 12.0)
     assert [sample["t"] for sample in samples(tmp_path)] == [10.0, 11.0, 12.0]
     measured("n2", 10.3, 11.3, 12.9, 13.9)  # n1 was lost, and the run moved on
-    found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in samples(tmp_path)]
+    of_both = [*samples(tmp_path)]
+    assert of_both[0]["gpus"] == [{"uuid": "GPU-n1", "node": "n1"}, {"uuid": "GPU-n2", "node": "n2"}]
+    found = [(sample["t"], sample["cpu"], [gpu["uuid"] for gpu in sample["gpus"]]) for sample in of_both]
     both = ["GPU-n1", "GPU-n2"]
     assert found == [
         (10.0, "n1", both), (11.0, "n1", both), (12.0, "n1", both), (13.9, "n2", both[1:]),

@@ -125,7 +125,8 @@ def _card(card: CardNow) -> str:
         return card.error
     whole = "" if card.memory_total_bytes is None else f" of {size(card.memory_total_bytes)}"
     memory = f"{size(card.memory_used_bytes)}{whole}"
-    return f"{number(card.gpu_percent, 0, ' %')} busy   memory {memory}   {number(card.watts, 0, ' W')}"
+    node = f"   on {card.node}" if card.node else ""
+    return f"{number(card.gpu_percent, 0, ' %')} busy   memory {memory}   {number(card.watts, 0, ' W')}{node}"
 
 
 def _line(run: Run, read: Now, t: float) -> str:

@@ -206,6 +206,7 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         use += [formatted(gpu, "watts_mean", digits=0)]
         use += [formatted(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
         use += [gpu.name or NOT_AVAILABLE]
+        use += [f"on {gpu.node}"] if gpu.node else []
         use += ["not used by this run"] if gpu.is_used is False else []
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
         rows += [("", worked)] if (worked := activity(vars(gpu), "_mean")) else []

@@ -101,6 +101,7 @@ class GpuSummary:
     sm_occupancy_percent_mean: float | None = None
     tensor_active_percent_mean: float | None = None
     dram_bandwidth_percent_mean: float | None = None
+    node: str | None = None  # whose card it is, if the run has several nodes
     is_used: bool | None = None  # a command's processes were seen on it; False: on another of its cards only
 
 

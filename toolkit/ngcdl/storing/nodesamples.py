@@ -23,16 +23,29 @@ LATE_SECONDS = 60.0
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield the samples of the run in `folder`, or those in the `last_bytes` of each file.
 
-    Samples of several nodes in the same second become one, with the GPUs of all nodes: fields in _OF_NODES are
-    combined, and the first node provides the others. If a running node has no sample in that second, the fields in
-    _OF_NODES are left out. None has `seconds` then: each node's sampler began at a time of its own."""
-    found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in sample_files(folder)]
-    return _together(found) if len(found) > 1 else found[0]
+    Samples of several nodes in the same second become one, with the GPUs of all nodes, each with its `node`: fields in
+    _OF_NODES are combined, and the first node provides the others. If a running node has no sample in that second, the
+    fields in _OF_NODES are left out. None has `seconds` then: each node's sampler began at a time of its own."""
+    files = sample_files(folder)
+    found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in files]
+    if len(found) == 1:
+        return found[0]
+    return _together([_named(one, path.stem.partition("-")[2]) for one, path in zip(found, files, strict=True)])
 
 
 def sample_files(folder: Path) -> list[Path]:
     """Return the files with the samples: one per node, or the one that ngcdl writes."""
     return sorted(folder.glob(SAMPLES_OF_NODES)) or [folder / SAMPLES]
+
+
+def _named(samples: Iterable[dict[str, Any]], node: str) -> Iterator[dict[str, Any]]:
+    """Note in each card's reading whose card it is: those of several nodes have the same indexes."""
+    for sample in samples:
+        gpus = sample.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            if isinstance(gpu, dict):
+                gpu["node"] = node
+        yield sample
 
 
 def _together(of_nodes: Sequence[Iterable[dict[str, Any]]]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from math import ceil
 
-from ngcdl.record import Finding, Run
+from ngcdl.record import Finding, GpuSummary, Run
 from ngcdl.report.measured import achieved, figures, memory, throttling
 from ngcdl.report.measured.case import (
     FULL_CPU_PERCENT,
@@ -217,14 +217,14 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
     cards, busy, share = case.computing, case.busy, case.waited_share
     if len(cards) < 2 or busy is None or busy < WAITING_PERCENT or case.summary.shared_gpu or case.sets_the_pace:
         return
-    most, least = cards[0], cards[-1]
-    low = least.gpu_percent_mean or 0.0
+    low = cards[-1].gpu_percent_mean or 0.0
     figures = {"gpu_percent": busy, "least_gpu_percent": low, "waited_percent": None if share is None else 100 * share}
     waited = f"{100 * (share or 0.0):.0f} % of the time the {case.what} waited for its next batch"
     faster = f"To make batches faster, {_FASTER}"
     if busy - low > UNEVEN_PERCENT:
-        is_named = None not in (most.index, least.index) and len({gpu.index for gpu in cards}) == len(cards)
-        names = (f"GPU {most.index}", f"GPU {least.index}") if is_named else ("One GPU", "another")
+        numbers = [_number(gpu) for gpu in cards]
+        is_named = None not in numbers and len({*numbers}) == len(cards)
+        names = (f"GPU {numbers[0]}", f"GPU {numbers[-1]}") if is_named else ("One GPU", "another")
         text = f"{names[0]} {busy:.0f} %, {names[1]} {low:.0f} % busy: cards wait for the slowest replica."
         text += f" {waited}." if case.waited else ""
         advice = (
@@ -234,6 +234,11 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
     elif case.waited:
         text = f"GPUs up to {busy:.0f} % busy, but {waited}: a card that waits for another counts as busy."
         yield finding("input-bound", text, faster, **figures)
+
+
+def _number(gpu: GpuSummary) -> str | None:
+    """Return a card's index, with its node if the run has several."""
+    return None if gpu.index is None else f"{gpu.index} of {gpu.node}" if gpu.node else str(gpu.index)
 
 
 def _fuller(case: Case) -> str:
@@ -301,7 +306,7 @@ def _idle_cards(case: Case) -> Iterator[Finding]:
         gpu for gpu in case.summary.gpus if gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
     ]
     if idle:
-        which = ", ".join("?" if gpu.index is None else str(gpu.index) for gpu in idle)
+        which = ", ".join(_number(gpu) or "?" for gpu in idle)
         few = "programs" if case.is_command else "trainings"
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few {few} use several."
         is_told = case.summary.energy_joules is not None or case.summary.sm_mhz_mean is not None

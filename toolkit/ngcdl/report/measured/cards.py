@@ -99,6 +99,7 @@ def _summary(
         index=most(numbers(readings[:1], "index")),
         uuid=text(readings[0].get("uuid")),
         name=text(readings[0].get("name")),
+        node=text(readings[0].get("node")),
         gpu_percent_mean=mean(numbers(readings, "gpu_percent")),
         memory_bytes_max=most(numbers(readings, "memory_used_bytes")),
         watts_mean=mean(numbers(readings, "watts")),

@@ -25,6 +25,7 @@ class CardNow:
     sm_occupancy_percent: float | None = None
     tensor_active_percent: float | None = None
     dram_bandwidth_percent: float | None = None
+    node: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,4 +93,5 @@ def _card(card: Line) -> CardNow:
         number(card.get("sm_occupancy_percent")),
         number(card.get("tensor_active_percent")),
         number(card.get("dram_bandwidth_percent")),
+        text(card.get("node")),
     )
