@@ -215,6 +215,19 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     assert trained.run("compare", "--show", "last").stdout == out
 
 
+def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(trained: House) -> None:
+    go = trained.home / "go"
+    process = trained.popen(*THREADS, env={"STAND_IN": "go", "STAND_IN_GO": str(go)})
+    until(lambda: trained.store.ids() and (trained.store.folder(trained.store.ids()[0]) / "events.jsonl").exists())
+    (file,) = trained.store.root.parent.rglob("*-compare-*.json")
+    file.unlink()
+    file.mkdir()
+    go.touch()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 125, err
+    assert f"it ended early; what is complete: ngcdl compare --show {file.stem}\n" in err
+
+
 @pytest.mark.parametrize(("words", "said"), [
     (("compare",), "a bundled training: --train with alexnet-r, "),
     (("compare", "--vary", "foo=1,2"), "--vary foo=1,2: must be NAME=VALUE,VALUE with batch, "),

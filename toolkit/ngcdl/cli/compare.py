@@ -20,7 +20,7 @@ from ngcdl.cli.varied import AXES, FORM, OTHERS, arms, check_images, example, sc
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
-from ngcdl.errors import BadOption, signal_exit_code
+from ngcdl.errors import BadOption, NgcdlError, signal_exit_code
 from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words
@@ -136,6 +136,10 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         except (KeyboardInterrupt, Interrupted) as error:
             number = signal_of(error)
             screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
+        except NgcdlError:
+            if comparisons.has(kept.id, store):
+                screen.say(f"it ended early; what is complete: ngcdl compare --show {kept.id}")
+            raise
     return going.kept, number
 
 
