@@ -7,6 +7,8 @@ import re
 import pytest
 from house import TRAIN, House
 
+from ngcdl.record import Run
+
 
 @pytest.mark.parametrize(
     ("argv", "said"),
@@ -266,6 +268,12 @@ def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option:
     done = house.run("run", "tensorflow:1", option, *more)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"ngcdl: {option}: ngcdl does not have this option of docker's; ")
+
+
+def test_a_run_s_name_in_a_command_s_place_leads_on_to_its_record(house: House) -> None:
+    house.store.create(Run("20261121-143222-lr3-a665ad", "finished", 1.0))
+    for words in (("lr3",), ("runs", "lr3"), ("runs", "a665")):
+        assert house.run(*words).stderr.endswith(f"ngcdl has no such command.\n      ngcdl show {words[-1]}\n")
 
 
 @pytest.mark.parametrize(

@@ -130,10 +130,21 @@ def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
         return f"    ngcdl show {word} {typed}".rstrip()
     if line := _of_run(word, rest):
         return line
+    if _fits_a_run(word):
+        return f"    ngcdl show {word} {typed}".rstrip()
     same = [one for one in commands if sorted(one) == sorted(word)]  # rusn is runs, though run is as near
     near = same or difflib.get_close_matches(word, commands, 1)
     parent = [] if "runs" in commands else ["runs"]
     return f"Did you mean {near[0]}?\n{again([*parent, near[0], *rest])}" if near else ""
+
+
+def _fits_a_run(word: str) -> bool:
+    from ngcdl.cli import lookup
+    from ngcdl.storing.store import named
+
+    with contextlib.suppress(NgcdlError):
+        return named(word, lookup.open_store().ids()) is not None
+    return False
 
 
 def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
