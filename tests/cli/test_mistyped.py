@@ -96,6 +96,7 @@ from ngcdl.record import Run
         (("run", "x:1", "train", "--lr", "3"), "    ngcdl run x:1 -- train --lr 3\n"),
         (("run", "ls", "--colour"), "    ngcdl run -- ls --colour\n"),
         (("show", "--jsn", "last"), "    ngcdl show --json last\n"),
+        (("show", "last", "-w", "2"), "    ngcdl show last --watch 2\n"),
         (("show", "--json=1"), "ngcdl: --json: it takes no value.\n      ngcdl show --help\n"),
         (("run", "--rm=true", "-d", "x:1"), "--rm: it takes no value.\n      ngcdl run --rm -d x:1\n"),
         (("run", "--detach=false", "x:1", "--", "ls"), "    ngcdl run x:1 -- ls\n"),

@@ -51,6 +51,7 @@ _SAME = {
     **dict.fromkeys(("--requirements", "--requirement", "--packages", "--with", "--install"), "--pip"),
     "--dataset": "--data",
     "-m": "--memory",
+    "-w": "--watch",
     **dict.fromkeys(("-v", "-V"), "--version"),
 }
 _OF_A_LIMIT = ("--timeout", "--time-limit", "--max-time", "--duration", "--walltime")  # of a run's time, elsewhere
