@@ -174,17 +174,35 @@ class Order(object):
             return self.ready.pop(step)
 
     def skip(self, steps):
-        """Skip the batches of the first steps, which an earlier run has trained on."""
+        """Skip the batches of the first steps, which an earlier run has trained on: a million of 128 in seconds."""
         with self.lock:
             while self.step < steps:
-                self.draw()
-                self.step += 1
+                # until the stream needs new files, draw() takes nothing else from the generator than places
+                count = 0 if self.is_tight else min(steps - self.step, len(self.stream) // self.batch)
+                if count:
+                    self.step += self.pass_over(count)
+                else:
+                    self.draw()
+                    self.step += 1
+
+    def pass_over(self, count):
+        """Draw as draw() does, but `count` times at once. Return how many batches that makes: those without a
+        duplicate."""
+        places = self.random.randint(0, len(self.buffer), (count, self.batch))
+        places = places[(np.diff(np.sort(places)) > 0).all(axis=1)]
+        self.buffer[places.ravel()] = self.stream[:places.size]  # the last of several values for a place stays
+        self.stream = self.stream[places.size:]
+        return len(places)
+
+    @property
+    def is_tight(self):
+        """Whether duplicates are so likely that drawing again until there is none would take forever."""
+        return self.batch * 8 > len(self.buffer) or self.batch ** 2 > 4 * len(self.buffer)
 
     def draw(self):
         places = self.random.randint(0, len(self.buffer), self.batch)
         while len(np.unique(places)) < self.batch:
-            # duplicates are then so likely that drawing again would take forever
-            if self.batch * 8 > len(self.buffer) or self.batch ** 2 > 4 * len(self.buffer):
+            if self.is_tight:
                 places = self.random.permutation(len(self.buffer))[:self.batch]
             else:
                 places = self.random.randint(0, len(self.buffer), self.batch)
