@@ -74,6 +74,8 @@ def found(place):
 
 def read(path):
     """Return (about, arrays). Raise ValueError if the file is truncated, corrupt or not ours."""
+    if not os.path.isfile(path):  # opening a pipe would wait for its writer, forever
+        raise ValueError("it is not a regular file")
     try:
         with open(path, "rb") as file:
             content = io.BytesIO(file.read())

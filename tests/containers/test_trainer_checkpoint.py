@@ -58,7 +58,7 @@ def test_a_new_one_stays_beside_those_of_a_longer_training_whatever_the_clock_sa
     assert len(names(tmp_path / "checkpoints")) == 3
 
 
-@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign"])
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "foreign", "pipe"])
 def test_a_damaged_one_is_passed_over_aloud(tmp_path, harm):
     save(tmp_path, 1)
     save(tmp_path, 2)
@@ -66,7 +66,12 @@ def test_a_damaged_one_is_passed_over_aloud(tmp_path, harm):
     content = bytearray(path.read_bytes())
     if harm == "flip":
         content[len(content) // 3] ^= 4
-    path.write_bytes({"cut": content[: len(content) // 2], "flip": content, "empty": b"", "foreign": b"<html>"}[harm])
+    path.unlink()
+    if harm == "pipe":
+        os.mkfifo(path)
+    else:
+        harmed = {"cut": content[: len(content) // 2], "flip": content, "empty": b"", "foreign": b"<html>"}
+        path.write_bytes(harmed[harm])
     said = []
     assert newest(tmp_path, said.append)[0]["step"] == 1
     assert "step-2.npz is damaged" in said[0]
