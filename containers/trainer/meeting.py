@@ -1,11 +1,12 @@
 """How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells the others who is there.
 
 Every other node sends a line {"node", "ports"}, one free port per replica, and gets {"workers": ["host:port", ...]}:
-all replicas by rank. A node's host is the address that it connected from; node 0's is MASTER_ADDR, to which the others
-connected.
+all replicas by rank. A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
+MASTER_ADDR, to which the others connected.
 """
 from __future__ import absolute_import, division, print_function
 
+import binascii
 import contextlib
 import errno
 import fcntl
@@ -44,7 +45,7 @@ def meet(nodes, node, ports, signals):
 def received(nodes, address, port, ports, signals, until):
     """Wait for all the others, then answer them."""
     found, lines = {0: (address, ports)}, {}
-    with contextlib.closing(socket.socket()) as listener:
+    with contextlib.closing(of_both_families()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("", port))
@@ -60,24 +61,25 @@ def received(nodes, address, port, ports, signals, until):
                     raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
                         nodes, PATIENCE_SECONDS, missing))
                 try:
-                    line, (host, _) = listener.accept()
+                    line, came_from = listener.accept()
                 except socket.timeout:
                     continue
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    came, found[told["node"]] = told["node"], (host, told["ports"])
+                    came, found[told["node"]] = told["node"], (unmapped(came_from[0]), told["ports"])
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
                 if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
                 lines[came] = line
-                go_by(line.getsockname()[0])
+                go_by(unmapped(line.getsockname()[0]))
                 for gone in [n for n, waiting in lines.items() if is_closed(waiting)]:
                     lines.pop(gone).close()
                     del found[gone]
-            workers = ["%s:%d" % (host, port) for _, (host, ports) in sorted(found.items()) for port in ports]
+            workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port)
+                       for _, (host, ports) in sorted(found.items()) for port in ports]
             for line in lines.values():
                 try:
                     line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
@@ -87,6 +89,21 @@ def received(nodes, address, port, ports, signals, until):
             for line in lines.values():
                 line.close()
     return workers
+
+
+def of_both_families():
+    """Return a socket for IPv6 and IPv4, or for IPv4 alone where the kernel has no IPv6."""
+    try:
+        made = socket.socket(socket.AF_INET6)
+    except EnvironmentError:
+        return socket.socket()
+    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return made
+
+
+def unmapped(host):
+    """Return an address of IPv4 as such: to a socket of both families it is ::ffff:10.0.0.1."""
+    return host[len("::ffff:"):] if host.startswith("::ffff:") and "." in host else host
 
 
 def is_closed(line):
@@ -99,7 +116,7 @@ def reported(node, address, port, ports, signals, until):
     while True:
         signals.check(None)
         try:
-            with contextlib.closing(socket.create_connection((address, port), ANSWER_SECONDS)) as line:
+            with contextlib.closing(connected(address, port)) as line:
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
@@ -117,6 +134,16 @@ def reported(node, address, port, ports, signals, until):
         time.sleep(POLL_SECONDS)
 
 
+def connected(address, port):
+    """Connect to node 0: by IPv4 if its name has both, because IPv6 may lead nowhere."""
+    for found in sorted(socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM), key=lambda one: one[0]):
+        try:
+            return socket.create_connection(found[4][:2], ANSWER_SECONDS)
+        except EnvironmentError as error:
+            failed = error
+    raise failed
+
+
 def go_by(address):
     """Make gloo and NCCL use the network interface that has this address, by which node 0 and this node reach each
     other.
@@ -125,6 +152,14 @@ def go_by(address):
     interface but loopback and docker*, such as a bridge of docker compose. The other machine may have a bridge with the
     same address, and NCCL then waits forever. The user's own setting for NCCL is kept. "=" makes NCCL match the whole
     name: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"""
+    for name in having6(address) if ":" in address else having4(address):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        if not any(line.startswith("NCCL_SOCKET_IFNAME=") for line in nccl_lines()):
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + name)
+
+
+def having4(address):
+    """Yield the names of the network interfaces that have this address of IPv4."""
     for _, name in getattr(socket, "if_nameindex", list)():
         with contextlib.closing(socket.socket()) as asking:
             try:
@@ -132,9 +167,15 @@ def go_by(address):
             except EnvironmentError:  # it has no address
                 continue
         if socket.inet_ntoa(found[20:24]) == address:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
-            if not any(line.startswith("NCCL_SOCKET_IFNAME=") for line in nccl_lines()):
-                os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + name)
+            yield name
+
+
+def having6(address):
+    """Yield the names of the network interfaces that have this address of IPv6."""
+    wanted = binascii.hexlify(socket.inet_pton(socket.AF_INET6, address.partition("%")[0])).decode("ascii")
+    for line in (text("/proc/net/if_inet6") or "").splitlines():
+        if line.startswith(wanted):
+            yield line.split()[-1]
 
 
 def nccl_lines():

@@ -1,5 +1,6 @@
 """Several machines meet at a port of the first, whoever else connects to it."""
 
+import os
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,19 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
         until(lambda: knocked(port), "node 0 listens")
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+
+
+def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no ::1")
+    monkeypatch.setenv("MASTER_ADDR", "::1")
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    with ThreadPoolExecutor() as threads:
+        nodes = [threads.submit(meeting.meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
+        assert [node.result(LIMIT) for node in nodes] == [["[::1]:10", "[::1]:11"]] * 2
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypatch):
