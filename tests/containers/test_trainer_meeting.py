@@ -10,6 +10,7 @@ import pytest
 from conftest import until
 
 from trainer import meeting
+from trainer.group import Group
 from trainer.signals import Signals
 
 LIMIT = 120
@@ -46,6 +47,16 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch):
         nodes = [threads.submit(meeting.meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
         assert [node.result(LIMIT) for node in nodes] == [["[::1]:10", "[::1]:11"]] * 2
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+
+
+@pytest.mark.tensorflow
+def test_no_proxy_is_between_tensorflows_replicas_whose_addresses_are_ipv6(monkeypatch):
+    from trainer.frameworks.tf2.together import announce
+
+    kept = {}
+    monkeypatch.setattr(os, "environ", kept)
+    announce(Group(0, 2, workers=("[::1]:10", "10.0.0.2:11")))
+    assert kept["no_grpc_proxy"] == "::1,10.0.0.2"
 
 
 def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypatch):

@@ -21,7 +21,7 @@ def announce(group):
         {"cluster": {"worker": group.workers}, "task": {"type": "worker", "index": group.rank}})
     # A proxy for the outside world must not be used between replicas:
     # https://grpc.github.io/grpc/core/md_doc_environment_variables.html
-    os.environ["no_grpc_proxy"] = ",".join(worker.rpartition(":")[0] for worker in group.workers)
+    os.environ["no_grpc_proxy"] = ",".join(worker.rpartition(":")[0].strip("[]") for worker in group.workers)
 
 
 class Together:
