@@ -165,8 +165,8 @@ import json
 from ngcdl.telemetry import gpu
 with gpu.open_nvml() as nvml:
     before, _ = nvml.read()
-    asked, answers = [], nvml._answers
-    nvml._answers = lambda row, questions: (asked.append(row.which), answers(row, questions))[1]
+    asked, answers = [], nvml._queries.answers
+    nvml._queries.answers = lambda row, questions: (asked.append(row.which), answers(row, questions))[1]
     rows = [nvml.read()[0] for _ in range(3)]
     print(json.dumps([before.gpu_percent, [r.error for r in rows], [r.name for r in rows], asked.count(0)]))
 """

@@ -72,8 +72,8 @@ ASKED = """
 import json
 from ngcdl.telemetry.gpu import open_nvml
 with open_nvml() as nvml:
-    asked, ask = [], nvml._ask
-    nvml._ask = lambda row, call, *rest: (asked.append(call), ask(row, call, *rest))[1]
+    asked, ask = [], nvml._queries.ask
+    nvml._queries.ask = lambda row, call, *rest: (asked.append(call), ask(row, call, *rest))[1]
     nvml.use(0, is_brief=True)
     values, error = nvml.use(0, processes=True)
     draws = [one.draws for one in values["processes"]]

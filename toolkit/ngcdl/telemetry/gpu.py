@@ -9,22 +9,22 @@ is not queried again.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ngcdl import console
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver, gpm
-from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
+from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, reasons
+from ngcdl.telemetry.queries import Gone, Queries, Row
 from ngcdl.telemetry.sample import MEASURED
 
 Binding = Any  # it has no type annotations
 
-_SUCCESS = 0
-# The queries in calls.questions() whose answers change quickly, and the others, in the order in which
+# The questions of calls.questions() whose answers change quickly, and the others, in the order in which
 # _use_and_power() and _state() unpack them.
 _QUICK = ("percents", "milliwatts")
 _SLOW = ("memory", "millijoules", "celsius", "sm_mhz", "memory_mhz", "reasons")
@@ -36,42 +36,14 @@ _MPS_CLIENTS = ("DeviceGetMPSComputeRunningProcesses_v3", "DeviceGetMPSComputeRu
 _OF_THE_WHOLE_CARD = ("watts", "watts_limit", "energy_joules")
 
 
-class _Gone(Exception):
-    """The card can't be read at all; the message says why."""
-
-
-@dataclass
-class _Row:
-    """One card being queried, or the driver, which has no handle. `trouble`: what failed, as {code: first call that
-    returned it}; `not_offered`: the codes that do not count as failures; `answers`: the card has answered a query."""
-
-    which: int | str | None = None
-    handle: Any = None
-    not_offered: frozenset[int] = driver.NOT_OFFERED
-    trouble: dict[int, str] = field(default_factory=dict)
-    answers: bool = False
-
-    @property
-    def is_part(self) -> bool:
-        return isinstance(self.which, str) and is_mig(self.which)
-
-    @property
-    def error(self) -> str | None:
-        told = {code: call for code, call in self.trouble.items() if code != driver.UNKNOWN or not self.answers}
-        return "; ".join(f"{call}: {driver.words(code, self.which)}" for code, call in told.items()) or None
-
-
 class Nvml:
     """An open connection to the driver, made by connect()."""
 
     def __init__(self, binding: Binding) -> None:
         self._n = binding
-        self._rows: dict[int | str, _Row] = {}
+        newest = (_COMPUTING[0], _DRAWING[0], _MPS_CLIENTS[0])
+        self._queries = Queries(binding, missing=newest if calls.has_wide_records(binding) else ())
         self._cards: dict[int | str, Card] = {}
-        self._lost: dict[int | str, str] = {}
-        self._missing: set[str] = set()
-        if calls.has_wide_records(binding):
-            self._missing = {_COMPUTING[0], _DRAWING[0], _MPS_CLIENTS[0]}
         questions = calls.questions(binding)
         self._quick = [questions[name] for name in _QUICK]
         self._slow = [questions[name] for name in _SLOW]
@@ -86,11 +58,11 @@ class Nvml:
             self._n.nvmlShutdown()
 
     def driver(self) -> Driver:
-        row = _Row()
-        cuda = self._first(row, ("SystemGetCudaDriverVersion_v2", "SystemGetCudaDriverVersion"))
+        row = Row()
+        cuda = self._queries.first(row, ("SystemGetCudaDriverVersion_v2", "SystemGetCudaDriverVersion"))
         found = Driver(
-            self._ask(row, "SystemGetDriverVersion"),
-            self._ask(row, "SystemGetNVMLVersion"),
+            self._queries.ask(row, "SystemGetDriverVersion"),
+            self._queries.ask(row, "SystemGetNVMLVersion"),
             f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
         if row.error:
@@ -139,7 +111,7 @@ class Nvml:
         names of processes that only draw. With `is_brief`, query only utilization and power."""
         card, error = self._card(which), None
         try:
-            row = self._open(which)
+            row = self._queries.open(which)
             values = {"index": card.index, "uuid": card.uuid, "name": card.name, **self._use_and_power(row)}
             if card.compute_capability in ON_ARM_CHIPS:  # a GB10's is always 0, however busy it is:
                 # https://github.com/mostlygeek/llama-swap/issues/782
@@ -156,34 +128,34 @@ class Nvml:
                 values |= {name: None for name in _OF_THE_WHOLE_CARD if name in values}
             if row.trouble:
                 error = row.error
-        except _Gone as gone:
+        except Gone as gone:
             values, error = {name: getattr(card, name, None) for name in MEASURED}, str(gone)
         return values, error or card.error
 
     def activity(self, which: int | str) -> Mapping[str, Any]:
         """Return how much of a card worked since the previous call, keyed by GpuReading's fields. All are None at the
         first call, for a card that use() did not find, with MIG on, and for a MIG device."""
-        row = self._rows.get(which)
+        row = self._queries.opened(which)
         if row is None or row.not_offered is driver.NOT_OFFERED_WITH_MIG:
             return gpm.UNKNOWN
         return self._gpm.read(which, row.handle)
 
-    def _limits(self, row: _Row) -> dict[str, Any]:
-        watts = self._ask(row, "DeviceGetEnforcedPowerLimit")
-        clock = self._ask(row, "DeviceGetMaxClockInfo", calls.SM_CLOCK)
+    def _limits(self, row: Row) -> dict[str, Any]:
+        watts = self._queries.ask(row, "DeviceGetEnforcedPowerLimit")
+        clock = self._queries.ask(row, "DeviceGetMaxClockInfo", calls.SM_CLOCK)
         return {
             "watts_limit": bounds.thousandths(bounds.within(watts, bounds.MILLIWATTS)),
             "sm_mhz_max": bounds.within(clock, bounds.MHZ),
             "compute_mode": self._compute_mode(row),
         }
 
-    def _use_and_power(self, row: _Row) -> dict[str, Any]:
-        gpu, traffic, milliwatts = map(bounds.within, self._answers(row, self._quick), self._quick_most)
+    def _use_and_power(self, row: Row) -> dict[str, Any]:
+        gpu, traffic, milliwatts = map(bounds.within, self._queries.answers(row, self._quick), self._quick_most)
         return {"gpu_percent": gpu, "memory_percent": traffic, "watts": bounds.thousandths(milliwatts)}
 
-    def _state(self, row: _Row) -> dict[str, Any]:
+    def _state(self, row: Row) -> dict[str, Any]:
         total, used, millijoules, celsius, sm, memory, mask = map(
-            bounds.within, self._answers(row, self._slow), self._slow_most
+            bounds.within, self._queries.answers(row, self._slow), self._slow_most
         )
         return {
             "memory_used_bytes": bounds.within(used, total or bounds.BYTES),
@@ -202,24 +174,24 @@ class Nvml:
             return known
         index, uuid = (which, None) if isinstance(which, int) else (None, which)
         try:
-            card = self._cards[which] = self._described(self._open(which), index, uuid)
-        except _Gone as gone:
+            card = self._cards[which] = self._described(self._queries.open(which), index, uuid)
+        except Gone as gone:
             card = replace(known or Card(index, uuid), error=str(gone))
         return card
 
-    def _described(self, row: _Row, index: int | None, uuid: str | None) -> Card:
-        mig = self._ask(row, "DeviceGetMigMode")
+    def _described(self, row: Row, index: int | None, uuid: str | None) -> Card:
+        mig = self._queries.ask(row, "DeviceGetMigMode")
         if mig and mig[0]:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
-        capability = self._ask(row, "DeviceGetCudaComputeCapability")
-        persistence = self._ask(row, "DeviceGetPersistenceMode")
+        capability = self._queries.ask(row, "DeviceGetCudaComputeCapability")
+        persistence = self._queries.ask(row, "DeviceGetPersistenceMode")
         card = Card(
-            index=self._ask(row, "DeviceGetIndex") if index is None else index,
-            uuid=uuid or self._ask(row, "DeviceGetUUID"),
-            name=self._ask(row, "DeviceGetName"),
+            index=self._queries.ask(row, "DeviceGetIndex") if index is None else index,
+            uuid=uuid or self._queries.ask(row, "DeviceGetUUID"),
+            name=self._queries.ask(row, "DeviceGetName"),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-            memory_total_bytes=bounds.within(self._answers(row, (self._memory,))[0], bounds.BYTES) or None,
-            brand=self._ask(row, "DeviceGetBrand"),
+            memory_total_bytes=bounds.within(self._queries.answers(row, (self._memory,))[0], bounds.BYTES) or None,
+            brand=self._queries.ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
             mig_devices=self._mig_devices(row) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
@@ -228,142 +200,34 @@ class Nvml:
         )
         return replace(card, error=row.error)
 
-    def _compute_mode(self, row: _Row) -> str | None:
-        return COMPUTE_MODES.get(self._ask(row, "DeviceGetComputeMode"))
+    def _compute_mode(self, row: Row) -> str | None:
+        return COMPUTE_MODES.get(self._queries.ask(row, "DeviceGetComputeMode"))
 
-    def _mig_devices(self, row: _Row) -> tuple[Card, ...]:
+    def _mig_devices(self, row: Row) -> tuple[Card, ...]:
         found: list[Card] = []
-        for index, uuid, _ in self._parts(row):
+        for index, uuid, _ in self._queries.parts(row):
             card = self._cards[uuid] = replace(self._card(uuid), index=index)
             found.append(card)
         return tuple(found)
 
-    def _parts(self, row: _Row) -> Iterator[tuple[int, str, Any]]:
-        """Yield the index, UUID and handle of a card's existing MIG devices; indices up to the maximum may be empty."""
-        for index in range(self._ask(row, "DeviceGetMaxMigDeviceCount") or 0):
-            with suppress(self._n.NVMLError):  # no device has this index, or this user may not see it
-                handle = self._n.nvmlDeviceGetMigDeviceHandleByIndex(row.handle, index)
-                yield index, self._n.nvmlDeviceGetUUID(handle), handle
-
-    def _processes(self, row: _Row, names_all: bool) -> tuple[GpuProcess, ...] | None:
-        found = self._first(row, _COMPUTING)
+    def _processes(self, row: Row, names_all: bool) -> tuple[GpuProcess, ...] | None:
+        found = self._queries.first(row, _COMPUTING)
         if not found and (found is None or not container.pids_are_the_hosts()):
             return None  # where not every process is visible, others may compute
-        drawing = {one.pid: one for one in self._first(replace(row, trouble={}), _DRAWING) or ()}
+        drawing = {one.pid: one for one in self._queries.first(replace(row, trouble={}), _DRAWING) or ()}
         both = tuple(_process(one, drawing.pop(one.pid, None) is not None) for one in found)
         if any(one.is_mps_server for one in both):
             both = self._with_mps_clients(row, both)
         named = _process if names_all else _nameless
         return both + tuple(replace(named(one, draws=True), computes=False) for one in drawing.values())
 
-    def _with_mps_clients(self, row: _Row, found: Sequence[GpuProcess]) -> tuple[GpuProcess, ...]:
-        listed = self._first(replace(row, trouble={}), _MPS_CLIENTS)
+    def _with_mps_clients(self, row: Row, found: Sequence[GpuProcess]) -> tuple[GpuProcess, ...]:
+        listed = self._queries.first(replace(row, trouble={}), _MPS_CLIENTS)
         pids = {one.pid for one in found}
         return (
             *(replace(one, lists_clients=one.is_mps_server and listed is not None) for one in found),
             *(_process(one, draws=False) for one in listed or () if one.pid not in pids),
         )
-
-    def _open(self, which: int | str) -> _Row:
-        row = self._rows.get(which) or self._found(which)
-        if row.trouble:
-            row.trouble = {}
-        row.answers = False
-        return row
-
-    def _found(self, which: int | str) -> _Row:
-        if which in self._lost:
-            raise _Gone(self._lost[which])
-        try:
-            row = self._rows[which] = _Row(which, self._handle(which))
-        except self._n.NVMLError as error:
-            raise self._gone(which, error.value) from error
-        if row.is_part:
-            row.not_offered = driver.NOT_OFFERED_WITH_MIG
-        return row
-
-    def _handle(self, which: int | str) -> Any:
-        if isinstance(which, int):
-            return self._n.nvmlDeviceGetHandleByIndex(which)
-        try:
-            return self._n.nvmlDeviceGetHandleByUUID(which)
-        except self._n.NVMLError as error:
-            if error.value in driver.OF_ANY_CARD:
-                for uuid, handle in self._handles():
-                    if uuid == which:
-                        return handle
-            raise
-
-    def _handles(self) -> Iterator[tuple[str, Any]]:
-        """Yield the UUIDs and handles of all cards that answer, and of their MIG devices."""
-        for index in range(self._n.nvmlDeviceGetCount()):
-            with suppress(self._n.NVMLError):
-                handle = self._n.nvmlDeviceGetHandleByIndex(index)
-                yield self._n.nvmlDeviceGetUUID(handle), handle
-                yield from ((uuid, part) for _, uuid, part in self._parts(_Row(handle=handle)))
-
-    def _gone(self, which: int | str, code: int) -> _Gone:
-        is_open = which in self._rows  # then the code is about this card, never about another one
-        why = driver.words(code, which) if is_open else driver.no_handle(code, which)
-        if is_open and code == driver.GPU_LOST:
-            self._lost[which] = why
-            del self._rows[which]
-        absent = code == (driver.INVALID_ARGUMENT if isinstance(which, int) else driver.NOT_FOUND)
-        return _Gone(f"there is no GPU {which} (any more)" if absent else why)
-
-    def _otherwise(self, row: _Row, question: calls.Question, code: int) -> Sequence[int | None]:
-        """Try the older calls. Return None for values that none of them gives."""
-        newest, *older = question.ways
-        answers: list[int | None] = [None] * len(question.most)
-        if older and code != driver.GPU_LOST:
-            answers = self._answers(row, (calls.Question(older, question.most),))
-            if code == driver.FUNCTION_NOT_FOUND:
-                del question.ways[0]
-        if answers[0] is None:
-            self._refused(row, newest.name, code)
-        return answers
-
-    def _answers(self, row: _Row, questions: Iterable[calls.Question]) -> list[int | None]:
-        answers: list[int | None] = []
-        for question in questions:
-            call = question.ways[0]
-            code = call.function(row.handle, *call.arguments)
-            if code == _SUCCESS:
-                answers += call.read()
-                row.answers = True
-            else:
-                answers += self._otherwise(row, question, code)
-        return answers
-
-    def _first(self, row: _Row, calls: Sequence[str]) -> Any:
-        """Return the answer of the first of `calls` that this driver has, None if it has none of them."""
-        for call in calls:
-            value = self._ask(row, call)
-            if call not in self._missing:
-                return value
-        return None
-
-    def _ask(self, row: _Row, call: str, *arguments: object) -> Any:
-        """Query through the binding's own function, which is slow: for rare queries."""
-        function = None if call in self._missing else getattr(self._n, f"nvml{call}", None)
-        if function is None:
-            self._missing.add(call)
-            return None
-        try:
-            answer = function(*(() if row.handle is None else (row.handle,)), *arguments)
-        except self._n.NVMLError as error:
-            self._refused(row, call, error.value)
-            return None
-        row.answers = row.handle is not None
-        return answer
-
-    def _refused(self, row: _Row, call: str, code: int) -> None:
-        if code == driver.GPU_LOST and row.which is not None:
-            raise self._gone(row.which, code)
-        if code == driver.FUNCTION_NOT_FOUND:
-            self._missing.add(call)
-        elif code not in row.not_offered:
-            row.trouble.setdefault(code, call)
 
 
 def _process(one: Binding, draws: bool) -> GpuProcess:
