@@ -51,7 +51,7 @@ def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False) -> None:
     killed. One of an export or import may have gigabytes. `of_any_age`: also such that may be too new to be locked."""
     with contextlib.suppress(OSError):
         for draft in folder.glob(drafts):
-            with contextlib.suppress(OSError), _opened(draft) as descriptor:
+            with contextlib.suppress(OSError), _opened(draft, _way(draft)) as descriptor:
                 state = os.fstat(descriptor)
                 if of_any_age or time.time() - state.st_mtime > _FRESH_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,19 +65,21 @@ def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False) -> None:
 def kept(draft: Path) -> Iterator[None]:
     """Keep a draft, a file or folder, from being taken for a dead one while the block lasts, unless its file system has
     no locks: drafts that are left there stay."""
-    with _opened(draft) as descriptor:
+    with _opened(draft, _way(draft)) as descriptor:
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
 
+def _way(draft: Path) -> int:
+    """Return the flags by which to open a draft to lock it."""
+    is_folder = stat.S_ISDIR(os.lstat(draft).st_mode)
+    return (os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR) | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
 @contextmanager
-def _opened(draft: Path) -> Iterator[int]:
-    way = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(draft, os.O_RDWR | way)
-    except IsADirectoryError:
-        descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | way)
+def _opened(path: Path, way: int) -> Iterator[int]:
+    descriptor = os.open(path, way | os.O_CLOEXEC)
     try:
         yield descriptor
     finally:
@@ -101,11 +103,8 @@ def linked(draft: Path, path: Path) -> bool:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` survive a power cut. Raise OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_all(folder: Path) -> None:
@@ -113,9 +112,6 @@ def sync_all(folder: Path) -> None:
     os.sync waits for every file system, and for one of a network that is away without end. Raise OSError."""
     import ctypes
 
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    finally:
-        os.close(descriptor)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ngcdl.errors.base import NgcdlError
 
@@ -28,6 +29,15 @@ class StateNotWritable(RecordError):
             f"{what} in {path}, which can't be written: {why}.",
             f"{first} name another place:\n    export XDG_STATE_HOME=DIR",
         )
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: object) -> Iterator[None]:
+        """Raise this error for an OSError of the block, which writes to `path`, or lists what is there."""
+        try:
+            yield
+        except OSError as error:
+            raise cls(path, error.strerror or str(error)) from error
 
 
 class RecordBroken(RecordError):

@@ -116,10 +116,8 @@ def save(kept: StoredComparison, store: Store) -> None:
 def _made(store: Store) -> Path:
     """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
     folder = store.root.with_name(FOLDER)
-    try:
+    with StateNotWritable.at(folder):
         make_private(folder)
-    except OSError as error:
-        raise StateNotWritable(folder, error.strerror or str(error)) from error
     return folder
 
 

@@ -14,12 +14,10 @@ _FOLDER = ".owned"
 def put(root: Path, name: str) -> None:
     """Mark `name`. Raise StateNotWritable."""
     mark = root / _FOLDER / name
-    try:
+    with StateNotWritable.at(mark):
         unlinked(mark.parent).mkdir(exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):
             mark.touch(exist_ok=False)
-    except OSError as error:
-        raise StateNotWritable(mark, error.strerror or str(error)) from error
 
 
 def drop(root: Path, name: str) -> None:
@@ -29,9 +27,6 @@ def drop(root: Path, name: str) -> None:
 
 def names(root: Path) -> list[str]:
     """Return what is marked, in no order. Raise StateNotWritable."""
-    try:
+    with StateNotWritable.at(root), contextlib.suppress(FileNotFoundError):
         return [mark.name for mark in unlinked(root / _FOLDER).iterdir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StateNotWritable(root, error.strerror or str(error)) from error
+    return []

@@ -48,7 +48,7 @@ class Store:
 
     def ensure_writable(self) -> None:
         """Create the root and prove that a file can be written there. Raise StateNotWritable."""
-        try:
+        with StateNotWritable.at(self.root):
             make_private(self.root)
             probe = self.root / f".probe.{os.urandom(8).hex()}"
             try:
@@ -56,21 +56,17 @@ class Store:
                     file.write(b"x" * 4096)
             finally:
                 probe.unlink(missing_ok=True)
-        except OSError as error:
-            raise StateNotWritable(self.root, error.strerror or str(error)) from error
 
     def create(self, run: Run) -> Path:
         """Create the folder of a new run and write its first record. Raise StateNotWritable or NameTaken."""
         folder = self.folder(run.id)
-        try:
+        with StateNotWritable.at(folder):
             make_private(self.root)
             try:
                 folder.mkdir(mode=0o700)
             except FileExistsError as error:
                 raise NameTaken(run.id) from error
             (folder / HOME).mkdir(mode=0o700)
-        except OSError as error:
-            raise StateNotWritable(folder, error.strerror or str(error)) from error
         self.save(run)
         return folder
 
@@ -130,13 +126,10 @@ class Store:
 
     def ids(self) -> list[str]:
         """Return all runs' ids, newest first: by the second at the start of an id, then by the fraction at its end."""
-        try:
+        with StateNotWritable.at(self.root), contextlib.suppress(FileNotFoundError):
             found = [entry.name for entry in os.scandir(self.root) if self.has(entry.name)]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StateNotWritable(self.root, error.strerror or str(error)) from error
-        return sorted(found, key=age, reverse=True)
+            return sorted(found, key=age, reverse=True)
+        return []
 
     def lock_of(self, run_id: str) -> Path:
         """Return the file that a command locks while it closes the run's record, and that has a line if `ngcdl stop`
@@ -323,9 +316,7 @@ def short(run_id: str) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write `path` atomically; on failure the old file stays. Raise StateNotWritable."""
-    try:
+    with StateNotWritable.at(path):
         with whole.written(path) as file:
             file.write(text.encode())
         whole.sync_folder(path.parent)
-    except OSError as error:
-        raise StateNotWritable(path, error.strerror or str(error)) from error

@@ -141,11 +141,9 @@ class KubernetesEngine(OfKind, NoImages):
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = self._objects(order)
         path = order.folder / MANIFEST
-        try:
+        with StateNotWritable.at(path):
             path.write_text(yaml.documents(items), encoding="utf-8")
             (order.folder / LOG).touch()  # `ngcdl logs -f` may begin before the first pod does
-        except OSError as error:
-            raise StateNotWritable(path, error.strerror or str(error)) from error
         hidden = secret(order)
         given = {"apiVersion": "v1", "kind": "List", "items": [*([hidden] if hidden else []), *items]}
         try:
