@@ -45,6 +45,11 @@ class Request:
     limit_bytes: int = 4 << 20
     start: int = 0  # the first byte of the body to send; the earlier ones are here already
 
+    @property
+    def host(self) -> str:
+        """The host as the URL writes it, for messages."""
+        return urlsplit(self.url).netloc
+
 
 @dataclass(frozen=True)
 class Response:
@@ -71,7 +76,7 @@ class Stream:
     The caller has to close it."""
 
     def __init__(self, response: requests.Response, question: Request, timeout_seconds: tuple[float, float]) -> None:
-        self.status, self.host = response.status_code, urlsplit(question.url).netloc
+        self.status, self.host = response.status_code, question.host
         found = _START.match(response.headers.get("Content-Range", ""))
         self.start = 0 if self.status != 206 else int(found[1]) if found else question.start
         self._response, self._timeout_seconds = response, timeout_seconds
@@ -145,21 +150,19 @@ class Wire:
             if isinstance(answer, Stream) or answer.status not in _REDIRECTS:
                 return answer
             if not question.follow:
-                host = urlsplit(question.url).netloc
-                raise RegistryAnswer(host, f"{answer.status}, it redirects a request that may carry a key.")
+                raise RegistryAnswer(question.host, f"{answer.status}, it redirects a request that may carry a key.")
             question = _redirected(question, answer)
-        raise RegistryAnswer(urlsplit(question.url).netloc, f"it redirects more than {_HOPS} times.")
+        raise RegistryAnswer(question.host, f"it redirects more than {_HOPS} times.")
 
     def _persist(self, question: Request, send: Callable[[Request, tuple[float, float]], R]) -> R:
-        host = urlsplit(question.url).netloc
         waits = _waits()
         while True:
             wait = next(waits, None)
-            timeout_seconds = self._patience(host)
+            timeout_seconds = self._patience(question.host)
             try:
                 answer = send(question, timeout_seconds)
             except FOREIGN as error:
-                failure, transient = translated(host, error, timeout_seconds)
+                failure, transient = translated(question.host, error, timeout_seconds)
                 if wait is None or not transient or self._is_too_late(wait):
                     raise failure from error
             else:
@@ -167,10 +170,10 @@ class Wire:
                     return answer
                 asked = _retry_after(answer.headers)
                 if wait is None or (asked or 0.0) > RETRY_AFTER_LIMIT_SECONDS:
-                    raise _tired(host, answer, asked)
+                    raise _tired(question.host, answer, asked)
                 wait = max(wait, asked or 0.0)
                 if self._is_too_late(wait):
-                    raise _tired(host, answer, asked)
+                    raise _tired(question.host, answer, asked)
             self._sleep(wait)
 
     def _patience(self, host: str) -> tuple[float, float]:
@@ -202,7 +205,7 @@ class Wire:
     def _send(self, question: Request, timeout_seconds: tuple[float, float]) -> requests.Response:
         parts = challenge.address(question.url)
         if parts is None or not parts.is_safe:
-            raise RegistryAnswer(urlsplit(question.url).netloc[:100], "it names an address that ngcdl does not go to.")
+            raise RegistryAnswer(question.host[:100], "it names an address that ngcdl does not go to.")
         # Never reach this machine through a proxy: plain http that carries a key must not leave it.
         self._session.trust_env = not challenge.is_loopback(parts.host)
         self.asked_requests += 1
@@ -221,10 +224,9 @@ class Wire:
         )
 
     def _body(self, response: requests.Response, question: Request) -> bytes:
-        read = _reader(response)
+        read, host = _reader(response), question.host
         given = min(BODY_SECONDS, self._given_seconds)
         body, deadline = bytearray(), min(time.monotonic() + BODY_SECONDS, self._until)
-        host = urlsplit(question.url).netloc
         while chunk := read(65536):
             body += chunk
             self.asked_bytes += len(chunk)
@@ -248,11 +250,10 @@ def host_of(url: str) -> str:
 
 
 def _redirected(question: Request, answer: Response) -> Request:
-    host = urlsplit(question.url).netloc
     target = urljoin(question.url, answer.headers.get("Location", ""))
     here, there = challenge.address(question.url), challenge.address(target)
     if here is None or there is None or (there.scheme == "http" and here.scheme == "https"):
-        raise RegistryAnswer(host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
+        raise RegistryAnswer(question.host, f"{answer.status}, it redirects to an address that ngcdl does not go to.")
     # The registry redirects blobs to a CDN, with a signature in the URL: the CDN must not get the key.
     is_own = (here.scheme, here.netloc) == (there.scheme, there.netloc)
     return replace(question, url=target, authorization=question.authorization if is_own else None)
