@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
+_KILL_SECONDS = 0.5
 RUN_UNREAD = "run: its processes can't be read (any more)"  # in samples.jsonl: often the last gap, as the run has ended
 
 # Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
@@ -41,10 +42,10 @@ def of_ngcdl(module: str, *words: str) -> list[str]:
     return [sys.executable, *ignoring, "-P", "-m", module, *words]
 
 
-def has_ended(killed: subprocess.Popen[bytes], seconds: float) -> bool:
+def has_ended(killed: subprocess.Popen[bytes]) -> bool:
     """Wait for a process that was killed. If it is stuck in the kernel, keep it aside, and return False."""
     try:
-        killed.wait(seconds)
+        killed.wait(_KILL_SECONDS)
     except subprocess.TimeoutExpired:
         abandoned.append(killed)
         return False

@@ -16,7 +16,6 @@ from ngcdl import processes
 from ngcdl.doctor.sight import Space
 
 _FILE_BYTES = 1 << 20
-_KILL_SECONDS = 0.5
 
 Run = Callable[[Sequence[str], float], str | None]
 
@@ -46,7 +45,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()
-    processes.has_ended(process, _KILL_SECONDS)
+    processes.has_ended(process)
 
 
 def space(folder: Path) -> Space | None:

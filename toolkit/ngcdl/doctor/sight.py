@@ -173,7 +173,3 @@ class Sight:
     def cards(self) -> tuple[Card, ...]:
         """The cards, as NVML reports them; () if NVML does not answer."""
         return self.gpus.cards if isinstance(self.gpus, Probe) and self.gpus.error is None else ()
-
-    @property
-    def cards_answer(self) -> bool:
-        return bool(self.cards)

@@ -25,7 +25,7 @@ from ngcdl.telemetry.usage import Meter
 
 _TOOLKIT = Path(__file__).parents[2]
 _LOOK_SECONDS, _SILENT_SECONDS = 2.0, 10.0
-_JOIN_SECONDS, _KILL_SECONDS = 1.0, 0.5
+_JOIN_SECONDS = 1.0
 _MOST_BYTES, _LONGEST = 4096, 200  # kept of what the process wrote to stderr; characters of its last line, in each gap
 
 
@@ -140,7 +140,7 @@ class SamplerProcess:
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
-        if not processes.has_ended(process, _KILL_SECONDS):
+        if not processes.has_ended(process):
             return
         if self._thread is not None and process.stdout is not None:
             self._thread.join()  # the thread has seen the process end

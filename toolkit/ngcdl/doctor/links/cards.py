@@ -25,9 +25,8 @@ def judge(sight: Sight) -> Finding | None:
         return None
     if isinstance(sight.gpus, Trouble):
         return not_seen(NAME, sight.gpus, "driver")
-    if not sight.cards_answer:
+    if not (cards := sight.cards):
         return unchecked(NAME, "needs driver")
-    cards = sight.gpus.cards
     sick = [card for card in cards if card.error]
     if sick:
         return _sick(sick, len(cards))

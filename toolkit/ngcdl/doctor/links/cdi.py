@@ -32,7 +32,7 @@ def judge(sight: Sight) -> Finding | None:
         return _doubled(say, doubled)
     if not stale:
         where = ", ".join(str(spec.path) for spec in engine.specs)
-        return ok(NAME, f"{where} matches the driver" if sight.cards_answer else where)
+        return ok(NAME, f"{where} matches the driver" if sight.cards else where)
     cause = (
         "It was made for an older driver or for other cards, or before all devices were there"
         if is_used

@@ -18,7 +18,7 @@ def judge(sight: Sight) -> Finding | None:
     if isinstance(engine, Trouble) or isinstance(engine.way, Trouble) or engine.way.name == "none":
         return None
     has_nodes = bool(kernel.nodes) and not (kernel.has_dxg or kernel.is_tegra or kernel.in_container)
-    if not (engine.is_here and sight.cards_answer and has_nodes):
+    if not (engine.is_here and sight.cards and has_nodes):
         return None
     if any(node.path == UVM for node in kernel.nodes):
         return ok(NAME, f"{UVM} is there")
