@@ -98,8 +98,8 @@ class LocalEngine(OfKind, NoImages):
         """Return the Python that has TensorFlow, None if `prepare` must install it."""
         if _installed():
             return Path(sys.executable)
-        python = self._environment(lock_name(has_gpu)) / "bin" / "python"
-        return python if (python.parent.parent / READY).exists() else None
+        folder = self._environment(lock_name(has_gpu))
+        return folder / "bin" / "python" if (folder / READY).exists() else None
 
     def why_unfit(self, capability: str | None, driver: str | None) -> str | None:
         if _installed():
@@ -139,6 +139,9 @@ class LocalEngine(OfKind, NoImages):
                     show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)} into {folder}"))
                     try:
                         self._install(folder, lock, show)
+                        # else a power cut may leave the mark and empty files: ext4 writes files seconds after names
+                        whole.sync_all(folder)
+                        (folder / READY).touch()
                     except BaseException:  # a full disk, above all: what has arrived may be gigabytes
                         shutil.rmtree(folder, ignore_errors=True)
                         raise
@@ -156,7 +159,6 @@ class LocalEngine(OfKind, NoImages):
                 shutil.rmtree(folder, ignore_errors=True)
                 _tool([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], show)
                 _tool([uv, "pip", "install", "--quiet", "--python", str(python), *packages], show)
-                _complete(folder)
                 return
             except LocalUnavailable as error:
                 # uv does not read pip's settings, such as a site's own index
@@ -167,7 +169,6 @@ class LocalEngine(OfKind, NoImages):
         # take longer than unpacking
         options = ["--disable-pip-version-check", "--no-input", "--no-user", "--no-compile"]
         _tool([str(python), "-m", "pip", "install", *options, *packages], show)
-        _complete(folder)
 
     def request(self, order: Order) -> dict[str, Any]:
         spec, words = order.spec, order.spec.command
@@ -229,12 +230,6 @@ def _visible(spec: RunSpec) -> dict[str, str]:
         return {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus.devices), **order}
     is_to_see_none = spec.gpus.kind == "none" and not spec.workload
     return {"CUDA_VISIBLE_DEVICES": "-1"} if is_to_see_none else order
-
-
-def _complete(folder: Path) -> None:
-    # else a power cut may leave the mark and empty files, as ext4 writes files seconds after names
-    whole.sync_all(folder)
-    (folder / READY).touch()
 
 
 def _tool(argv: list[str], show: ShowPull) -> None:
