@@ -12,6 +12,8 @@ from typing import Any
 from ngcdl.errors import BadOption, LocalUnavailable
 from ngcdl.spec import GpuRequest, Workload
 
+WRITTEN = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}  # how people write each framework's name
+
 
 def containers_folder() -> Path:
     """Find containers/, first in the checkout: an editable install leaves old copies in site-packages."""

@@ -10,7 +10,6 @@ from ngcdl import console, trainings
 
 HEAD = ("NAME", "DATA", "WHAT IT IS, OR WHICH QUESTION IT ANSWERS")
 COSTS = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH")
-_NAMES = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}
 
 
 def in_order() -> list[trainings.Bundled]:
@@ -67,5 +66,5 @@ def _how_to_go_on(frameworks: Sequence[str]) -> str:
 
 
 def _named(frameworks: Sequence[str]) -> str:
-    *others, last = (_NAMES.get(name, name) for name in frameworks)
+    *others, last = (trainings.WRITTEN.get(name, name) for name in frameworks)
     return f"{', '.join(others)} and {last}" if others else last

@@ -15,6 +15,7 @@ from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import rate
 from ngcdl.spec import kind_of
+from ngcdl.trainings import WRITTEN
 
 Row = tuple[str, tuple[str, ...]]
 
@@ -225,9 +226,8 @@ def _used(run: Run) -> Sequence[str | None] | None:
 
 def _framework(story: Story) -> str | None:
     start = story.training.start
-    names = {"tf1": "TensorFlow", "tf2": "TensorFlow", "pytorch": "PyTorch"}
-    name = names.get(str(start.get("framework")), start.get("framework"))
-    python = start.get("python")
+    name, python = start.get("framework"), start.get("python")
+    name = WRITTEN.get(str(name), "").partition(" ")[0] or name  # without its number, which begins its version
     return _words(
         f"{name} {start.get('framework_version') or ''}".strip() if name else None, python and f"Python {python}"
     )
