@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from stand_ins import no_space
 
 from ngcdl.whole import sync_all, written
 
@@ -116,10 +117,7 @@ def test_where_there_are_no_hard_links_a_new_one_is_written_and_another_is_left_
 
 
 def test_a_link_that_fails_for_another_reason_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr(os, "link", no_space)
     with pytest.raises(OSError, match="No space left"), written(path, is_new=True):
         pass
     assert not path.exists()

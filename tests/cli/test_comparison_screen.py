@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
+from terminal import on_terminal
 
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.engines.values import Chunk
 
 
-class Terminal(io.TextIOWrapper):
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8")
-
-    def isatty(self) -> bool:
-        return True
-
-    def said(self) -> str:
-        self.flush()
-        assert isinstance(self.buffer, io.BytesIO)
-        found = self.buffer.getvalue().decode()
-        self.buffer.truncate(0)
-        self.buffer.seek(0)
-        return found
-
-
-def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 44) -> Terminal:
-    made = Terminal()
-    monkeypatch.setattr("sys.stderr", made)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    return made
-
-
 def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
+    terminal = on_terminal(monkeypatch, 44)
     screen = ComparisonScreen(is_cluster=False)
     screen._clock = iter(range(100)).__next__
     screen.begins("round 1 of 3, cpu")
@@ -70,7 +45,7 @@ def test_of_a_training_s_step_the_speed_is_whole_on_80_columns(monkeypatch: pyte
 
 
 def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
+    terminal = on_terminal(monkeypatch, 44)
     screen = ComparisonScreen(is_cluster=False)
     screen._clock = iter(range(100)).__next__
     screen.begins("round 1 of 3, cpu")
@@ -83,7 +58,7 @@ def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = on_terminal(monkeypatch)
+    terminal = on_terminal(monkeypatch, 44)
     screen = ComparisonScreen(is_cluster=False)
     screen._clock = lambda: 1.0
     screen.chunk(Chunk("stdout", b"one\n"))

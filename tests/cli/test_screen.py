@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import os
 import pty
@@ -16,6 +15,7 @@ import pytest
 from house import TRAIN, House
 from hypothesis import given
 from hypothesis import strategies as st
+from terminal import Terminal, on_terminal
 
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.values import WAITING, Chunk, PullEvent
@@ -160,25 +160,6 @@ def test_a_terminal_gets_bars_and_no_titles(house: House) -> None:
 
 
 STEP = b"2018-02-16 18:21:30.123456: step %d, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)\n"
-
-
-class Terminal(io.TextIOWrapper):
-    """Claims to be a terminal and keeps what is written."""
-
-    def __init__(self) -> None:
-        self.kept = io.BytesIO()
-        super().__init__(self.kept)
-
-    def isatty(self) -> bool:
-        return True
-
-
-def on_terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> Terminal:
-    made = Terminal()
-    monkeypatch.setattr("sys.stderr", made)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    return made
 
 
 @pytest.mark.parametrize(("chunks", "seen"), [

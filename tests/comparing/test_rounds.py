@@ -238,11 +238,12 @@ def test_a_cluster_without_such_a_queue_gets_one_run_when_the_other_has_ended(st
     assert all(order.after == () for order in fake.orders)
 
 
-def test_one_that_is_stopped_from_another_shell_begins_no_other_run(store: Store) -> None:
-    def stopped() -> None:
-        comparisons.stop(comparisons.load(it.kept.id, store), store)
+def stop(it: Comparing, store: Store) -> None:
+    comparisons.stop(comparisons.load(it.kept.id, store), store)
 
-    it, fake = going(store, jobs={2: FakeJob((stopped,))})
+
+def test_one_that_is_stopped_from_another_shell_begins_no_other_run(store: Store) -> None:
+    it, fake = going(store, jobs={2: FakeJob((lambda: stop(it, store),))})
     fake.name = "kubernetes"
     it.go()
     assert len(fake.orders) == 2
@@ -251,10 +252,7 @@ def test_one_that_is_stopped_from_another_shell_begins_no_other_run(store: Store
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_one_that_is_stopped_while_its_runs_are_handed_in_withdraws_them(store: Store, leaves: bool) -> None:
-    def stopped() -> None:
-        comparisons.stop(comparisons.load(it.kept.id, store), store)
-
-    it, fake = going(store, at={2: stopped})
+    it, fake = going(store, at={2: lambda: stop(it, store)})
     it.leave() if leaves else it.go()
     assert killed(fake) == [1, 2]
     kept = comparisons.load(it.kept.id, store)
@@ -262,7 +260,7 @@ def test_one_that_is_stopped_while_its_runs_are_handed_in_withdraws_them(store: 
 
 
 def test_a_stop_that_comes_while_a_run_is_recorded_is_not_lost(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = threading.Thread(target=lambda: comparisons.stop(comparisons.load(it.kept.id, store), store))
+    ours = threading.Thread(target=lambda: stop(it, store))
     create = Store.create
 
     def creating(store: Store, run: Run) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes import FakeEngine, FakeJob
-from ngc_server import V2, NgcServer, digest
+from ngc_server import OCI_INDEX, V2, NgcServer, digest
 
 from ngcdl.engines.values import LayerStore, PullEvent, ShowPull
 from ngcdl.errors import EngineRefused, NgcdlError
@@ -91,6 +91,15 @@ class Table:
     @property
     def image(self) -> ImageRef:
         return ImageRef(self.ngc.host, "nvidia/tensorflow", "18.01-py2")
+
+    def offer_for(self, architecture: str) -> str:
+        """Offer the image in an index, for one platform of several; return its manifest's digest."""
+        ((name, (_, one)),) = self.ngc.manifests.items()
+        about = {"digest": name, "size": len(one), "platform": {"os": "linux", "architecture": architecture}}
+        index = json.dumps({"schemaVersion": 2, "manifests": [about]}).encode()
+        self.ngc.manifests[digest(index)] = (OCI_INDEX, index)
+        self.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(index)
+        return name
 
     def feed(self) -> Feed:
         show, say = self.shown.append, self.said.append

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable
@@ -10,8 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ngc_server import KEY, OCI_INDEX, SCHEMA_1, V2, Handler, digest, reset, status
+from ngc_server import KEY, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
+from stand_ins import no_space
 
 from ngcdl.engines.values import LayerStore, PullEvent
 from ngcdl.errors import (
@@ -46,11 +46,7 @@ def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table
 
 
 def test_of_an_image_for_several_platforms_each_document_is_fetched_once(table: Table) -> None:
-    ((name, (_, one)),) = table.ngc.manifests.items()
-    about = {"digest": name, "size": len(one), "platform": {"os": "linux", "architecture": "amd64"}}
-    index = json.dumps({"schemaVersion": 2, "manifests": [about]}).encode()
-    table.ngc.manifests[digest(index)] = (OCI_INDEX, index)
-    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(index)
+    name = table.offer_for("amd64")
     table.pull()
     assert table.engine.layers == LAYERS
     asked = [Path(seen.path).name for seen in table.ngc.seen if "/manifests/" in seen.path and seen.authorization]
@@ -122,13 +118,9 @@ def test_a_configuration_that_is_none_is_told(table: Table) -> None:
 def test_a_disk_that_is_full_where_names_are_kept_leaves_the_pull_to_the_engine(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", no_space)
     table.pull()
     assert any("The engine pulls by itself" in line for line in table.said)
-
-
-def full(*_: object) -> int:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_only_layers_that_the_engine_lacks_are_fetched_ahead(table: Table) -> None:

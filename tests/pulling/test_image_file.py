@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ngc_server import OCI_INDEX, SCHEMA_1, digest, reset, status
+from ngc_server import SCHEMA_1, digest, reset, status
 from pulling_engine import LAYERS, Table
+from stand_ins import no_space
 
 from ngcdl.engines.values import PullEvent
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer, WrongPlatform
@@ -194,20 +195,13 @@ def test_a_cache_that_fills_up_or_can_t_be_made_is_told_with_what_helps(
         save(replace(table, folder=tmp_path / "file/blobs"), tmp_path / "image.tar")
     assert told.value.commands == ["export XDG_CACHE_HOME=DIR"]
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwrite", no_space)
     with pytest.raises(DiskFull, match=f"No space left in {table.folder}"):
         save(table, tmp_path / "image.tar")
 
 
 def test_of_several_platforms_the_named_one_is_taken(table: Table, tmp_path: Path) -> None:
-    ((name, (_, one)),) = table.ngc.manifests.items()
-    about = {"digest": name, "size": len(one), "platform": {"os": "linux", "architecture": "arm64"}}
-    index = json.dumps({"schemaVersion": 2, "manifests": [about]}).encode()
-    table.ngc.manifests[digest(index)] = (OCI_INDEX, index)
-    table.ngc.tags["nvidia/tensorflow"]["18.01-py2"] = digest(index)
+    name = table.offer_for("arm64")
     assert save(table, tmp_path / "arm.tar", "arm64") == name
     with pytest.raises(WrongPlatform, match="linux/arm64"):
         save(table, tmp_path / "amd.tar")

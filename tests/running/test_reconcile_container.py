@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from docker_socket import Daemon
+from stand_ins import no_space
 from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 
@@ -57,10 +58,7 @@ def test_an_end_that_can_t_be_recorded_is_shown_and_told_and_the_container_stays
 def test_a_disk_on_which_not_even_the_lock_can_be_made_is_told(
     store: Store, unwatched: tuple[Daemon, Run, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("ngcdl.waiting.locked_within", full)
+    monkeypatch.setattr("ngcdl.waiting.locked_within", no_space)
     away: dict[str, NgcdlError] = {}
     assert reconcile(store, unwatched[1], away) == unwatched[1]
     assert "No space left on device" in away[RECORDS].message

@@ -1,8 +1,11 @@
-"""Programs that stand in for real ones, each a few lines of shell."""
+"""Programs that stand in for real ones, each a few lines of shell; and a call that stands in for one on a full disk."""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 
 def stand_in(folder: Path, name: str, lines: str, shell: str = "/bin/sh") -> Path:
@@ -19,3 +22,7 @@ def says(folder: Path, name: str, text: str) -> Path:
 
 def refuses(folder: Path, name: str, text: str) -> Path:
     return stand_in(folder, name, f"echo '{text}' >&2; exit 1")
+
+
+def no_space(*_: object, **__: object) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

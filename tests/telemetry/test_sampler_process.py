@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from ngcdl import processes
+from ngcdl.folder import lines
 from ngcdl.telemetry import card_samples, container, sampler_process
 from ngcdl.telemetry.sampler_process import SamplerProcess
 from ngcdl.telemetry.usage import ContainerMeter, ProcessMeter
@@ -32,8 +32,7 @@ def host(card: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]  # the last may be half written
+    return list(lines(path))
 
 
 def until(path: Path, met: Callable[[dict[str, Any]], Any], after: int = 0) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ngcdl.folder import lines
 from ngcdl.telemetry.host import Cpu
 from ngcdl.telemetry.sampler import Gap, Sources
 from ngcdl.telemetry.watched_sampler import WatchedSampler
@@ -50,19 +50,14 @@ def relayed(path: Path, cards: Any, patience: float = 0.2) -> Iterator[WatchedSa
         assert not running.is_alive()
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.rpartition("\n")[0].splitlines()]  # the last may be half written
-
-
 def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
     """Wait up to 60 s for rows that meet the condition; return all rows."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        if met(found := rows(path)):
+        if met(found := list(lines(path))):
             return found
         time.sleep(0.02)
-    raise AssertionError(f"no such rows in 60 s: {rows(path)[-3:]}")
+    raise AssertionError(f"no such rows in 60 s: {found[-3:]}")
 
 
 def test_each_tick_has_an_answer_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +74,7 @@ def test_while_a_call_hangs_the_others_are_read_and_its_late_answer_is_thrown_aw
         until(tmp_path / "s", lambda rows: len(rows) >= 2)
         cards.may.clear()
         assert cards.hangs.wait(60)
-        asked, before = cards.questions, len(rows(tmp_path / "s"))
+        asked, before = cards.questions, len(list(lines(tmp_path / "s")))
         until(tmp_path / "s", lambda rows: sum(not row["gpus"] for row in rows[before:]) >= 5)
         cards.may.set()
         found = until(tmp_path / "s", lambda rows: rows[-1]["gpus"])
@@ -109,12 +104,12 @@ def test_it_ends_while_a_call_hangs_and_nothing_is_written_after_its_end(tmp_pat
         until(tmp_path / "s", lambda rows: rows)
         cards.may.clear()
         until(tmp_path / "s", lambda rows: not rows[-1]["gpus"])
-    before = rows(tmp_path / "s")
+    before = list(lines(tmp_path / "s"))
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
             assert link.readlink() != tmp_path / "s"
     cards.may.set()
-    assert rows(tmp_path / "s") == before
+    assert list(lines(tmp_path / "s")) == before
 
 
 def test_cards_that_cannot_be_read_are_a_gap_with_its_words(tmp_path: Path) -> None:
