@@ -10,6 +10,7 @@ import pytest
 
 from doctor.sights import ENGINE, HEALTHY
 from ngcdl import console
+from ngcdl.cli import terminal
 from ngcdl.cli.doctor import _mend, screen, summary
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding, Step, broken, from_error, ok, unchecked, warning
@@ -116,6 +117,17 @@ def test_where_no_command_could_fix_anything_that_is_said_and_no_verdict_again(
 ) -> None:
     assert _mend([found]) == [found]
     assert capsys.readouterr() == ("", "ngcdl: --fix: there is nothing that a command could fix.\n")
+
+
+def test_in_the_background_of_a_terminal_nothing_is_asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question there would stop the process until it is fetched back."""
+    for stream in ("sys.stdin", "sys.stdout"):
+        monkeypatch.setattr(f"{stream}.isatty", lambda: True)
+    monkeypatch.setattr(terminal, "is_here", lambda: False)
+    assert _mend([SICK]) == [SICK]
+    assert "nothing was run" in capsys.readouterr().err
 
 
 # -- the screen -------------------------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def _mend(findings: Sequence[Finding]) -> Sequence[Finding]:
     if not any(finding.remedy for finding in findings if finding.state in ("broken", "warning")):
         console.say("--fix: there is nothing that a command could fix.")
         return findings
-    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+    if not terminal.is_here():
         console.say("--fix asks before each command, and there is no terminal to ask on: nothing was run.")
         return findings
 
