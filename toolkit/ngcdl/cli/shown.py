@@ -24,11 +24,11 @@ from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed
 from ngcdl.spec import kind_of, redacted_words
 from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
+from ngcdl.telemetry.sample import MISSED
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
 _GAP = re.compile(rb'"gap": ?"')
-_MISSED = " ticks before this one were missed"  # telemetry/sampler.py
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 _MOST_PACKAGES = 8
 _LAST_BYTES, _MOST_CHARACTERS = 4096, 300  # of a log's end
@@ -235,7 +235,7 @@ def _gaps(store: Store, run: Run) -> list[tuple[str, str]]:
     if not run.summary.gaps:
         return []
     read = (sample.get("gap") for file in sample_files(store.folder(run.id)) for sample in lines(file, among=_GAP))
-    reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(_MISSED)]
+    reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(MISSED)]
     count = Counter(map(_without_numbers, reasons))
     most = max(reasons, key=lambda why: count[_without_numbers(why)], default=None)
     text = f"{run.summary.gaps} of {run.summary.samples} samples lack a reading or come after missed ones"

@@ -22,6 +22,7 @@ import orjson
 from ngcdl.processes import RUN_UNREAD
 from ngcdl.telemetry import host
 from ngcdl.telemetry.kernelfile import KernelFile
+from ngcdl.telemetry.sample import MISSED
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
@@ -153,7 +154,7 @@ class Sampler:
         """Begin a sample: read all that is due except the GPUs. Return the values, and the gaps so far."""
         monotonic = self._clock.monotonic()
         self._skip(monotonic)  # otherwise a tick that woke late would be followed by another at once
-        gaps = [f"{self._skipped} ticks before this one were missed"] if self._skipped else []
+        gaps = [f"{self._skipped} {MISSED}"] if self._skipped else []
         now, seconds = self._clock.time(), monotonic - self._started
         values = {"t": round(now, 3), "seconds": round(seconds, 3)}
         self._whole_in -= 1 + self._skipped

@@ -6,13 +6,13 @@ from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
 from ngcdl.engines.values import architecture
+from ngcdl.telemetry.driver import WSL_GUIDE
 
 _SHM_BYTES = 1 << 30  # what NVIDIA's own commands give a container: --shm-size=1g
 _SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"
 # "Prebuilt binaries will use AVX instructions": https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0
 _AVX_URL = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
 _SELINUX_URL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
-_WSL_URL = "https://docs.nvidia.com/cuda/wsl-user-guide/"
 
 
 def cpu(sight: Sight) -> Finding:
@@ -56,7 +56,7 @@ def wsl(sight: Sight) -> Finding | None:
     if not sight.kernel.has_dxg:
         return None
     hint = "The driver is the one in Windows: install none here. WSL lacks per-process figures and some other readings"
-    return ok("wsl", "this is WSL", hint, source=_WSL_URL)
+    return ok("wsl", "this is WSL", hint, source=WSL_GUIDE)
 
 
 LINKS = (Link(15, "wsl", wsl), Link(160, "shm", shm), Link(180, "selinux", selinux), Link(310, "cpu", cpu))
