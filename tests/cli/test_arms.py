@@ -185,14 +185,14 @@ def test_a_value_that_an_axis_has_not_is_refused(vary: str, said: str) -> None:
 
 @pytest.mark.parametrize(("workload", "steps"), [("cifar10", 200), ("resnet-50", 81), ("catdog", 60), ("fcn-s", 200)])
 def test_a_big_network_gets_fewer_steps_where_none_were_asked_for(workload: str, steps: int) -> None:
-    assert steps_of(trainings.bundled(workload)) == steps
+    assert steps_of(trainings.bundled(workload), None) == steps
 
 
 def test_a_tiny_network_gets_more_steps_and_of_several_batches_the_largest_counts() -> None:
     tiny = replace(trainings.bundled("cifar10"), flops_per_example=11_500_000, batch=8)
-    assert steps_of(tiny) == 2000
+    assert steps_of(tiny, None) == 2000
     assert steps_of(tiny, "batch=8,64") == 1358
-    assert steps_of(tiny, "batch=8,64", 8) == steps_of(tiny, "batch=64, 8")
+    assert steps_of(tiny, "batch=8,64", "8") == steps_of(tiny, "batch=64, 8")
     frames = replace(tiny, flops_per_example=11_422_336_192, batch=1)
-    assert (steps_of(frames), steps_of(frames, "batch=1,32"), steps_of(frames, "feed=8,64")) == (200, 82, 200)
+    assert (steps_of(frames, None), steps_of(frames, "batch=1,32"), steps_of(frames, "feed=8,64")) == (200, 82, 200)
     assert steps_of(frames, "batch=1,many") == 200

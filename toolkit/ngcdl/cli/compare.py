@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ngcdl import choice, console, settings, trainings
-from ngcdl.cli import lookup as reconciled
-from ngcdl.cli import project, typed_container
+from ngcdl.cli import lookup, project, typed_container
 from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
@@ -26,7 +25,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
 from ngcdl.running.signals import Interrupted, signal_of
-from ngcdl.spec import KINDS, GpuRequest, Mount, Workload, kind_of
+from ngcdl.spec import KINDS, Mount, Workload, kind_of
 from ngcdl.spec.inside import WORK
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
@@ -107,7 +106,8 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     for one in sorted((variant.asked for variant in variants if known), key=_replicas, reverse=True):
         validation.check_workload(one.workload or Workload(""), one.nodes, one.gpus)
         image = one.image or choice.named_default(config.registry)
-        validation.check_place(one.workload or Workload(""), image, one.device or _device(one.gpus))
+        device = one.device or ("cpu" if one.gpus.kind == "none" else "auto")
+        validation.check_place(one.workload or Workload(""), image, device)
     reconcile_last(store)
     screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
     with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
@@ -218,15 +218,11 @@ def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> Non
         )
 
 
-def _device(gpus: GpuRequest) -> str:
-    return "cpu" if gpus.kind == "none" else "auto"
-
-
-def steps_of(known: trainings.Bundled, vary: str | None = None, batch: int | str | None = None) -> int:
+def steps_of(known: trainings.Bundled, vary: str | None, batch: str | None = None) -> int:
     """Return the number of steps that make RUN_FLOPS with the largest batch of all arms, within bounds: for a big
     network few enough for a CPU, but enough for a median; for a tiny one, enough to be timed."""
-    typed = str(batch or "")  # anything but a number is refused later
-    largest = max([int(typed) if typed.isdecimal() else known.batch, *batches_of(vary)])
+    usual = int(batch) if batch and batch.isdecimal() else known.batch  # anything but a number is refused later
+    largest = max([usual, *batches_of(vary)])
     flops = max(known.flops_per_example * largest, 1)
     return int(max(min(max(RUN_FLOPS / flops, STEPS_LEAST), STEPS_MOST), min(MOMENT_FLOPS / flops, STEPS_TINY)))
 
@@ -251,8 +247,8 @@ def stop(name: str) -> None:
     from ngcdl.cli.shown import how_it_ended
     from ngcdl.running import stopping
 
-    store = reconciled.open_store()
-    kept = reconciled.comparison(store, name)
+    store = lookup.open_store()
+    kept = lookup.comparison(store, name)
     if stopping.is_over(store, kept):
         console.say(f"{kept.id}: it has ended; see it with: ngcdl compare --show {kept.id}")
         return
@@ -266,8 +262,8 @@ def stop(name: str) -> None:
 
 def show(name: str, as_json: bool, *, is_new: bool = False) -> int:
     """Print a comparison from its records, again unless it `is_new`. Raise NoSuchComparison or RecordBroken."""
-    store = reconciled.open_store()
-    kept = reconciled.comparison(store, name)
+    store = lookup.open_store()
+    kept = lookup.comparison(store, name)
     code = _print(kept, store, as_json)
     if not as_json:
         again = f"again: ngcdl compare --show {kept.id}; " if is_new else ""

@@ -214,7 +214,7 @@ class Feed:
         from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
         from ngcdl.pulling.relay import Relay
-        from ngcdl.registry.client import Registry as Connection
+        from ngcdl.registry.client import Registry
 
         config, described = self._config(registry, document)
         holds = offer.contents(described, len(image.layers))
@@ -250,7 +250,7 @@ class Feed:
         ahead = [blob for blob in offered.blobs if blob.digest in missing]
         for blob in ahead:  # only some are fetched at a time, and the total is that of all
             self._show(replace(blob.event(), status=WAITING))
-        return Relay(offered, lambda: Connection(self.ref.registry, self.credential), self._grown, ahead=ahead)
+        return Relay(offered, lambda: Registry(self.ref.registry, self.credential), self._grown, ahead=ahead)
 
     def _config(self, registry: Registry, document: Document) -> tuple[Blob, dict[str, Any]]:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
