@@ -92,11 +92,11 @@ class Typed:
 def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     """Parse `typed`. Raise UsageError with the expected form."""
     if typed.image and (start := _start(typed.image)):
-        raise BadOption(_no_image(typed.image), _as_command(typed, start, sys.argv[1:]))
+        raise BadOption(_no_image(typed.image), _as_command(typed, start))
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
         said = f"{words}: the command goes after --, ngcdl's own options before it."
-        raise BadOption(said, _parted(typed, sys.argv[1:]))
+        raise BadOption(said, _parted(typed))
     if typed.train and typed.command:
         raise BadOption("--train runs a bundled training: no command can follow --.")
     if typed.train and typed.workdir:
@@ -157,10 +157,10 @@ def in_an_image(typed: Typed) -> str:
     return again([first, "pytorch", *more])
 
 
-def _parted(typed: Typed, argv: Sequence[str]) -> str:
+def _parted(typed: Typed) -> str:
     """Return the line that was typed, with -- where the command begins: after the image, or before a program that was
     taken for an image. A script gets its interpreter."""
-    words = list(argv)
+    words = sys.argv[1:]
     if "--" in words:
         words.remove("--")
     try:
@@ -207,9 +207,9 @@ def _no_image(word: str) -> str:
     return f"{word} is a file here, not an image."
 
 
-def _as_command(typed: Typed, start: Sequence[str], argv: Sequence[str]) -> str:
+def _as_command(typed: Typed, start: Sequence[str]) -> str:
     """Return the lines that run the file that was typed where an image belongs: in an image, and on this host."""
-    words, name = list(argv), str(typed.image)
+    words, name = sys.argv[1:], str(typed.image)
     end = words.index("--") if "--" in words else len(words)
     rest = [*words[:end], *words[end + 1 :]]
     if name not in words[:end]:  # argv belongs to a program that embeds ngcdl
