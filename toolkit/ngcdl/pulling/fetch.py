@@ -149,7 +149,7 @@ def _by_engine(
     return pulled()
 
 
-def explain(ref: ImageRef, credential: Credential | None = None) -> NgcdlError | None:
+def explain(ref: ImageRef, credential: Credential | None) -> NgcdlError | None:
     """Ask the registry why `ref` is unavailable, and return that; None if it is available, for whatever architecture.
 
     Docker itself reports a missing right as 404 and a wrong key as 500, with texts that differ by version.

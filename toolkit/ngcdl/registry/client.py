@@ -31,7 +31,7 @@ from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import Document, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
-from ngcdl.registry.wire import R, Request, Response, Stream, Wire, host_of
+from ngcdl.registry.wire import TIMEOUT_SECONDS, R, Request, Response, Stream, Wire, host_of
 from ngcdl.spec import ImageRef
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Registry:
         host: str,
         credential: Credential | None = None,
         *,
-        timeout_seconds: tuple[float, float] = (5.0, 15.0),
+        timeout_seconds: tuple[float, float] = TIMEOUT_SECONDS,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -25,6 +25,7 @@ from ngcdl.registry.key import Secret
 from ngcdl.registry.line_trouble import FOREIGN, translated
 
 TRIES = 3
+TIMEOUT_SECONDS = (5.0, 15.0)  # for a connection, and for each part of an answer
 RETRY_AFTER_LIMIT_SECONDS = 30.0
 BODY_SECONDS = 120.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
@@ -117,7 +118,7 @@ class Wire:
 
     def __init__(
         self,
-        timeout_seconds: tuple[float, float] = (5.0, 15.0),
+        timeout_seconds: tuple[float, float] = TIMEOUT_SECONDS,
         sleep: Callable[[float], object] = time.sleep,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
