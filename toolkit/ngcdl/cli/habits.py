@@ -12,6 +12,7 @@ from ngcdl import console
 from ngcdl.cli.changed import replaced
 from ngcdl.cli.typed import again
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.spec import kind_of
 
 _RIGHTS = "the container gets the GPUs that --gpus asks for, and no further rights"
 # Options of `docker run`, which ngcdl lacks, with what takes their place.
@@ -240,9 +241,9 @@ def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
 
 
 def in_time(option: str, argv: Sequence[str]) -> str | None:
-    """Return the line that ends a run in time, as `option` does elsewhere; None for any other option, and for Slurm,
-    which has --time."""
-    if option not in _OF_A_LIMIT or {"slurm", "--engine=slurm"} & {*argv}:
+    """Return the line that ends a run in time, as `option` does elsewhere; None for any other option, and for an engine
+    that takes --time."""
+    if option not in _OF_A_LIMIT or any("time_limit" in kind_of(word.removeprefix("--engine=")).takes for word in argv):
         return None
     limit = ""
 
