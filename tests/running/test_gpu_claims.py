@@ -139,6 +139,12 @@ def test_a_training_and_a_command_with_certain_cards_hold_them(
     assert gpu_claims.claimed(store) == {CARDS[0]: run_id}
 
 
+def test_a_record_whose_request_for_gpus_can_t_be_read_holds_the_cards_that_it_names(store: Store) -> None:
+    """The run itself can write there, and must not keep others from running."""
+    run_id = recorded(store, "0,", spec={"gpus": "../../etc"})
+    assert gpu_claims.claimed(store) == {CARDS[0]: run_id}
+
+
 @pytest.mark.parametrize(("gpus", "workload"), [
     ("all", None), ("auto", None), ("none", None), ("auto", replace(TRAINING, device="cpu")),
     (f"auto:{CARDS[0]}", None), (f"all:{CARDS[0]}", None),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from ngcdl import waiting
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import BadGpuRequest, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.running.reconcile import reconcile
@@ -49,7 +49,10 @@ def _may_run(run: Run) -> bool:
 def _holds(run: Run) -> bool:
     if run.workload:
         return is_holding(str(run.workload.get("device")), GpuRequest())
-    return is_holding(None, GpuRequest.parse(str((run.spec or {}).get("gpus"))))
+    try:
+        return is_holding(None, GpuRequest.parse(str((run.spec or {}).get("gpus"))))
+    except BadGpuRequest:  # a run can write anything into its record
+        return True
 
 
 def is_holding(device: str | None, gpus: GpuRequest) -> bool:
