@@ -17,7 +17,7 @@ from fakes import IMAGE
 from house import until
 from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
-from unwatched import ENDED
+from unwatched import ENDED, quiet
 
 from ngcdl.record import Owner, Run
 from ngcdl.running import gpu_claims
@@ -165,6 +165,7 @@ def test_the_dead_the_ended_and_those_of_another_host_hold_none(store: Store) ->
         {"status": "lost", "owner": replace(dead, boot="before the power cut")},
     ):  # fmt: skip
         recorded(store, "all", TRAINING, **more)
+    quiet(store, store.load(recorded(store, "all", TRAINING, engine="local", owner=dead)))  # a dev container is gone
     broken = recorded(store, "all", TRAINING)
     (store.folder(broken) / "run.json").write_text("{")
     assert gpu_claims.claimed(store) == {}

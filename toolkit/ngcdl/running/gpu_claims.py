@@ -10,7 +10,7 @@ from ngcdl import waiting
 from ngcdl.errors import BadGpuRequest, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running.owner import is_alive, this_process
-from ngcdl.running.reconcile import reconcile
+from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
 
@@ -23,8 +23,8 @@ def claimed(store: Store) -> dict[str, str]:
     A comparison holds its cards as long as the process that runs it lives: between two of its runs, too, and while it
     runs on the CPU.
     A run of this host counts until it is known to have ended: if the process that watched it is gone, its engine is
-    asked (reconcile), and while that can't be, the container may still run. No run survives a reboot. Runs of another
-    host that shares this home have other cards.
+    asked (reconcile), and while that can't be, the run may go on (still_runs). No run survives a reboot. Runs of
+    another host that shares this home have other cards.
     """
     from ngcdl.storing import comparisons
 
@@ -35,15 +35,15 @@ def claimed(store: Store) -> dict[str, str]:
     boot, away = this_process().boot, dict[str, NgcdlError]()
     for run in store.owned():
         is_of_this_boot = run.owner is not None and run.owner.boot == boot
-        if is_of_this_boot and run.gpus and _holds(run) and _may_run(reconcile(store, run, away)):
+        if is_of_this_boot and run.gpus and _holds(run) and _may_run(store, reconcile(store, run, away)):
             found |= dict.fromkeys(run.gpus, run.id)
     return found
 
 
-def _may_run(run: Run) -> bool:
+def _may_run(store: Store, run: Run) -> bool:
     """Return whether `run`, as returned by `reconcile`, may be running. With Docker's live-restore a container outlives
     both engine and watcher."""
-    return run.status in ("running", "lost") and run.is_open
+    return still_runs(store, run) or (run.status == "lost" and run.is_open)
 
 
 def _holds(run: Run) -> bool:
