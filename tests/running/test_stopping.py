@@ -127,6 +127,20 @@ def test_a_watcher_that_ends_at_that_moment_is_no_error(store: Store, monkeypatc
     assert stopping.stopped(store, replace(RUN, owner=this_process())).status == "finished"
 
 
+def test_a_run_that_is_closed_while_its_engine_is_asked_to_stop_it_stays_as_it_ended(
+    store: Store, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create(RUN)
+    ended = RUN.closed("finished", 0, None, 50.0)
+
+    def find(_: str) -> Job:
+        store.save(ended)  # by another command, or by an ngcdl that follows it on its cluster
+        return job
+
+    monkeypatch.setattr(sys.modules["ngcdl.engines.apptainer"].connect(), "find", find)
+    assert (stopping.stopped(store, RUN), store.load(RUN.id), job.asked) == (ended, ended, [])
+
+
 def test_a_run_on_another_engine_is_left_alone_with_how_that_is_chosen(store: Store, job: Job) -> None:
     run = replace(RUN, engine_id="west")
     store.create(run)

@@ -16,7 +16,7 @@ from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers, RunOn
 from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive
-from ngcdl.running.reconcile import SILENT, engine_of, reconcile, standing
+from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, engine_of, reconcile, standing
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
@@ -89,8 +89,14 @@ def _ask_engine(store: Store, run: Run) -> bool:
         raise RunOnHost(run.id, str(host), here)
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
-    # With the job in its record, reconcile looks for the run's end at once, and not only after SUBMISSION_SECONDS.
-    store.save(replace(run, container=run.container or job.identity).noting(STOPPED), store.is_known(run))
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks
+            stack.enter_context(waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS))
+        run = store.load(run.id)
+        if run.status != "running":  # it was closed while its engine was asked
+            return True
+        # With the job in its record, reconcile looks for the run's end at once, and not only after SUBMISSION_SECONDS.
+        store.save(replace(run, container=run.container or job.identity).noting(STOPPED), store.is_known(run))
     job.stop(grace_seconds(run.workload))
     return True
 
