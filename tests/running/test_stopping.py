@@ -241,6 +241,29 @@ def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_i
     assert job.asked == ["stop 10", "remove"]
 
 
+@pytest.mark.parametrize("found", [Exit(143), None, "no job"])
+def test_a_run_that_the_ngcdl_that_follows_it_closes_while_another_asks_its_cluster_stays_as_it_was_closed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, found: Exit | str | None
+) -> None:
+    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
+    run = replace(RUN, owner=None)
+    store.create(run)
+    closed = run.closed("interrupted", 143, "stopped by SIGTERM", 50.0)
+
+    job = Job(pending="Priority")
+
+    def ended() -> Exit | None:
+        store.save(closed)
+        return found if isinstance(found, Exit) else None
+
+    monkeypatch.setattr(job, "ended", ended)
+    engine = FakeEngine(job, name="apptainer", is_cluster=True)
+    if found == "no job":  # that ngcdl has removed it
+        monkeypatch.setattr(engine, "find", lambda _: ended())
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    assert (reconcile(store, run), store.load(run.id), job.asked) == (closed, closed, [])
+
+
 def test_a_run_whose_job_may_not_be_removed_from_its_cluster_has_ended_all_the_same(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -298,9 +298,11 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
     if run.engine_id not in (None, engine.identity):
         return run
     job = engine.find(run.id)
+    ended = job.ended() if job else None
+    if not (now := store.load(run.id)).is_open:  # closed meanwhile by an ngcdl that follows it, and knows more
+        return now
     if job is None:
         return _by_events(store, run)
-    ended = job.ended()
     if ended is None:
         return replace(run, container=job.identity, owner=None, reason=job.waiting())
     closed = _with_exit(store, run, ended)
