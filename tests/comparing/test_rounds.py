@@ -108,14 +108,24 @@ def test_of_an_arm_that_failed_the_rest_is_withdrawn(store: Store) -> None:
     assert killed(fake) == [3, 4], "the rest of the arm, and what has nothing left to be compared with"
 
 
-def test_a_signal_stops_the_run_under_way_and_withdraws_the_others(store: Store) -> None:
+def test_a_signal_stops_the_run_under_way_and_withdraws_the_others_and_one_that_can_t_be_is_told(
+    store: Store,
+) -> None:
+    class Stays(FakeJob):
+        def kill(self) -> None:
+            super().kill()
+            raise SlurmLost("scancel", "no answer")
+
     stopped = FakeJob((lambda: os.kill(os.getpid(), signal.SIGINT),), until_stopped=True)
-    it, fake = going(store, jobs={2: stopped})
+    made, fake = going(store, jobs={2: stopped, 3: Stays()})
+    it = Comparing(made.arms, made.kept, store, show := FakeShow())
     with pytest.raises(Interrupted) as caught:
         it.go()
     assert caught.value.number == signal.SIGINT
     assert killed(fake) == [3, 4]
     assert stopped.asked[0] == "stop 60"
+    stays, why = it.kept.trials[2].run, SlurmLost("scancel", "no answer").message
+    assert f"{stays} may still be queued: {why} To stop it:  ngcdl stop {stays}" in show.said
 
 
 def test_the_others_are_withdrawn_before_the_run_under_way_stops_else_the_next_would_begin(store: Store) -> None:

@@ -235,15 +235,18 @@ class Comparing:
         self._withdraw(*self.arms)
 
     def _withdraw(self, *names: str) -> None:
-        """Kill the queued runs of `names`, the last first; reconcile closes their records.
+        """Kill the queued runs of `names`, the last first; reconcile closes their records. A failure is told.
 
         Two threads may do this at once. So a run is forgotten only once it was killed: no thread then believes that all
         are withdrawn while another has yet to kill one."""
         for key in [one for one in reversed(list(self._queued)) if one[0] in names]:
-            ready = self._queued.get(key)
-            with contextlib.suppress(NgcdlError):
-                if ready and (job := ready.engine.find(ready.run.id)):
-                    job.kill()
+            if ready := self._queued.get(key):
+                run_id = ready.run.id
+                try:
+                    if job := ready.engine.find(run_id):
+                        job.kill()
+                except NgcdlError as error:
+                    self._show.say(f"{run_id} may still be queued: {error.message} To stop it:  ngcdl stop {run_id}")
             self._queued.pop(key, None)
 
 
