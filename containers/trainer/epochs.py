@@ -51,8 +51,8 @@ class Shuffled(object):
 
 
 def shuffled(prepared):
-    """Return a workload's source(dataset, batch, seed, fraction, first); prepared: a function of the examples."""
-    return lambda dataset, batch, seed, fraction, first=0: Shuffled(dataset, batch, seed, prepared)
+    """Return a workload's source(dataset, batch, seed, fraction); prepared: a function of the examples."""
+    return lambda dataset, batch, seed, fraction: Shuffled(dataset, batch, seed, prepared)
 
 
 class InOrder(Shuffled):
@@ -69,10 +69,10 @@ class InOrder(Shuffled):
 
 def in_order(prepared):
     """Return a workload's source, as shuffled() does."""
-    return lambda dataset, batch, seed, fraction, first=0: InOrder(dataset, batch, seed, prepared)
+    return lambda dataset, batch, seed, fraction: InOrder(dataset, batch, seed, prepared)
 
 
-def in_turn(dataset, batch, seed, fraction, first=0):
+def in_turn(dataset, batch, seed, fraction):
     """Return a source that takes the examples one after the other and starts over: for data that is noise."""
     count = len(dataset.labels)
 

@@ -30,7 +30,9 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
              "framework": framework, "step": 0}
     asked.steps = to_reach(asked, source)
     first = prepare(asked, workload, model, network, about, voice)
-    source = sliced(workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction, first), group)
+    if hasattr(source, "skip"):
+        source.skip(first)
+    source = sliced(source, group)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
     start(asked, workload, network, framework, events, steps=asked.steps,

@@ -103,7 +103,7 @@ def tokens(vocabulary, steps):
 def text_in_rows(steps):
     """Return a workload's source: row k of a batch continues where row k of the previous one ended. The labels are the
     next tokens; the rest of the text at the end of the rows is skipped."""
-    def source(dataset, batch, seed, fraction, first=0):
+    def source(dataset, batch, seed, fraction):
         width = len(dataset.images) // batch
         rows, cuts = dataset.images[:batch * width].reshape(batch, width), (width - 1) // steps
         if cuts < 1:

@@ -38,7 +38,8 @@ class Training:
         self.network.load(self.model.first(seed))
 
     def losses(self, dataset, first, last):
-        source = self.workload.source(dataset, self.model.batch, self.seed, 0.01, first)
+        source = self.workload.source(dataset, self.model.batch, self.seed, 0.01)
+        getattr(source, "skip", int)(first)
         batches = self.network.batches(source, first, last)
         turns = [self.model.turn(step, self.seed) for step in range(first, last)]
         return [float(self.network.train(batch, turn)[0]) for batch, turn in zip(batches, turns, strict=True)]

@@ -33,8 +33,8 @@ and beside these
 
     NETWORK, RECIPE     words of layers.py, a recipe of recipe.py
     load(folder)        the training set, a data.Dataset; folder None: synthetic
-    source(dataset, batch, seed, fraction, first=0)    a function step -> (examples, labels); with an attribute
-                        epoch_steps if epochs take each example once
+    source(dataset, batch, seed, fraction)    a function step -> (examples, labels); with an attribute epoch_steps if
+                        epochs take each example once, and skip(steps) if a resumed training must skip those before
     load_test(folder), plain(examples)    what evaluation takes; left out if the data is noise; load_test returns None
                         if the folder has no test set
     stages(dataset, batch, seed)    if its pipeline has stages of its own: what feed.stages() returns

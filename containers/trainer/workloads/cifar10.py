@@ -72,10 +72,9 @@ def queued(fraction):
 load, load_test = data.training, data.testing
 
 
-def source(dataset, batch, seed, fraction, first=0):
-    """Return the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32), from the first step on."""
+def source(dataset, batch, seed, fraction):
+    """Return the function step -> (images [batch, 24, 24, 3] float32, labels [batch] int32)."""
     order = data.Order(len(dataset.labels), dataset.files, queued(fraction) + 3 * batch, batch, seed)
-    order.skip(first)
 
     def take(step, part=slice):
         # batch n is a function of only the seed and n: whoever takes it, in whichever thread, after whichever resume
@@ -84,6 +83,7 @@ def source(dataset, batch, seed, fraction, first=0):
         return images, dataset.labels[chosen[own]]
 
     take.of_part = lambda part: functools.partial(take, part=part)
+    take.skip = order.skip
     return take
 
 
