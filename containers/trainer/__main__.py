@@ -13,7 +13,7 @@ from . import (
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
-from .events import Events, Stop, Voice, stopped_by
+from .events import Events, Outside, Stop, Voice, stopped_by
 from .files import lock, make_folder
 from .loop import train
 from .recipe import Model
@@ -51,7 +51,7 @@ def as_replica(own, asked):
     signals.install()
     leash = replicas.Leash()
     events = replicas.Telling(own.rank, asked.out)
-    code, _ = attempt(asked, events, Voice(None if own.rank else sys.stdout), signals, own)
+    code, _ = attempt(asked, Outside(events, Voice(None if own.rank else sys.stdout), signals), own)
     sys.stdout.flush()
     sys.stderr.flush()
     if not code and not own.is_spare:
@@ -75,34 +75,34 @@ def sampled(asked, events, signals):
 def recorded(asked, events, signals):
     """Train, with or without keeping the record, and return the exit code."""
     if asked.node or not asked.record:
-        return attempt(asked, events, Voice(None if asked.node else sys.stdout), signals)[0]
+        return attempt(asked, Outside(events, Voice(None if asked.node else sys.stdout), signals))[0]
     from . import record
     try:
         record = record.Record(asked)
     except EnvironmentError as error:
         return failed(stopped_by(error, asked.out), events)[0]
-    code, reason = attempt(asked, events, record.voice, signals)
+    code, reason = attempt(asked, Outside(events, record.voice, signals))
     return record.close(code, reason)
 
 
-def attempt(asked, events, voice, signals, own=None):
+def attempt(asked, outside, own=None):
     """Train, and return (exit code, reason): (0, None) on success. A Stop or an exception is reported as an error
     event."""
     try:
         if asked.largest and asked.resume:  # a restarted job keeps its arguments; its batch was found the first time
             asked.batch, asked.largest = checkpoint.good(asked.resume)[1]["batch"], False
         if own is None and asked.replicas * asked.nodes > 1:
-            lead(asked, events, voice, signals)
+            lead(asked, outside)
         else:
-            run(asked, events, voice, signals, own or group.ALONE)
+            run(asked, outside, own or group.ALONE)
         return 0, None
     except Stop as stop:
-        return failed(stop, events)
+        return failed(stop, outside.events)
     except Exception as error:
         traceback.print_exc()
         text = "%s: %s" % (type(error).__name__, error)
         memory = isinstance(error, MemoryError) or fits.is_out_of_memory(text)
-        return failed(Stop("out_of_memory" if memory else "crash", text[:2000]), events)
+        return failed(Stop("out_of_memory" if memory else "crash", text[:2000]), outside.events)
 
 
 def failed(stop, events):
@@ -120,38 +120,38 @@ def told(stop):
     return stop.exit_code
 
 
-def lead(asked, events, voice, signals):
+def lead(asked, outside):
     """Train with several replicas, on this machine or on several."""
     workload = imported(asked.workload)
     replicas.check(asked, workload)
-    by_trying(asked, workload, events, voice, signals)
-    replicas.lead(asked, voice, signals)
+    by_trying(asked, workload, outside)
+    replicas.lead(asked, outside.voice, outside.signals)
 
 
-def by_trying(asked, workload, events, voice, signals):
+def by_trying(asked, workload, outside):
     """Find the largest batch and the fastest settings, if requested, before this process takes any memory."""
     if asked.autotune:
         autotune.check(asked, workload)
     if asked.largest:
-        asked.batch, asked.largest = largest(asked, workload, events, voice, signals), False
+        asked.batch, asked.largest = largest(asked, workload, outside), False
     if asked.autotune:
-        autotune.tune(asked, workload, voice, signals)
+        autotune.tune(asked, workload, outside.voice, outside.signals)
         asked.autotune = False
 
 
-def run(asked, events, voice, signals, own):
-    workload = imported(asked.workload)
+def run(asked, outside, own):
+    workload, (_, voice, signals) = imported(asked.workload), outside
     if own.size > 1:
         own.least = getattr(workload, "LEAST_BATCH", 1)
     feed.check(asked)
     teacher.check(asked.teacher, asked.feed)
-    by_trying(asked, workload, events, voice, signals)
+    by_trying(asked, workload, outside)
     model = modelled(asked, workload)
     tell_libraries(asked)
     free = autotune.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
-    name, maker = framework(asked.framework, workload.FRAMEWORKS)
-    check_words(model, maker, name, workload)
+    asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS)
+    check_words(model, maker, asked.framework, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
     if own.rank and maker.TOWERS:  # replica 0 computes for all
         own.is_spare = True
@@ -171,23 +171,22 @@ def run(asked, events, voice, signals, own):
         network.devices = network.devices or [host.processor()]
         does = "Training" if getattr(workload, "TRAINS", True) else "Computing"
         voice.say("%s %s with %s %s on the %s (%s)" % (
-            does, asked.workload, name, network.version, network.device.upper(), ", ".join(network.devices)))
+            does, asked.workload, asked.framework, network.version, network.device.upper(), ", ".join(network.devices)))
         signals.check(None)
         if hasattr(workload, "run"):
-            workload.run(asked, name, network, events, voice, signals)
+            workload.run(asked, network, outside)
             return
         if beside:
             voice.say("The teacher is %s, untrained, on the %s (--teacher %s)" % (
                 workload.TEACHER, beside.device.upper(), asked.teacher))
-            network = teacher.Student(network, teacher.way(beside, asked.teacher, events, voice, signals))
+            network = teacher.Student(network, teacher.way(beside, asked.teacher, outside))
         dataset = loaded()
         wanted = "CIFAR-10" if workload.DATA == "cifar10" else workload.DATA
         voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
                   "%s on %d SYNTHETIC %s, not on %s: %s" % (
                       does, dataset.count, workload.UNIT, wanted, dataset.note))
         signals.check(None)
-        train(asked, workload, model, dataset, network, name, events, voice, signals, free,
-              group.ALONE if maker.TOWERS else own)
+        train(asked, workload, model, dataset, network, outside, free, group.ALONE if maker.TOWERS else own)
     finally:
         network.close()
 
@@ -215,12 +214,12 @@ def tell_libraries(asked):
     computing.prepare(asked.precision)
 
 
-def largest(asked, workload, events, voice, signals):
+def largest(asked, workload, outside):
     if hasattr(workload, "run"):
         raise Stop("bad_argument", "--batch largest does not apply to %s: leave --batch out" % asked.workload)
     argv = asked.argv + fits.limits(asked)
-    tries = fits.Tries(argv, os.path.join(asked.out, "fits"), signals, workload.source is not in_turn)
-    return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, events, voice)
+    tries = fits.Tries(argv, os.path.join(asked.out, "fits"), outside.signals, workload.source is not in_turn)
+    return fits.largest(asked.batch, replicas.least_batch(asked, workload), tries, outside.events, outside.voice)
 
 
 def modelled(asked, workload):

@@ -24,13 +24,13 @@ def opened(asked, workload, group):
     return lambda: found
 
 
-def evaluate(workload, model, dataset, network, step, events, voice, signals, most):
+def evaluate(workload, model, dataset, network, step, outside, most):
     """Test the network, with its moving averages if it has any, and report the precision. Each image counts once, while
     the tutorial's 79 batches of 128 count 112 images twice. most: the training batch, beyond which it is unknown
     whether memory suffices."""
     started, right, loss, values = clock(), 0, 0.0, int(np.prod(model.shape))
     at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
-    voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
+    outside.voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
     for start in range(0, len(dataset.labels), at_once):
         part = slice(start, start + at_once)
         logits = network.logits(workload.plain(dataset.images[part]))
@@ -38,9 +38,9 @@ def evaluate(workload, model, dataset, network, step, events, voice, signals, mo
             raise Stop("nan", "The network's output on the test's %s is not finite" % workload.UNIT, step - 1)
         right += int((model.guesses(logits) == dataset.labels[part]).sum())
         loss += float(model.entropies(logits, dataset.labels[part]).sum()) if model.counted else 0.0
-        signals.check(step)
+        outside.signals.check(step)
     precision, loss = right / len(dataset.labels), loss / len(dataset.labels)
-    events.write("eval", step=step, precision_at_1=precision, loss=loss if model.counted else None,
-                 examples=len(dataset.labels), seconds=clock() - started)
-    voice.say("%s: precision @ 1 = %.3f%s" % (
+    outside.events.write("eval", step=step, precision_at_1=precision, loss=loss if model.counted else None,
+                         examples=len(dataset.labels), seconds=clock() - started)
+    outside.voice.say("%s: precision @ 1 = %.3f%s" % (
         datetime.datetime.now(), precision, ", loss = %.4f" % loss if model.counted else ""))

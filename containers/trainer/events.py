@@ -179,6 +179,7 @@ EXIT   0 done; 1 stopped, with an error event; 2 argv was not understood (no eve
 """
 from __future__ import absolute_import, division, print_function
 
+import collections
 import ctypes
 import errno
 import io
@@ -210,6 +211,10 @@ def by_c_library():
 
 
 clock = getattr(time, "monotonic", None) or by_c_library()
+
+
+# What a training tells, and what may end it: an Events, or what stands for one; a Voice; a signals.Signals.
+Outside = collections.namedtuple("Outside", "events voice signals")
 
 
 class Stop(Exception):

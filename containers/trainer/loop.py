@@ -16,10 +16,11 @@ from .group import ALONE, agreed, parted, same, sliced, span, whole
 UNENDING = 2 ** 62  # the last step if only --seconds ends the training
 
 
-def train(asked, workload, model, dataset, network, framework, events, voice, signals, free=None, group=ALONE):
+def train(asked, workload, model, dataset, network, outside, free=None, group=ALONE):
     """Train from the first or the checkpoint's step on, record what happens, and test the result.
 
     free: the GPU's free bytes before the framework took its share, None if unknown."""
+    events, voice, signals = outside
     room.check(asked, workload, model, dataset.count, network, voice)
     source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
     asked.batch = model.batch = of_a_step(asked, source, workload.UNIT, voice)
@@ -27,7 +28,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
              "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
              "teacher": False if asked.teacher == "none" else None, "clip": asked.clip,
-             "framework": framework, "step": 0}
+             "framework": asked.framework, "step": 0}
     asked.steps = to_reach(asked, source)
     first = prepare(asked, workload, model, network, about, voice)
     if hasattr(source, "skip"):
@@ -35,7 +36,7 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     source = sliced(source, group)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
-    start(asked, workload, network, framework, events, steps=asked.steps,
+    start(asked, workload, network, events, steps=asked.steps,
           dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
           dataset_note=dataset.note, resumed_from_step=first if asked.resume else None,
           dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None,
@@ -78,15 +79,15 @@ def train(asked, workload, model, dataset, network, framework, events, voice, si
     tested = tested()
     if tested is not None:
         part = group.part(asked.batch)
-        evaluate(workload, model, tested, network, done, events, voice, signals, part.stop - part.start)
+        evaluate(workload, model, tested, network, done, outside, part.stop - part.start)
     parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
     events.write("finish", step=done, seconds=clock() - began)
 
 
-def start(asked, workload, network, framework, events, **fields):
+def start(asked, workload, network, events, **fields):
     """Write the start event: what all workloads report, and the given fields."""
     events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, seed=asked.seed,
-                 framework=framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
+                 framework=asked.framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
                  replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),

@@ -45,9 +45,9 @@ def beside(maker, workload, imported, asked):
     return network
 
 
-def way(network, name, events, voice, signals):
+def way(network, name, outside):
     made = {"together": Together, "before": Before, "ahead": Ahead}.get(name)
-    return made(network) if made else Kept(network, events, voice, signals)
+    return made(network) if made else Kept(network, outside)
 
 
 class Student(object):
@@ -167,19 +167,19 @@ class Ahead(object):
 
 
 class Kept(object):
-    def __init__(self, network, events, voice, signals):
-        self.network, self.events, self.voice, self.signals = network, events, voice, signals
-        self.source = self.kept = None
+    def __init__(self, network, outside):
+        self.network, self.outside, self.source, self.kept = network, outside, None, None
 
     def watching(self, source, first, last):
         started, images, found = clock(), source.dataset.images, []
         for k in range(0, len(images), AT_ONCE):
             found.append(self.network.logits(source.prepared(images[k:k + AT_ONCE])))
-            self.signals.check(first)
+            self.outside.signals.check(first)
         self.kept = np.concatenate(found)
         self.source, seconds = source, clock() - started
-        self.events.write("teacher", examples=len(images), seconds=seconds)
-        self.voice.say("The teacher has computed all %d examples beforehand, in %.1f s" % (len(images), seconds))
+        self.outside.events.write("teacher", examples=len(images), seconds=seconds)
+        self.outside.voice.say("The teacher has computed all %d examples beforehand, in %.1f s" % (
+            len(images), seconds))
         return source
 
     def answers(self, step, examples, loss):

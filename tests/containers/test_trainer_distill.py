@@ -13,7 +13,7 @@ from trainer import __main__ as entry
 from trainer import data, teacher
 from trainer.arguments import arguments
 from trainer.epochs import shuffled
-from trainer.events import Events, Stop
+from trainer.events import Events, Outside, Stop
 from trainer.layers import constant, conv, dense, glorot, relu
 from trainer.recipe import Model, recipe, sgd
 from trainer.signals import Signals
@@ -45,7 +45,8 @@ class Lesson:
         asked = SimpleNamespace(teacher=way, batch=8, device="cpu", gpu_memory_fraction=None, threads=None, seed=7)
         beside = teacher.beside(maker, SimpleNamespace(TEACHER="small"), {"small": SMALL}.get, asked)
         self.signals = Signals()
-        self.network = teacher.Student(self.plain, teacher.way(beside, way, Events(str(folder)), voice, self.signals))
+        outside = Outside(Events(str(folder)), voice, self.signals)
+        self.network = teacher.Student(self.plain, teacher.way(beside, way, outside))
         self.network.load(self.model.first(3))
         self.source = shuffled(data.scaled)(self.dataset, 8, 5, 0.4)
 

@@ -10,7 +10,7 @@ from drawn import pets
 from fake_network import FakeNetwork
 
 from trainer import data, evaluation
-from trainer.events import Events, Stop, Voice
+from trainer.events import Events, Outside, Stop, Voice
 from trainer.group import ALONE
 from trainer.recipe import Model
 from trainer.signals import Signals
@@ -23,7 +23,8 @@ MANY = data.Dataset(np.zeros((1203, 32, 32, 3), np.uint8), np.arange(1203) % 10,
 def evaluated(folder, network, most=500, model=MODEL):
     """Test the network on MANY; return the output."""
     said = Said()
-    evaluation.evaluate(cifar10, model, MANY, network, 9, Events(str(folder)), Voice(said), Signals(), most)
+    outside = Outside(Events(str(folder)), Voice(said), Signals())
+    evaluation.evaluate(cifar10, model, MANY, network, 9, outside, most)
     return said
 
 

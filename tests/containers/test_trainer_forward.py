@@ -10,7 +10,7 @@ from conftest import Said, events
 from fake_network import FakeNetwork, asked
 
 from trainer import data, epochs, layers, loop
-from trainer.events import Events, Stop, Voice, clock
+from trainer.events import Events, Outside, Stop, Voice, clock
 from trainer.recipe import Model, untrained
 from trainer.signals import Signals
 
@@ -24,8 +24,8 @@ def forward(tmp_path, network, signals=None, **changes):
     workload = argparse.Namespace(NETWORK=words, PARAMETERS=6, MACS=6, FLOPS=12, UNIT="frames", source=source)
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
     said, model = Said(), Model(words, untrained(), (3,), 2)
-    loop.train(typed, workload, model, dataset, network, "fake", Events(str(tmp_path)), Voice(said),
-               signals or Signals())  # fmt: skip
+    outside = Outside(Events(str(tmp_path)), Voice(said), signals or Signals())
+    loop.train(typed, workload, model, dataset, network, outside)
     return said
 
 

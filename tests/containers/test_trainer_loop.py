@@ -11,7 +11,7 @@ from conftest import Said, events, names
 from fake_network import FakeNetwork, asked
 
 from trainer import checkpoint, data, loop, room
-from trainer.events import Events, Stop, Voice, clock
+from trainer.events import Events, Outside, Stop, Voice, clock
 from trainer.group import ALONE, Group, Lost
 from trainer.recipe import Model
 from trainer.signals import Signals
@@ -32,8 +32,8 @@ def run(tmp_path):
     def go(network, signals=None, group=ALONE, **changes):
         typed = asked(tmp_path, **changes)
         said, model = Said(), Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, typed.batch)
-        events, voice, signals = Events(str(tmp_path)), Voice(said), signals or Signals()
-        loop.train(typed, cifar10, model, dataset, network, "fake", events, voice, signals, group=group)
+        outside = Outside(Events(str(tmp_path)), Voice(said), signals or Signals())
+        loop.train(typed, cifar10, model, dataset, network, outside, group=group)
         return said
 
     return go

@@ -9,7 +9,7 @@ from conftest import events
 from trainer import __main__ as entry
 from trainer import data
 from trainer.arguments import arguments
-from trainer.events import Events, Stop, Voice
+from trainer.events import Events, Outside, Stop, Voice
 from trainer.recipe import Model
 from trainer.signals import Signals
 from trainer.workloads import cifar10_94
@@ -26,8 +26,8 @@ def test_two_short_trainings_are_told_and_certified(torch, made, tmp_path):
 
     network = Network(Model(cifar10_94.NETWORK, cifar10_94.RECIPE, (32, 32, 3), 16), "cpu")
     few = data.Dataset(made.images[:20], made.labels[:20], "synthetic", 1)
-    told = cifar10_94.Told(Events(str(tmp_path)), Voice(said), Signals())
-    cifar10_94.race_on(made, few, asked, "pytorch", network, told)
+    asked.framework, outside = "pytorch", Outside(Events(str(tmp_path)), Voice(said), Signals())
+    cifar10_94.race_on(made, few, asked, network, outside)
     found = events(tmp_path)
     assert [event["event"] for event in found] == [
         *("start", "step", "step", "eval", "raced"),
@@ -71,7 +71,7 @@ def test_what_its_file_refuses_at_its_top_is_what_the_trainer_refuses(option):
     asked = arguments(["cifar10-94", "--out", "x", *typed])
 
     def try_all():
-        entry.by_trying(asked, cifar10_94, None, None, None)
+        entry.by_trying(asked, cifar10_94, None)
         entry.modelled(asked, cifar10_94)
         cifar10_94.check(asked)
 
@@ -82,4 +82,4 @@ def test_what_its_file_refuses_at_its_top_is_what_the_trainer_refuses(option):
 def test_no_largest_batch_is_looked_for():
     asked = arguments(["cifar10-94", "--out", "x", "--batch", "largest"])
     with pytest.raises(Stop, match="--batch largest does not apply to cifar10-94"):
-        entry.largest(asked, cifar10_94, None, None, None)
+        entry.largest(asked, cifar10_94, None)

@@ -40,5 +40,5 @@ and beside these
     stages(dataset, batch, seed)    if its pipeline has stages of its own: what feed.stages() returns
     queued(fraction)    only the tutorial: the size of the shuffle buffer, in images
     MEMORY_FRACTION     the largest share of a GPU's memory to take, if none is asked for
-    run(asked, framework, network, events, voice, signals)    instead of all of these: for what is not a normal training
+    run(asked, network, outside)    instead of all of these: for what is not a normal training (outside: events.Outside)
 """

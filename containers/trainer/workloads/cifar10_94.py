@@ -11,7 +11,6 @@ labels come before, and are reported separately: a user waits for them once.
 """
 from __future__ import absolute_import, division, print_function
 
-import collections
 import datetime
 import importlib
 import sys
@@ -66,27 +65,25 @@ NETWORK += block("block1", 24, 64) + block("block2", 64, 256) + block("block3", 
 NETWORK += [max_pool("pool", 3, 3), dense("head", 256, 10, uniform(256 ** -0.5 / 9), NONE)]
 RECIPE = recipe(sgd(), rate=0.0)  # not used for training here
 
-Told = collections.namedtuple("Told", "events voice signals")  # where to report, and what may end the training
-
 load, load_test, plain = data.training, data.testing, data.scaled
 
 
-def run(asked, framework, network, events, voice, signals):
+def run(asked, network, outside):
     check(asked)
     dataset = load(asked.data)
-    signals.check(None)
-    race_on(dataset, load_test(asked.data), asked, framework, network, Told(events, voice, signals))
+    outside.signals.check(None)
+    race_on(dataset, load_test(asked.data), asked, network, outside)
 
 
-def race_on(dataset, tested, asked, framework, network, told):
+def race_on(dataset, tested, asked, network, outside):
     """Train --times times, each time from scratch, and report how long each took and its accuracy."""
-    began, (events, voice, signals) = clock(), told
-    on = importlib.import_module("trainer.frameworks.%s.race" % framework)
+    began, (events, voice, signals) = clock(), outside
+    on = importlib.import_module("trainer.frameworks.%s.race" % asked.framework)
     kind = on.kind(network, asked.precision)
     steps = asked.steps or asked.epochs * -(-len(dataset.labels) // asked.batch)
     voice.say("Training on %d images of %s" % (len(dataset.labels), asked.data) if asked.data else
               "Training on %d SYNTHETIC images, not on CIFAR-10: %s" % (len(dataset.labels), dataset.note))
-    start(asked, sys.modules[__name__], network, framework, events, steps=steps, dataset=dataset.name,
+    start(asked, sys.modules[__name__], network, events, steps=steps, dataset=dataset.name,
           dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256, dataset_note=dataset.note,
           resumed_from_step=None, dropout=None, feed="resident", teacher=None, epoch_copied_bytes=0,
           flops_per_example=race.flops_per_example(race.KNOBS, steps), share_of_3x3=cost.share_of_3x3(NETWORK, INPUT))
@@ -99,9 +96,9 @@ def race_on(dataset, tested, asked, framework, network, told):
     found = []
     for k in range(asked.times):
         signals.check(steps if k else 0)
-        found.append(once(asked, trained, test, tested.labels, asked.seed + k, told))
+        found.append(once(asked, trained, test, tested.labels, asked.seed + k, outside))
     if asked.times > 1:
-        certify(found, told)
+        certify(found, outside)
     events.write("finish", step=steps, seconds=clock() - began)
 
 
@@ -118,10 +115,10 @@ def check(asked):
             raise Stop("bad_argument", "%s %s" % (asked.workload, why))
 
 
-def once(asked, trained, test, labels, seed, told):
+def once(asked, trained, test, labels, seed, outside):
     """Train from scratch; return seconds and accuracy. On a GPU lines are printed afterwards, because reading a loss
     would wait for the device."""
-    lines = Lines(asked, trained, told)
+    lines = Lines(asked, trained, outside)
     trained.wait()
     began = lines.since = clock()
     trained.train(seed, lines.add if trained.waits else None)
@@ -129,9 +126,9 @@ def once(asked, trained, test, labels, seed, told):
     seconds = clock() - began
     lines.rest(seconds / trained.steps)
     accuracy = float((guesses == labels).mean())
-    told.events.write("eval", step=trained.steps, precision_at_1=accuracy, examples=len(labels), seconds=None)
-    told.events.write("raced", seed=seed, seconds=seconds, precision_at_1=accuracy, graphs=trained.recorded)
-    told.voice.say("%s: precision @ 1 = %.4f, %.3f s from scratch (seed %d)" % (
+    outside.events.write("eval", step=trained.steps, precision_at_1=accuracy, examples=len(labels), seconds=None)
+    outside.events.write("raced", seed=seed, seconds=seconds, precision_at_1=accuracy, graphs=trained.recorded)
+    outside.voice.say("%s: precision @ 1 = %.4f, %.3f s from scratch (seed %d)" % (
         datetime.datetime.now(), accuracy, seconds, seed))
     return seconds, accuracy
 
@@ -140,12 +137,12 @@ class Lines(object):
     """Writes the line and the event of every n-th step and of the last one: add() when a step is done, rest() after the
     training."""
 
-    def __init__(self, asked, trained, told):
-        self.asked, self.trained, self.told = asked, trained, told
+    def __init__(self, asked, trained, outside):
+        self.asked, self.trained, self.outside = asked, trained, outside
         self.written, self.since = -1, None
 
     def add(self, step):
-        self.told.signals.check(step + 1)
+        self.outside.signals.check(step + 1)
         if self.is_due(step):
             now = clock()
             self.write(step, (now - self.since) / (step - self.written))
@@ -164,21 +161,21 @@ class Lines(object):
         if not np.isfinite(loss):
             raise Stop("nan", "Model diverged with loss = %s at step %d" % (loss, step), step)
         rate = self.asked.batch / max(seconds, 1e-9)
-        self.told.events.write("step", step=step, loss=loss, learning_rate=float(self.trained.rows[step, 0]),
-                               examples_per_second=rate if step else None,
-                               seconds_per_batch=seconds if step else None)
-        self.told.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
+        self.outside.events.write("step", step=step, loss=loss, learning_rate=float(self.trained.rows[step, 0]),
+                                  examples_per_second=rate if step else None,
+                                  seconds_per_batch=seconds if step else None)
+        self.outside.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
             datetime.datetime.now(), step, loss, rate, seconds))
 
 
-def certify(found, told):
+def certify(found, outside):
     """Report the means, and how sure it is that the mean accuracy is above the bound."""
     seconds, accuracies = zip(*found)
     (time, apart), (accuracy, deviation) = certainty.spread(seconds), certainty.spread(accuracies)
     chance = certainty.chance_below(accuracies, BOUND)
-    told.events.write("certified", times=len(found), seconds_mean=time, seconds_deviation=apart,
-                      seconds_median=float(np.median(seconds)), accuracy_mean=accuracy, accuracy_deviation=deviation,
-                      bound=BOUND, chance=chance)
-    told.voice.say("%d trainings: %.3f s (standard deviation %.3f), accuracy %.4f (%.4f); above %.2f: %s" % (
+    outside.events.write("certified", times=len(found), seconds_mean=time, seconds_deviation=apart,
+                         seconds_median=float(np.median(seconds)), accuracy_mean=accuracy,
+                         accuracy_deviation=deviation, bound=BOUND, chance=chance)
+    outside.voice.say("%d trainings: %.3f s (standard deviation %.3f), accuracy %.4f (%.4f); above %.2f: %s" % (
         len(found), time, apart, accuracy, deviation, BOUND,
         "unknown, because all are equal" if chance is None else "p = %.2g by a one-sided t-test" % chance))

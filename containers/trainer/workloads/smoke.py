@@ -41,11 +41,11 @@ NETWORK = []  # no declared layers: frameworks/*/smoke.py have the product
 RECIPE = recipe(sgd(), rate=0.0)
 
 
-def run(asked, framework, network, events, voice, signals):
+def run(asked, network, outside):
     """Run the test in place of a training. Raise Stop for a wrong result, a wrong device or too much memory."""
-    on = importlib.import_module("trainer.frameworks.%s.smoke" % framework)
+    on = importlib.import_module("trainer.frameworks.%s.smoke" % asked.framework)
     began = clock()
-    start(asked, sys.modules[__name__], network, framework, events, steps=STEPS, dataset=None, dataset_images=None,
+    start(asked, sys.modules[__name__], network, outside.events, steps=STEPS, dataset=None, dataset_images=None,
           dataset_sha256=None, dataset_note=None, resumed_from_step=None, dropout=None)
     found, place, seconds = None, None, []
     for _ in range(2):
@@ -53,14 +53,14 @@ def run(asked, framework, network, events, voice, signals):
         found, place = on.multiply(network, A, B)
         seconds.append(clock() - started)
     refused = refuses(on, network)
-    events.write("smoke", product=found.tolist(), device=network.device, place=place, devices=network.devices,
-                 first_seconds=seconds[0], second_seconds=seconds[1], refused=refused,
-                 memory_fraction=None if refused is None else asked.gpu_memory_fraction)
+    outside.events.write("smoke", product=found.tolist(), device=network.device, place=place, devices=network.devices,
+                         first_seconds=seconds[0], second_seconds=seconds[1], refused=refused,
+                         memory_fraction=None if refused is None else asked.gpu_memory_fraction)
     check(found, place, network.device, refused)
-    voice.say("%s on the %s (%s): right. The first call took %.3f ms, the second %.3f ms. %s" % (
+    outside.voice.say("%s on the %s (%s): right. The first call took %.3f ms, the second %.3f ms. %s" % (
         " ".join(str(found).split()), network.device.upper(), ", ".join(network.devices), 1e3 * seconds[0],
         1e3 * seconds[1], memory(network.device, refused, asked.gpu_memory_fraction)))
-    events.write("finish", step=STEPS, seconds=clock() - began)
+    outside.events.write("finish", step=STEPS, seconds=clock() - began)
 
 
 def refuses(on, network):
