@@ -14,7 +14,9 @@ from . import choices, feed, frameworks, teacher, trial, workloads
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser(prog="python -m trainer", description="Train a workload; see trainer/events.py.")
+    parser = argparse.ArgumentParser(  # its own usage names all options, in twenty lines before every error
+        prog="python -m trainer", usage="%(prog)s WORKLOAD (--out DIR | --runs DIR) [options]; -h lists them",
+        description="Train a workload; see trainer/events.py.")
     parser.add_argument("workload", nargs="?", choices=names(workloads))
     parser.add_argument("--list", action="store_true", help="print the workloads as JSON")
     parser.add_argument("--out", metavar="DIR", help="the run's folder")
