@@ -351,7 +351,7 @@ def counting(graph):
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
 def test_tensorflow_2_counts_right_guesses_in_numbers_that_a_gpu_keeps(loss):
     import tensorflow as tf
-    from trainer.frameworks.tf2.learning import right
+    from trainer.tensorflow_losses import right
 
     count = tf.function(lambda logits, labels: right(SimpleNamespace(loss=loss), logits, labels), autograph=False)
     shapes = tf.TensorSpec((None, 10), tf.float32), tf.TensorSpec((None,), tf.int32)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from ... import computing, driver, layers, nvml
 from ...events import Stop
 from ...group import ALONE
-from ...tensorflow_losses import LOSSES
+from ...tensorflow_losses import LOSSES, right
 from .feeding import FEEDS
 from .learning import OPTIMISERS
 from .ops import LAYERS
@@ -103,14 +103,11 @@ class Network(object):
             loss = loss if share is None else loss * share
             for name, factor in model.decays if number == 0 else ():
                 loss += factor * tf.nn.l2_loss(self.kept[name])
-            right = tf.constant(0.0)
-            if model.counted:  # int32 is compared and added on the host; floats are exact to 2**24
-                guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
-                right = tf.reduce_sum(tf.cast(tf.equal(guesses, tf.cast(labels, tf.int64)), tf.float32))
-            right = right if share is None else right * tf.sign(share)
+            guessed = right(model, logits, labels) if model.counted else tf.constant(0.0)
+            guessed = guessed if share is None else guessed * tf.sign(share)
             gradients = tf.gradients(loss, [self.kept[name] for name in model.weights])
             # an embedding's gradient is a tf.IndexedSlices
-            return loss, right, [tf.convert_to_tensor(one) for one in gradients], learning.moved
+            return loss, guessed, [tf.convert_to_tensor(one) for one in gradients], learning.moved
 
     def part(self, number):
         """Return a tower's examples and labels, and the weight of their mean; None: all of them."""

@@ -8,10 +8,10 @@ from ... import driver, layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
-from ...tensorflow_losses import LOSSES
+from ...tensorflow_losses import LOSSES, right
 from . import numbers
 from .feeding import FEEDS, gathers_bytes
-from .learning import OPTIMISERS, right, unscaled
+from .learning import OPTIMISERS, unscaled
 from .ops import LAYERS
 from .together import Together, translated
 

@@ -1,12 +1,5 @@
-"""The optimisers of recipe.py in TensorFlow 2, and how right guesses are counted."""
+"""The optimisers of recipe.py in TensorFlow 2, and how gradients are unscaled."""
 import tensorflow as tf
-
-
-def right(model, logits, labels):
-    """Return how many guesses are right. Compare int64 and add up floats (exact to 2**24): with int32 a step on a GPU
-    would wait, because TensorFlow compares and adds those on the host."""
-    guesses = tf.argmax(logits, 1) if model.loss != "sigmoid" else tf.cast(logits[:, 0] > 0, tf.int64)
-    return tf.reduce_sum(tf.cast(guesses == tf.cast(tf.reshape(labels, [-1]), tf.int64), tf.float32))
 
 
 def unscaled(scale, gradients):
