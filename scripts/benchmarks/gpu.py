@@ -75,10 +75,13 @@ def measure(rounds: int | None, until: float) -> Iterator[Figure]:
         tell(ways, bool(folder), *rates)  # what follows may be cut off
         best = next(one for one in ways if one.name == fastest(taken))
         known = len(best.seconds)
-        while folder and len(best.seconds) < CERTIFIED and time.monotonic() < until:
-            best()
-        if len(best.seconds) > known:  # these take the place of the figures above
-            yield from beside(taken, graphs, here, accuracies)
+        try:
+            while folder and len(best.seconds) < CERTIFIED and time.monotonic() < until:
+                best()
+                print(f"    {best.name}, training {len(best.seconds)}: {best.accuracies[-1]:.2%} right", flush=True)
+        finally:  # what is cut short counts as far as it came
+            if len(best.seconds) > known:  # these take the place of the figures above
+                yield from beside(taken, graphs, here, accuracies)
     finally:
         tell(ways, bool(folder), *rates)
 

@@ -223,6 +223,22 @@ def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
     assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
 
 
+def test_trainings_beyond_the_rounds_are_told_one_by_one_and_count_where_they_are_cut_short(raced, capsys):
+    def once(_):
+        def train(seed):
+            if seed == 4:
+                raise KeyboardInterrupt
+            return 0.5, 0.9 + seed / 100
+
+        return train
+
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(one.note for one in raced(once))
+    assert [f"n = {many}" in note for note, many in zip(found, (3, 3, 4, 4), strict=True)] == [True] * 4
+    assert "    graphs, training 4: 93.00% right\n" in capsys.readouterr().out
+
+
 def test_what_is_right_on_average_is_judged_by_all_trainings_of_the_fastest_way(raced, monkeypatch):
     import gpu
     import gpu_peers
