@@ -39,7 +39,7 @@ def test_a_run_is_the_last_or_one_of_the_newest_fifty(house: House, line: str) -
     assert offered(house, f"ngcdl {line}20261121-16") == []
 
 
-@pytest.mark.parametrize("line", ["report ", "runs export ", "compare --show "])
+@pytest.mark.parametrize("line", ["report ", "runs export ", "compare --show ", "stop "])
 def test_a_comparison_is_offered_where_one_can_be_named(house: House, line: str) -> None:
     house.store.create(Run(IDS[0], "finished", 1.0))
     arms = (("cpu", "cpu"), ("gpu", "gpu"))

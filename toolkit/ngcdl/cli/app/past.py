@@ -213,10 +213,14 @@ def export(
 
 
 @app.command(rich_help_panel=RUNS)
-def stop(run: RunName) -> None:
+def stop(
+    run: Annotated[
+        str, options.run_or_comparison(metavar="RUN", help="As for show; or a comparison, by its id or --name.")
+    ],
+) -> None:
     """Stop a run; a training saves a checkpoint first.
 
-    RUN may also be a comparison's id: all its runs that are left are stopped."""
+    Of a comparison all runs that are left are stopped."""
     from ngcdl.cli import compare, lookup, runs
     from ngcdl.storing.comparisons import is_named
 
