@@ -194,8 +194,9 @@ def test_a_file_of_variables_is_read_as_docker_reads_it_and_typed_ones_override_
     found = with_files(Typed(env_files=(str(file),), environment=("A=5",)))
     assert found.environment == ("A=1 2=3", "B='x'", "MINE=here", "A=5")
     assert "the quotes are part of the value of B, as for docker\n" in capsys.readouterr().err
-    file.write_text("A=1\nexport API_KEY=hush\n")
-    with pytest.raises(BadOption, match=r"\.env: line 2 must be NAME=VALUE\.$"):
-        with_files(Typed(env_files=(str(file),)))
+    for wrong in ("export API_KEY=hush", "EPOCHS 3"):
+        file.write_text(f"A=1\n{wrong}\n")
+        with pytest.raises(BadOption, match=r"\.env: line 2 must be NAME=VALUE\.$"):
+            with_files(Typed(env_files=(str(file),)))
     with pytest.raises(BadOption, match="No such file"):
         with_files(Typed(env_files=(f"{file}s",)))

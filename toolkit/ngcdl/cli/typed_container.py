@@ -120,7 +120,9 @@ def _in_file(file: str) -> list[tuple[str, str]]:
     found = []
     for number, line in enumerate(text.split("\n"), 1):
         name, equals, _ = line.lstrip().partition("=")
-        if line.isspace() or name.startswith("#") or not (equals or name in os.environ):
+        if line.isspace() or name.startswith("#"):
+            continue
+        if not (equals or name in os.environ or {*" \t"} & {*name}):  # EPOCHS 3 is no name: it lacks an =
             continue
         try:
             found.append(parse_environment(line.lstrip(), os.environ))
