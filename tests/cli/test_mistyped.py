@@ -107,6 +107,7 @@ from ngcdl.record import Run
         (("run", "-e", "A=1", "x:1", "env", "-v"), "    ngcdl run -e A=1 x:1 -- env -v\n"),
         (("run", "--gpus"), "--gpus: its value is missing: auto|none|all|N|0,2|UUID.\n      ngcdl run --help\n"),
         (("run", "--train", "cifar10", "--resume"), "    ngcdl run --train cifar10 --resume last\n      ngcdl runs\n"),
+        (("compare", "--show"), "--show: which comparison?\n      ngcdl compare --show last\n"),
         (("show", "last", "last-1"), "ngcdl: show takes one run; last-1 is one too many.\n"),
         (("show", "last", "--json", "last-1"), "    ngcdl runs diff last last-1\n      ngcdl report last last-1\n"),
         (("stop", "a", "b", "c"), "b c are too many.\n      ngcdl stop a\n      ngcdl stop b\n      ngcdl stop c\n"),

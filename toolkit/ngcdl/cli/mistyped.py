@@ -191,6 +191,8 @@ def _bad_usage(option: str, typed: _Line) -> BadOption:
         return BadOption(f"--train: which training? {names}.", "    ngcdl workloads")
     if option == "--resume" and typed.argv[-1] == option:
         return BadOption("--resume: which run?", f"{again([*typed.argv, 'last'])}\n    ngcdl runs")
+    if option == "--show" and typed.argv[-1] == option:
+        return BadOption("--show: which comparison?", again([*typed.argv, "last"]))
     said = f"{option}: its value is missing: {found.metavar or found.type.name.upper()}."
     if typed.path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
