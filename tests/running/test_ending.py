@@ -18,7 +18,7 @@ from ngcdl.errors import GpuNotInside
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 from ngcdl.running import launch
-from ngcdl.running.ending import STOPPED
+from ngcdl.running.ending import STOPPED, closed_by_events
 from ngcdl.running.owner import this_process
 from ngcdl.spec import KINDS, Kind
 from ngcdl.storing.store import Store
@@ -91,6 +91,12 @@ def test_a_stop_that_was_typed_is_the_reason_alike(store: Store, engine: FakeEng
     for ended in (Exit(143, False, DOCKER_STOP), Exit(None, None, GONE)):
         run = found(Store(store.root / str(ended.code)), engine, ended, START, STEP, notes=(STOPPED,))
         assert (run.status, run.exit_code, run.reason) == ("interrupted", ended.code, "stopped by ngcdl stop")
+
+
+def test_where_nothing_tells_the_end_a_full_disk_may_have_been_the_reason_as_well() -> None:
+    run = closed_by_events(Run("x", "running", 1.0, owner=DEAD), [])
+    assert (run.status, run.exit_code) == ("lost", None)
+    assert (run.reason or "").startswith("ngcdl was killed, or could not write the record, and nothing is left")
 
 
 def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: Store, engine: FakeEngine) -> None:

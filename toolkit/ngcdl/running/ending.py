@@ -68,10 +68,10 @@ def before_start(run: Run, number: int) -> Run:
 
 def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
     """Return `run` closed with what its trainer's events say about the end, if nothing else is left to ask."""
-    what = "ngcdl was killed" if run.owner else "it was killed"
+    what = "ngcdl was killed, or could not write the record" if run.owner else "it was killed"
     status, told = _told(events)
     if run.owner and run.reason and not events:
-        return run.closed("interrupted", None, f"{what} while the run waited for its GPUs", None)
+        return run.closed("interrupted", None, "ngcdl was killed while the run waited for its GPUs", None)
     reason = told or f"{what}, and nothing is left that could tell how the run ended"
     if status == "finished":
         reason = f"{what}; {told}"
