@@ -25,6 +25,11 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
     assert terminal.said() == "\r\x1b[Kngcdl: round 1 of 3, cpu: took 5 s\n"
     screen.begins("round 1 of 3, gpu")
     assert "cpu" not in terminal.said()
+    for advice, shown in (("too old\n    update", 1), ("too old\n    update", 0), ("one line", 1), ("one line", 1)):
+        screen.say(advice)
+        assert terminal.said().count("ngcdl: ") == shown
+    screen.begins("round 1 of 3, gpu")
+    terminal.said()
     screen.quiet()
     assert terminal.said() == "\r\x1b[K"
     screen.quiet()

@@ -24,6 +24,7 @@ class ComparisonScreen(Screen):
         self._is_drawn = False
         self._written = b""
         self._drawn = -STEP_SECONDS
+        self._advised = set[str]()
 
     def begins(self, what: str) -> None:
         """Show that a run begins; `what` says which."""
@@ -45,8 +46,13 @@ class ComparisonScreen(Screen):
             self._draw(last[step.end("when") if step else 0 :].decode(errors="replace"))
 
     def say(self, text: str) -> None:
+        """Say a message; advice, which has several lines, only once: what is known of one run, such as a failure with
+        its remedy, may be so of all."""
         self._wipe()
-        super().say(text)
+        if text not in self._advised:
+            super().say(text)
+        if "\n" in text:
+            self._advised.add(text)
 
     def quiet(self) -> None:
         self._wipe()
