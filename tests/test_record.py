@@ -15,6 +15,7 @@ from ngcdl import record
 from ngcdl.folder import EVENTS, SAMPLES, lines
 from ngcdl.record import Diagnosis, Finding, Gpu, GpuSummary, Image, Machine, Owner, Run, Summary
 from ngcdl.report.measured import figures
+from ngcdl.report.measured.told import Told
 from ngcdl.storing.store import Store
 
 GOLDEN = Path(__file__).parent / "golden/run-format-1"
@@ -163,7 +164,7 @@ def test_a_folder_of_format_1_loads_and_sums_up_for_ever() -> None:
     assert run.image == Image("nvcr.io/nvidia/tensorflow:18.01-py2", "sha256:" + "5" * 64)
     assert run.machine.gpus
     assert run.machine.gpus[0].name == "NVIDIA GeForce GTX 1050 Ti"
-    summed = figures.summary(lines(GOLDEN / EVENTS), lines(GOLDEN / SAMPLES))
+    summed = figures.summary(Told(lines(GOLDEN / EVENTS)), lines(GOLDEN / SAMPLES))
     assert (summed.energy_from, summed.shared_gpu, summed.throttled_share) == ("power integrated", False, None)
     assert _as_of_then(summed) == run.summary, "what is summed up since is unknown of it"
     assert (summed.steps, summed.examples_per_second, summed.loss_first, summed.loss_last) == (30, 590.0, 4.68, 4.3)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from house import House
-from made_runs import STARTED, Made, filled, read_story
+from made_runs import STARTED, Made, read_story
+from made_summaries import filled
 
 from ngcdl.cli import shown
 from ngcdl.record import Finding, Gpu, GpuSummary, Machine, Run, Summary

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from made_summaries import summary
 
 from ngcdl.console import operations
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report.measured.bottleneck import diagnose
-from ngcdl.report.measured.figures import summary
+from ngcdl.report.measured.told import Told
 from ngcdl.report.shown.story import SampledCurves, Story, Training
 from ngcdl.report.shown.tables import figures
 
@@ -33,7 +34,7 @@ def trained(rate: float, mhz: float | None = None, **start: Any) -> Summary:
 
 def found(rate: float, **start: Any) -> list[Finding]:
     run = replace(RUN, summary=trained(rate, **start))
-    return [one for one in diagnose(run, [{**START, **start}]) if one.rule == "above-peak"]
+    return [one for one in diagnose(run, Told([{**START, **start}])) if one.rule == "above-peak"]
 
 
 def test_the_operations_are_those_of_an_example_times_the_rate() -> None:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_summaries import filled, summary
 
 from ngcdl.record import Machine, Run, Summary
-from ngcdl.report.measured.figures import summary
-from ngcdl.report.measured.filled import filled
 from ngcdl.report.measured.lines import weighted
 
 START = {"event": "start", "device": "gpu", "replicas": 1}

@@ -8,11 +8,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from made_summaries import CPU_RUN, GPU_RUN, OOM, cpu, gpu, only, rules
+from made_summaries import CPU_RUN, GPU_RUN, OOM, cpu, filled, gpu, only, rules
 
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import bottleneck
-from ngcdl.report.measured.filled import filled
 
 
 def test_too_few_samples_say_nothing() -> None:

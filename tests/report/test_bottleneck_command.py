@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_summaries import OOM, cpu, findings, gpu, only, rules
+from made_summaries import OOM, cpu, filled, findings, gpu, only, rules
 
 from ngcdl.record import Diagnosis, GpuSummary, Machine, Run, Summary
-from ngcdl.report.measured.filled import filled
 
 CARDS = ("GPU-1",)
 SPEC: dict[str, Any] = {"command": ["python", "train.py"], "tty": False, "workload": None}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from made_summaries import summary
 
 from ngcdl.processes import RUN_UNREAD
 from ngcdl.record import Run, Summary
-from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown.columns import read_story
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from made_summaries import summary
 
 from ngcdl.record import Run
-from ngcdl.report.measured.figures import summary
 
 LEAF = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3))
 JSON = st.recursive(

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from house import House
 from made_runs import STARTED, Made
+from made_summaries import filled
 
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured import naming
-from ngcdl.report.measured.filled import filled
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from made_runs import STARTED
+from made_summaries import filled
 
 from ngcdl.folder import EVENTS, lines
 from ngcdl.record import Machine, Run
-from ngcdl.report.measured.filled import filled
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.page import page
 

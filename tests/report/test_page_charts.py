@@ -15,10 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from made_runs import STARTED, Made
+from made_summaries import summary
 
 from ngcdl.record import Run
 from ngcdl.report.measured import throttling
-from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.curves import COLUMNS, Curve, ranges, thinned

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from made_summaries import summary
 
 from ngcdl.record import Run
 from ngcdl.report.measured import raced
-from ngcdl.report.measured.figures import summary
 from ngcdl.report.shown import tables
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.pictures import pictures

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from made_summaries import filled
+
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Gpu, Image, Machine, Run
-from ngcdl.report.measured.filled import filled
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.story import Story
 from ngcdl.storing.store import Store
@@ -117,12 +118,12 @@ class Made:
             }  # fmt: skip
 
     def story(self, run_id: str = "made", letter: str = "A", **more: Any) -> Story:
-        run = filled(self.run(run_id), list(self.events()), list(self.measured()))
+        run = filled(self.run(run_id), self.events(), self.measured())
         return replace(read_story(replace(run, **more), self.events(), self.measured()), letter=letter)
 
     def keep(self, store: Store, run_id: str, **more: Any) -> Path:
         """Write it as a finished run is written."""
-        run = replace(filled(self.run(run_id), list(self.events()), list(self.measured())), **more)
+        run = replace(filled(self.run(run_id), self.events(), self.measured()), **more)
         folder = store.create(run)
         for name, lines in ((EVENTS, self.events()), (SAMPLES, self.measured())):
             with (folder / name).open("w") as file:

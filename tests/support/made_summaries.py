@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from ngcdl.record import Finding, GpuSummary, Machine, Run, Summary
+from ngcdl.report.measured import figures
+from ngcdl.report.measured import filled as measured
 from ngcdl.report.measured.bottleneck import diagnose
+from ngcdl.report.measured.lines import Line
+from ngcdl.report.measured.told import Told
 
 SPEC: dict[str, Any] = {"workload": {"device": "gpu", "batch": 128}}
 GPU_RUN = Run("x", "finished", 1.0, device="gpu", spec=SPEC, machine=Machine(cores=8, memory_bytes=1 << 34))
 CPU_RUN = replace(GPU_RUN, device="cpu", spec={"workload": {"device": "cpu", "batch": 128}})
 OOM = {"event": "error", "kind": "out_of_memory", "message": "ResourceExhaustedError"}
+
+
+def summary(
+    events: Iterable[Line], samples: Iterable[Line], cores: int | None = None, is_command: bool = False
+) -> Summary:
+    return figures.summary(Told(events), samples, cores, is_command)
+
+
+def filled(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Run:
+    return measured.filled(run, Told(events), samples)
 
 
 def gpu(percent: float | None, **more: Any) -> Summary:
@@ -28,7 +43,7 @@ def cpu(percent: float | None, **more: Any) -> Summary:
 
 
 def findings(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> tuple[Finding, ...]:
-    return diagnose(replace(run, summary=summary), events)
+    return diagnose(replace(run, summary=summary), Told(events))
 
 
 def rules(summary: Summary, run: Run = GPU_RUN, *events: dict[str, Any]) -> list[str]:

@@ -47,13 +47,14 @@ def with_figures(store: Store, run: Run) -> Run:
     if run.summary.steps is not None or run.summary.samples is not None:
         return run
     from ngcdl.report.measured.filled import filled
+    from ngcdl.report.measured.told import Told
 
     folder = store.folder(run.id)
     if run.status != "running":
-        return filled(run, list(lines(folder / EVENTS)), samples(folder))
+        return filled(run, Told(lines(folder / EVENTS)), samples(folder))
     if size(folder / EVENTS) > RECENT_BYTES or any(size(file) > RECENT_BYTES for file in sample_files(folder)):
         run = replace(run, notes=(*run.notes, RECENT))
-    return filled(run, list(_recent(folder / EVENTS)), samples(folder, RECENT_BYTES))
+    return filled(run, Told(_recent(folder / EVENTS)), samples(folder, RECENT_BYTES))
 
 
 def _recent(events: Path) -> Iterator[dict[str, Any]]:

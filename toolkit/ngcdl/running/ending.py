@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuNotInside, NgcdlError, signal_exit_code
 from ngcdl.record import Run
-from ngcdl.report.measured.lines import Line, last_error, number, text
+from ngcdl.report.measured.lines import Line, number
+
+if TYPE_CHECKING:
+    from ngcdl.report.measured.told import Told
 
 STOPPED = "ngcdl stop was typed."
 BY_STOP = "stopped by ngcdl stop"
@@ -50,9 +53,9 @@ class End:
     is_lost: bool = False
 
 
-def closed(run: Run, end: End, events: Sequence[Line], signals: Signals) -> Run:
+def closed(run: Run, end: End, told: Told, signals: Signals) -> Run:
     """Return `run` closed: with its status, exit code and reason."""
-    status, code, reason = _judged(run, end, events, signals)
+    status, code, reason = _judged(run, end, told, signals)
     if signals.number == signal.SIGHUP and status == "interrupted":
         run = run.noting(HANGUP)
     done = replace(run, oom_killed=end.exit.oom_killed).closed(status, code, reason, end.exit.finished or time.time())
@@ -66,40 +69,39 @@ def before_start(run: Run, number: int) -> Run:
     return run.closed("interrupted", signal_exit_code(number), reason, time.time())
 
 
-def closed_by_events(run: Run, events: Sequence[Line]) -> Run:
-    """Return `run` closed with what its trainer's events say about the end, if nothing else is left to ask."""
+def closed_by_events(run: Run, told: Told) -> Run:
+    """Return `run` closed with what its trainer's events tell about the end, if nothing else is left to ask."""
     what = "ngcdl was killed, or could not write the record" if run.owner else "it was killed"
-    status, told = _told(events)
-    if run.owner and run.reason and not events:
+    status, said = _said(told)
+    if run.owner and run.reason and told.last is None:
         return run.closed("interrupted", None, "ngcdl was killed while the run waited for its GPUs", None)
-    reason = told or f"{what}, and nothing is left that could tell how the run ended"
+    reason = said or f"{what}, and nothing is left that could tell how the run ended"
     if status == "finished":
-        reason = f"{what}; {told}"
+        reason = f"{what}; {said}"
     elif STOPPED in run.notes and status != "failed":
         status, reason = "interrupted", BY_STOP
-    when = number(events[-1].get("t")) if events else None
+    when = number(told.last.get("t")) if told.last else None
     return run.closed(status or "lost", run.exit_code, reason, when)
 
 
-def gpu_not_met(events: Sequence[Line], ended: Exit) -> GpuNotInside | None:
+def gpu_not_met(told: Told, ended: Exit) -> GpuNotInside | None:
     """Return the error if a training ended because it had to compute on a GPU and its framework saw none; else None."""
-    error = last_error(events)
+    error = told.error
     if ended.code != 0 and error.get("kind") == "no_gpu":
         return GpuNotInside(str(error.get("message")))
     return None
 
 
-def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tuple[str, int | None, str | None]:
+def _judged(run: Run, end: End, told: Told, signals: Signals) -> tuple[str, int | None, str | None]:
     """Return the run's status, exit code and reason. The first of these that is known decides: a signal to ngcdl, or
     the end of the run's time; a stop by others; an error in ngcdl; a training that reports that it was interrupted; if
     there is no exit code, the trainer's last event; the exit code, which says of a command whether a Ctrl-C that ngcdl
     can't have heard ended it."""
-    code, why, trouble = end.exit.code, _why(end, events), end.trouble
-    heard = {text(event.get("event")) for event in events}
-    status, told = _told(events)
+    code, why, trouble = end.exit.code, _why(end, told), end.trouble
+    status, said = _said(told)
     if end.is_lost:
         return "lost", code, why
-    has_finished = bool(run.workload) and code == 0 and "finish" in heard  # before a signal reached it
+    has_finished = bool(run.workload) and code == 0 and told.has_finished  # before a signal reached it
     if (signals.number and not has_finished) or (signals.is_late and code != 0):
         if signals.number and (run.workload or code is None):  # a command that ended says by its own code how
             code = signal_exit_code(signals.number)
@@ -109,21 +111,21 @@ def _judged(run: Run, end: End, events: Sequence[Line], signals: Signals) -> tup
     if trouble:
         return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
     if run.workload and status == "interrupted":
-        return status, code, end.exit.reason or _from_outside(code, signals) or told
+        return status, code, end.exit.reason or _from_outside(code, signals) or said
     if code is None:  # no program exited by itself: if the trainer does not say how, it was interrupted
-        return status or "interrupted", code, "; ".join(filter(None, (end.exit.reason, told))) or None
+        return status or "interrupted", code, "; ".join(filter(None, (end.exit.reason, said))) or None
     is_unheard = not signals.is_whole or (run.spec or {}).get("tty")  # Ctrl-C on its own terminal is no signal to ngcdl
     if code == signal_exit_code(signal.SIGINT) and not run.workload and is_unheard:
         return "interrupted", code, why
-    if code != 0 or (end.exit.oom_killed and run.workload and "finish" not in heard):
+    if code != 0 or (end.exit.oom_killed and run.workload and not told.has_finished):
         return "failed", code, why
     # after an `oom` event the kernel killed only a trial of the search for the largest batch: that is no reason
-    return "finished", code, None if "oom" in heard else why
+    return "finished", code, None if told.oom else why
 
 
-def _told(events: Sequence[Line]) -> tuple[str | None, str | None]:
+def _said(told: Told) -> tuple[str | None, str | None]:
     """Return the status and the reason that the trainer's last event gives; None and None if it gives none."""
-    last = events[-1] if events else {}
+    last = told.last or {}
     if last.get("event") == "finish":
         return "finished", "the trainer reports that it finished"
     if last.get("event") == "error":
@@ -148,9 +150,9 @@ def _from_outside(code: int | None, signals: Signals) -> str | None:
     return next((f"stopped by {name} from outside" for name in names if signals.is_whole), None)
 
 
-def _why(end: End, events: Sequence[Line]) -> str | None:
+def _why(end: End, told: Told) -> str | None:
     """Return the first known reason: the error in ngcdl, the engine's reason, the trainer's error."""
-    trouble, error = end.trouble, last_error(events)
+    trouble, error = end.trouble, told.error
     if trouble:
         return trouble.message if isinstance(trouble, NgcdlError) else f"{type(trouble).__name__}: {trouble}"
     if end.exit.reason or end.exit.code == 0 or not error:

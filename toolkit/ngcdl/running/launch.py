@@ -234,7 +234,10 @@ class Course:
         If the run may still go on on a cluster, leave the record open, and raise the error, or Interrupted."""
         if self._is_cluster and self._is_lost:
             raise self._trouble or Interrupted(self._stopper.signal or signal.SIGINT)
-        events = list(self._events())
+        from ngcdl.report.measured.filled import filled
+        from ngcdl.report.measured.told import Told
+
+        events = Told(self._events())
         self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
         if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
@@ -245,11 +248,9 @@ class Course:
         owner = self.run.owner
         signals = ending.Signals(self._stopper.signal, self._stopper.is_late)
         closed = self._by_stopwatch(ending.closed(self.run, end, events, signals))
-        from ngcdl.report.measured.filled import filled
-
         self.run = filled(closed, events, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
-        self._herald.look(self.run, events)
+        self._herald.look(self.run, self._events())
         self.run = self.run.noting(*self._herald.told, *self._absences(), *(() if self._is_lost else self._lacking()))
         if self.run.status == "failed":
             self._tell_card_errors()

@@ -13,10 +13,10 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ngcdl import engines, waiting
 from ngcdl.engines.base import Engine, Job
@@ -34,12 +34,14 @@ from ngcdl.errors import (
 )
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
-from ngcdl.report.measured.lines import Line
 from ngcdl.running import ending
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
+
+if TYPE_CHECKING:
+    from ngcdl.report.measured.told import Told
 
 UNWATCHED = (
     "ngcdl ended before the run did, lost its engine, or could no longer write; nothing was measured from then on."
@@ -315,27 +317,29 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
 
 
 def _with_exit(store: Store, run: Run, ended: Exit) -> Run:
-    events = _events(store, run)
-    end = ending.End(ended, ending.gpu_not_met(events, ended))
-    return _told_by_files(store, ending.closed(run, end, events, ending.UNSEEN), events)
+    told = _told(store, run)
+    end = ending.End(ended, ending.gpu_not_met(told, ended))
+    return _told_by_files(store, ending.closed(run, end, told, ending.UNSEEN), told)
 
 
 def _by_events(store: Store, run: Run) -> Run:
-    events = _events(store, run)
-    return _told_by_files(store, ending.closed_by_events(run, events), events)
+    told = _told(store, run)
+    return _told_by_files(store, ending.closed_by_events(run, told), told)
 
 
-def _events(store: Store, run: Run) -> list[Line]:
-    return list(lines(store.folder(run.id) / EVENTS))
+def _told(store: Store, run: Run) -> Told:
+    from ngcdl.report.measured.told import Told
+
+    return Told(lines(store.folder(run.id) / EVENTS))
 
 
-def _told_by_files(store: Store, closed: Run, events: Sequence[Line]) -> Run:
+def _told_by_files(store: Store, closed: Run, told: Told) -> Run:
     """Return `closed` with what the files in its folder show: figures, findings and why it failed."""
     from ngcdl.report.measured.diagnosis import diagnosed
     from ngcdl.report.measured.filled import filled
 
     folder = store.folder(closed.id)
-    return diagnosed(filled(closed, events, samples(folder)), folder / LOG)
+    return diagnosed(filled(closed, told, samples(folder)), folder / LOG)
 
 
 def _quiet_seconds(store: Store, run: Run, *names: str) -> float:

@@ -70,8 +70,8 @@ class MeasuredRun:
 
     @classmethod
     def of(cls, run: Run, events: Iterable[lines.Line]) -> MeasuredRun:
-        seldom = [event for event in events if event.get("event") in ("start", "error")]
-        return cls(run, lines.last_start(seldom), lines.text(lines.last_error(seldom).get("kind")))
+        start, error = lines.last_attempt(events)
+        return cls(run, start, lines.text(error.get("kind")))
 
 
 @dataclass(frozen=True)

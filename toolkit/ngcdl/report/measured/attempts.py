@@ -13,19 +13,69 @@ from itertools import compress, pairwise
 from math import nan
 from statistics import median
 
-from ngcdl.report.measured.lines import Line, column, number
+from ngcdl.report.measured.lines import Line, number
 
-_OF_A_STEP = ("step", "examples_per_second", "seconds_per_batch")
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
 
 
-@dataclass(frozen=True)
+@dataclass
 class Attempt:
-    """The logged steps of an attempt that have a time, and their times. It trained from the least to the greatest of
-    them, which may not be the first and the last: the clock may have been set back meanwhile."""
+    """The logged steps of an attempt that have a time, read a few at a time. It trained from the least to the greatest
+    of their times, which may not be the first and the last: the clock may have been set back meanwhile.
 
-    steps: Sequence[Line]
-    times: Sequence[float]
+    By what its steps report, it took `examples` in `held` seconds. A rate is that of the steps since the one reported
+    before, and holds for their seconds, without what else the script did meanwhile; but for no longer than the time
+    since the attempt's first step that other steps have left: cifar10-94 reports a training's steps when it is over.
+    """
+
+    count: int = 0
+    first: float = nan
+    last: float = nan
+    least: float = nan
+    greatest: float = nan
+    held: float = 0.0
+    examples: float = 0.0
+    is_beyond: bool = False  # by numbers that no training reports
+    _before: float = nan
+    _left: float = 0.0
+
+    def add(
+        self, times: Sequence[float], numbers: Sequence[float], rates: Sequence[float], seconds_each: Sequence[float]
+    ) -> None:
+        """Add steps by their times, numbers, rates and seconds per batch. What is unknown is NaN."""
+        steps = [step for step in zip(times, numbers, rates, seconds_each, strict=True) if step[0] == step[0]]
+        if not steps:
+            return
+        known = [step[0] for step in steps]
+        if not self.count:
+            self.first = self.last = self.least = self.greatest = known[0]
+            self._before = steps[0][1]
+            del steps[0]  # its figures are of the start-up
+        self.count += len(known)
+        self.least, self.greatest = min(self.least, *known), max(self.greatest, *known)
+        try:
+            self._take(steps)
+        except OverflowError:
+            self.is_beyond = True
+
+    def _take(self, steps: Iterable[tuple[float, float, float, float]]) -> None:
+        held, examples, left, before, then = self.held, self.examples, self._left, self._before, self.last
+        # what is unknown is NaN, which is neither more nor less than anything
+        for t, step, rate, each in steps:
+            passed, then = t - then, t
+            if step > before and rate >= 0 and each > 0:
+                seconds = each * (step - before)
+                left += passed if passed >= 0 else seconds  # the clock was set back
+                seconds = seconds if seconds < left else left
+                left -= seconds
+                held += seconds
+                examples += rate * seconds
+                before = step
+            else:
+                left += passed if passed >= 0 else 0.0
+                if step < before or before != before:  # another training, or the script began anew
+                    before = step
+        self.held, self.examples, self._left, self._before, self.last = held, examples, left, before, then
 
 
 @dataclass(frozen=True)
@@ -54,17 +104,6 @@ class Stretch:
         return (timed[-1][0] - timed[0][0]) - (timed[-1][1] - timed[0][1]) if timed else 0.0
 
 
-def attempts(events: Sequence[Line]) -> list[Attempt]:
-    """Return the attempts with two or more logged steps: one step alone doesn't show for how long it trained."""
-    starts = [at for at, event in enumerate(events) if event.get("event") == "start"]
-    found = []
-    for at, to in pairwise([0, *starts, len(events)]):
-        steps = [one for one in events[at:to] if one.get("event") == "step" and number(one.get("t")) is not None]
-        if len(steps) > 1:
-            found.append(Attempt(steps, [step["t"] for step in steps]))
-    return found
-
-
 def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the spans from the least to the greatest, as one where they overlap."""
     found: list[tuple[float, float]] = []
@@ -79,9 +118,9 @@ def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 def sampled(trained: Sequence[Attempt], samples: Iterable[Line]) -> list[Stretch]:
     """Return the samples between the first and the last logged step of each attempt that has any. Attempts that
     overlap, because the clock was set back between them, have a stretch together."""
-    spans = merged((min(one.times), max(one.times)) for one in trained)
+    spans = merged((one.least, one.greatest) for one in trained)
     begins = [least for least, _ in spans]
-    began = {bisect_right(begins, one.times[0]) - 1: one.times[0] for one in reversed(trained)}
+    began = {bisect_right(begins, one.first) - 1: one.first for one in reversed(trained)}
     found: list[list[Line]] = [[] for _ in spans]
     for sample in samples:
         t = number(sample.get("t"))
@@ -122,39 +161,9 @@ def examples_per_second(trained: Iterable[Attempt], stretches: Iterable[Stretch]
 
     It is never more than the greatest rate that was reported, whatever the clocks say."""
     wall, held, examples = -sum(one.set_forward for one in stretches), 0.0, 0.0
-    try:
-        for attempt in trained:
-            seconds, count = _trained(attempt)
-            wall += attempt.times[-1] - attempt.times[0] if seconds else 0.0
-            held, examples = held + seconds, examples + count
-    except OverflowError:  # numbers that no training reports
-        return None
+    for attempt in trained:
+        if attempt.is_beyond:
+            return None
+        wall += attempt.last - attempt.first if attempt.held else 0.0
+        held, examples = held + attempt.held, examples + attempt.examples
     return number(examples / max(wall, held)) if held else None
-
-
-def _trained(attempt: Attempt) -> tuple[float, float]:
-    """Return in how many seconds an attempt took how many examples, by what its steps report.
-
-    A rate is that of the steps since the one reported before, and holds for their seconds, without what else the script
-    did meanwhile; but for no longer than the time since the attempt's first step that other steps have left: cifar10-94
-    reports a training's steps when it is over."""
-    # the first step's figures are of its start-up
-    numbers, rates, seconds_each = (column([step.get(name) for step in attempt.steps[1:]]) for name in _OF_A_STEP)
-    held, examples, left, then = 0.0, 0.0, 0.0, attempt.times[0]
-    before = next((n for step in attempt.steps if (n := number(step.get("step"))) is not None), nan)
-    # what is unknown is NaN, which is neither more nor less than anything
-    for t, step, rate, each in zip(attempt.times[1:], numbers, rates, seconds_each, strict=True):
-        passed, then = t - then, t
-        if step > before and rate >= 0 and each > 0:
-            seconds = each * (step - before)
-            left += passed if passed >= 0 else seconds  # the clock was set back
-            seconds = seconds if seconds < left else left
-            left -= seconds
-            held += seconds
-            examples += rate * seconds
-            before = step
-        else:
-            left += passed if passed >= 0 else 0.0
-            if step < before:  # another training, or the script began anew
-                before = step
-    return held, examples

@@ -8,11 +8,11 @@ its start-up, and the command may be no training at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from math import ceil
 
 from ngcdl.record import Finding, GpuSummary, Run
-from ngcdl.report.measured import achieved, figures, memory, throttling
+from ngcdl.report.measured import achieved, memory, throttling
 from ngcdl.report.measured.case import (
     FULL_CPU_PERCENT,
     IDLE_PERCENT,
@@ -23,7 +23,7 @@ from ngcdl.report.measured.case import (
     computed_on,
     finding,
 )
-from ngcdl.report.measured.lines import Line
+from ngcdl.report.measured.told import Told
 
 # A mean over fewer samples is chance: one of four may be a checkpoint, or the first step.
 FEWEST_SAMPLES = 5
@@ -52,9 +52,9 @@ OVERSUBSCRIBED = 2.0
 TINY_STEP_SECONDS, TINY_BATCH, TINY_GPU_PERCENT = 0.005, 32, 50.0
 
 
-def diagnose(run: Run, events: Iterable[Line]) -> tuple[Finding, ...]:
+def diagnose(run: Run, told: Told) -> tuple[Finding, ...]:
     """Return what limited `run`, the decisive finding first; () if nothing can be said."""
-    case = Case(run, tuple(events))
+    case = Case(run, told)
     if case.is_command and run.summary.steps is None:
         rules = _OF_A_COMMAND if can_judge(run) else (memory.out_of_memory,)
         return tuple(one for rule in rules for one in rule(case))
@@ -66,7 +66,7 @@ def diagnose(run: Run, events: Iterable[Line]) -> tuple[Finding, ...]:
 
 
 def _diverged(case: Case) -> Iterator[Finding]:
-    if case.summary.loss_last is None and (step := figures.diverged(case.events)) is not None:
+    if case.summary.loss_last is None and (step := case.told.diverged) is not None:
         text = f"The loss is not a finite number from step {step:,} on."
         yield finding("diverged", text, "A smaller learning rate, or float32, may keep it finite.", step=step)
 

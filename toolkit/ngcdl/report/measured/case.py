@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.record import Finding, GpuSummary, Run, Summary
-from ngcdl.report.measured.lines import Line, last_start, number, numbers
+from ngcdl.report.measured.lines import Line, number
+from ngcdl.report.measured.told import Told
 
 # A desktop on the same card uses up to this much.
 IDLE_PERCENT = 5.0
@@ -84,15 +85,15 @@ class Case:
     """One run as the rules see it."""
 
     run: Run
-    events: tuple[Line, ...]
+    told: Told
 
     @property
     def summary(self) -> Summary:
         return self.run.summary
 
-    @cached_property
+    @property
     def start(self) -> Line:
-        return last_start(self.events)
+        return self.told.start
 
     @property
     def is_command(self) -> bool:
@@ -173,14 +174,10 @@ class Case:
         cores, others = self.run.machine.cores, self.others_cores
         return bool(cores) and others is not None and others >= OTHERS_SHARE * (cores or 0) and not self.sets_the_pace
 
-    @cached_property
+    @property
     def waited_share(self) -> float | None:
         """The share (0..1) of the steps' time spent waiting for batches. None for the user's own command."""
-        told = [(number(step.get("input_seconds_per_batch")), number(step.get("seconds_per_batch")))
-                for step in self.events if step.get("event") == "step"]  # fmt: skip
-        known = [(waited, whole) for waited, whole in told if waited is not None and whole is not None]
-        whole = sum(one for _, one in known)
-        return sum(one for one, _ in known) / whole if whole > 0 else None
+        return self.told.waited_share
 
     @property
     def feed(self) -> object:
@@ -189,8 +186,7 @@ class Case:
 
     def asked(self, name: str) -> float | None:
         """Return a number from the trainer's last start event, or as requested."""
-        told = numbers((event for event in self.events if event.get("event") == "start"), name)
-        return told[-1] if told else next(iter(numbers([self.run.workload], name)), None)
+        return self.told.asked.get(name, number(self.run.workload.get(name)))
 
 
 def finding(rule: str, text: str, advice: str | None, **figures: float | None) -> Finding:

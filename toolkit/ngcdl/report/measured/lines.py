@@ -7,6 +7,9 @@ from math import fsum, hypot, nan
 from typing import Any
 
 Line = Mapping[str, Any]
+# Lines whose numbers are checked at once: enough to make the work per batch negligible, few enough to fit the
+# processor's cache.
+TOGETHER = 64
 
 
 def number(value: object) -> float | None:
@@ -39,18 +42,20 @@ def texts_in(value: object) -> list[str] | None:
 
 def last_start(events: Iterable[Line]) -> Line:
     """Return the last attempt's start event; {} if no training started."""
+    return last_attempt(events)[0]
+
+
+def last_attempt(events: Iterable[Line]) -> tuple[Line, Line]:
+    """Return the last attempt's start event, and the error that ended this attempt, not an earlier one; {} if there is
+    none."""
     start: Line = {}
+    error: Line = {}
     for event in events:
         if event.get("event") == "start":
-            start = event
-    return start
-
-
-def last_error(events: Sequence[Line]) -> Line:
-    """Return the error that ended the last attempt, not one that ended an earlier attempt; {} if there is none."""
-    seldom = (event for event in reversed(events) if event.get("event") in ("error", "start"))
-    last = next(seldom, {})
-    return last if last.get("event") == "error" else {}
+            start, error = event, {}
+        elif event.get("event") == "error":
+            error = event
+    return start, error
 
 
 def known_values(values: Iterable[float | None]) -> list[float]:

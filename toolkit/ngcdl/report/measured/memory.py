@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ngcdl.record import Finding
-from ngcdl.report.measured import tuned
 from ngcdl.report.measured.case import Case, finding, shares_memory
 from ngcdl.report.measured.lines import number
 from ngcdl.spec import kind_of
@@ -20,20 +19,16 @@ PRESSURE_PERCENT = 10.0
 def out_of_memory(case: Case) -> Iterator[Finding]:
     """Report that a run ran out of memory, according to the trainer, the engine or the log, or which batch is the
     largest that fits, according to the last `oom` event of a search."""
-    told = [event for event in case.events if event.get("event") == "oom"][-1:]
-    since = max((at for at, event in enumerate(case.events) if event.get("event") == "start"), default=0)
-    last = case.events[since:]  # without the errors of earlier attempts
-    failed = [event for event in last if event.get("event") == "error" and event.get("kind") == "out_of_memory"]
+    told, failed = case.told.oom, case.told.out_of_memory
     killed = case.run.oom_killed and case.run.status == "failed" and case.run.workload
     known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
     has_ended = bool(failed or killed or known)
     if not (told or has_ended):
         return
-    begun = [event for event in case.events if event.get("event") == "start"]
-    if has_ended and begun:
-        told = []  # the batch that the search found did not fit after all
-    batch = number(told[0].get("batch")) if told else case.asked("batch")
-    fits = number(told[0].get("fits")) if told else None
+    if has_ended and case.start:
+        told = {}  # the batch that the search found did not fit after all
+    batch = number(told.get("batch")) if told else case.asked("batch")
+    fits = number(told.get("fits"))
     on_card = not (case.on_cpu or case.run.device == "cpu")
     # the kernel kills for the container's or the machine's memory; a card's is reported by the framework or the log
     is_hosts = not on_card or bool(killed and not failed and not known)
@@ -41,8 +36,8 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     of_gpu = "the GPU's memory" + (", which is the machine's" if is_shared else "")
     where = _hosts_memory(case) if is_hosts else of_gpu
     what = f"{'The batch' if batch is None else f'A batch of {batch:.0f}'} does not fit into {where}"
-    if fits is not None and begun:
-        taken = number(begun[-1].get("batch"))
+    if fits is not None and case.start:
+        taken = number(case.start.get("batch"))
         is_less = taken is not None and taken < fits
         text = f"{what}: {fits:.0f} is the largest that does{'' if is_less else ', and was used'}."
         text += f" {taken:.0f} was used, which leaves an eighth free." if is_less else ""
@@ -103,4 +98,4 @@ def _beside_gpu(case: Case) -> list[str]:
 def _was_search(case: Case) -> bool:
     """Return whether the killed process may have been a trial: the run tried batches, or ways to compute of which one
     failed."""
-    return any(event.get("event") == "oom" or tuned.has_failed(event) for event in case.events)
+    return bool(case.told.oom) or case.told.has_failed_trials

@@ -18,7 +18,7 @@ from typing import Any
 from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
 from ngcdl.report.measured.attempts import merged
-from ngcdl.report.measured.lines import Line, are_numbers, column, number, numbers_in, text, texts_in
+from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, column, number, numbers_in, text, texts_in
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
 from ngcdl.spec import kind_of
@@ -27,8 +27,6 @@ from ngcdl.spec import kind_of
 _SAMPLES_APART = 2.5
 # Readings of a card that are left out of some samples when sampling faster (telemetry/sample.py).
 _IN_WHOLE = frozenset({"memory_used_bytes", "sm_mhz", "throttle_reasons"})
-# Lines per batch: enough to make the work per batch negligible, few enough to fit the processor's cache.
-TOGETHER = 64
 _STEP = ("event", "t", "examples_per_second", "step", "loss")
 _OF_A_STEP = itemgetter(*_STEP)
 # A Rest holds at most this many lines other than steps, each in full: no bundled training writes a hundredth of that.
