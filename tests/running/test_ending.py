@@ -17,6 +17,7 @@ from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuNotInside
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
+from ngcdl.report.measured.told import Told
 from ngcdl.running import launch
 from ngcdl.running.ending import STOPPED, closed_by_events
 from ngcdl.running.owner import this_process
@@ -94,7 +95,7 @@ def test_a_stop_that_was_typed_is_the_reason_alike(store: Store, engine: FakeEng
 
 
 def test_where_nothing_tells_the_end_a_full_disk_may_have_been_the_reason_as_well() -> None:
-    run = closed_by_events(Run("x", "running", 1.0, owner=DEAD), [])
+    run = closed_by_events(Run("x", "running", 1.0, owner=DEAD), Told())
     assert (run.status, run.exit_code) == ("lost", None)
     assert (run.reason or "").startswith("ngcdl was killed, or could not write the record, and nothing is left")
 

@@ -98,7 +98,7 @@ def no_open_record(store: Store) -> Iterator[None]:
             with contextlib.suppress(NgcdlError):
                 run = store.load(run_id)
                 if run.status == "running" and run.owner == this_process():
-                    store.save(ending.before_start(stopping.told(store, run), number))
+                    store.save(ending.before_start(stopping.noted(store, run), number))
         raise
 
 

@@ -183,7 +183,7 @@ def watch(argv: list[str]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
         if (left := store.load(run_id)).status == "running":
-            ended = ending.before_start(stopping.told(store, left), signal_of(error))
+            ended = ending.before_start(stopping.noted(store, left), signal_of(error))
             store.save(ended, store.is_known(left))
         raise
     return done.exit_code or 0

@@ -20,13 +20,12 @@ from ngcdl.errors import ContainerLeft, EngineHangs, EngineLost, NgcdlError, Sta
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
-from ngcdl.running import ending, meanwhile, silence
+from ngcdl.running import ending, meanwhile, silence, stopping
 from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
 from ngcdl.running.reconcile import DETACHED, JOB_LEFT, SUBMISSION_SECONDS, bring_output
 from ngcdl.running.signals import Interrupted, signals_deferred
-from ngcdl.running.stopping import told
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -237,18 +236,18 @@ class Course:
         from ngcdl.report.measured.filled import filled
         from ngcdl.report.measured.told import Told
 
-        events = Told(self._events())
-        self._trouble = self._trouble or ending.gpu_not_met(events, self._ended)
+        told = Told(self._events())
+        self._trouble = self._trouble or ending.gpu_not_met(told, self._ended)
         if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._store.load(self.run.id).notes)
         if self._stopper.signal:
-            self.run = told(self._store, self.run)
+            self.run = stopping.noted(self._store, self.run)
         end = ending.End(self._ended, self._trouble, self._is_lost)
         owner = self.run.owner
         signals = ending.Signals(self._stopper.signal, self._stopper.is_late)
-        closed = self._by_stopwatch(ending.closed(self.run, end, events, signals))
-        self.run = filled(closed, events, samples(self._folder))
+        closed = self._by_stopwatch(ending.closed(self.run, end, told, signals))
+        self.run = filled(closed, told, samples(self._folder))
         self.run = replace(self.run, owner=owner) if self._may_be_left else self.run
         self._herald.look(self.run, self._events())
         self.run = self.run.noting(*self._herald.told, *self._absences(), *(() if self._is_lost else self._lacking()))

@@ -66,7 +66,7 @@ def stopped(
         return now
 
 
-def told(store: Store, run: Run) -> Run:
+def noted(store: Store, run: Run) -> Run:
     """Return `run` with a note if `ngcdl stop` was typed for it, of which its watcher only got a signal."""
     return run.noting(STOPPED) if store.is_told_stop(run.id) else run
 
