@@ -219,12 +219,13 @@ def test_who_waits_on_another_host_that_shares_the_home_is_ahead_of_nobody(
     other.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("name", [".turn-0-of-another-host-00000000000000000001", ".new.turn-killed-meanwhile-1"])
 def test_a_ticket_of_another_host_stays_though_its_lock_is_not_seen_here_until_nobody_touches_it_for_long(
-    store: Store,
+    store: Store, name: str
 ) -> None:
     """As on NFS with local_lock, or Lustre with localflock."""
     store.ensure_writable()
-    there = store.root / ".turn-0-of-another-host-00000000000000000001"
+    there = store.root / name
     there.write_text("one")
     with turn._in_line(store, ["one"]) as ahead:
         assert (ahead(), there.exists()) == (0, True)

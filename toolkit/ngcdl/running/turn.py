@@ -23,7 +23,7 @@ from ngcdl.telemetry import free_cards
 from ngcdl.telemetry.looks import Looks
 
 PAUSE_SECONDS = 3.0  # between two looks
-_TICKETS = ".turn-*"
+_TICKETS = ".*turn-*"  # also .new.turn-*, whose process was killed before it stood in line
 _LEFT_SECONDS = 7 * 86400.0  # after which a ticket of another host, or of another boot, is removed
 
 
