@@ -55,6 +55,8 @@ def test_a_comparison_is_found_by_its_name_the_newest_of_it(store: Store) -> Non
         comparisons.save(kept, store)
     assert [comparisons.find(name, store) for name in ("lr3", "compare-lr3")] == [comparisons.ids(store)[-1]] * 2
     assert [comparisons.is_named(name, store) for name in ("lr3", "compare-lr3", "lr4")] == [True, True, False]
+    store.create(Run("20180216-010101-run-aaalr3", "running", 1.0))
+    assert comparisons.is_named("lr3", store), "a run whose id ends with it is not"
     store.create(Run(store.new_id("lr3"), "running", 1.0))
     assert not comparisons.is_named("lr3", store), "a run of that name is meant"
 

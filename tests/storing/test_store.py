@@ -227,6 +227,12 @@ def test_a_run_is_found_by_last_by_the_beginning_or_end_of_its_id_or_of_its_last
     assert store.find(name) == found
 
 
+def test_a_run_s_name_is_meant_also_where_another_s_id_ends_with_it(store: Store) -> None:
+    for run_id in ("20180216-010101-b8-aaa111", "20180217-010101-b64-bbb0b8"):
+        store.create(Run(run_id, "lost", 1.0))
+    assert [store.find(name) for name in ("b8", "0b8")] == ["20180216-010101-b8-aaa111", "20180217-010101-b64-bbb0b8"]
+
+
 @pytest.mark.parametrize(
     "name", ["", "2018", "last-2", "last-x", "last--1", "last-" + "9" * 5000, "..", "../runs", "x", "ngcdl-"]
 )

@@ -88,7 +88,7 @@ def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
     except NoSuchComparison:
         return None
     with contextlib.suppress(NoSuchRun):
-        if names[0] != found and store.find(names[0]):
+        if names[0] != found and not comparisons.is_named(names[0], store) and store.find(names[0]):
             return None  # it is also the beginning or end of a run's id
     return compare.compared(lookup.comparison(store, found), store)
 

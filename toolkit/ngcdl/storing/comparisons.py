@@ -156,9 +156,10 @@ def leave(kept: StoredComparison, store: Store) -> None:
 def is_named(name: str, store: Store) -> bool:
     """Return whether `name` is a comparison's id, a part of one, or its --name, rather than a run's. The runs are
     looked up, too: the id of a run of an image such as compare-x also has the word."""
-    if named(name, store.ids()) is not None:
+    runs = store.ids()
+    if any(called(one) == name for one in runs):
         return False
-    return KIND in name or any(called(one) == _word(name) for one in ids(store))
+    return any(called(one) == _word(name) for one in ids(store)) or (KIND in name and named(name, runs) is None)
 
 
 def find(name: str, store: Store) -> str:
@@ -166,7 +167,7 @@ def find(name: str, store: Store) -> str:
     NoSuchComparison."""
     known = ids(store)
     newest = known[::-1]
-    found = named(name, newest) or next((one for one in newest if called(one) == _word(name)), None)
+    found = next((one for one in newest if called(one) == _word(name)), None) or named(name, newest)
     if found is None:
         raise NoSuchComparison(name, store.root.with_name(FOLDER), known)
     return found

@@ -291,17 +291,16 @@ def named(name: str, ids: Sequence[str]) -> str | None:
 
 
 def fitting(name: str, ids: Sequence[str]) -> list[str]:
-    """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the beginning or
-    end of several ids. In a narrow terminal only an id's last word is shown, which may be shortened, too. Else it means
-    the newest run of that name."""
+    """Return which of `ids`, newest first, `name` may mean: last, last-1 (the one before), an id, or the newest run of
+    that name, also if another id happens to end with it, as with b8. Else it is the beginning or end of several ids. In
+    a narrow terminal only an id's last word is shown, which may be shortened, too."""
     if name == "last" or name.startswith("last-"):
         back = name.removeprefix("last").removeprefix("-") or "0"
         return [one for number, one in enumerate(ids) if str(number) == back]
-    found = [one for one in ids if one == name]
-    if found or not name:
-        return found
-    found = [one for one in ids if one.startswith(name) or one.endswith(name) or short(one).startswith(name)]
-    return found or [one for one in ids if called(one) == name][:1]
+    if not name:
+        return []
+    found = [one for one in ids if one == name] or [one for one in ids if called(one) == name][:1]
+    return found or [one for one in ids if one.startswith(name) or one.endswith(name) or short(one).startswith(name)]
 
 
 def called(run_id: str) -> str:
