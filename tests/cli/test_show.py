@@ -174,11 +174,11 @@ def test_a_run_that_is_not_there_is_told(kept: House) -> None:
         assert "There is no run" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "logs"])
+@pytest.mark.parametrize("command", ["show", "logs", "runs diff last", "runs replay", "export slurm"])
 @pytest.mark.parametrize("name", ["20180216-010101-compare-aaa111", "compare-aaa111"])
 def test_a_comparison_is_no_run_and_its_report_is_named(kept: House, command: str, name: str) -> None:
     found = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     comparisons.save(found, kept.store)
-    told = kept.run(command, name).stderr
+    told = kept.run(*command.split(), name).stderr
     assert f"There is no run '{name}': that is a comparison." in told
     assert f"    ngcdl report {found.id}\n" in told

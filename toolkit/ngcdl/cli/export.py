@@ -30,7 +30,7 @@ def export(form: str, name: str) -> None:
     """Print the script, manifest or compose file. Raise BadOption, or NotRepeatable if the record says too little."""
     engine = _engine(form, name)
     config, store = settings.load(), lookup.open_store()
-    run = store.load(store.find(name))
+    run = store.load(lookup.id_of(name, store))
     if not kind_of(run.engine).has_containers and (engine == USUAL or is_command(run)):
         what = "docker compose" if engine == USUAL else f"--engine {engine}"
         raise BadOption(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngcdl import console, settings
 from ngcdl.cli import resumed
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import NgcdlError, NoSuchComparison, NoSuchRun
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
 from ngcdl.running.reconcile import RECORDS, reconcile
@@ -37,7 +37,21 @@ def open_store() -> Store:
 
 def loaded(store: Store, name: str) -> Run:
     """Return the run that `name` means. Raise NoSuchRun or RecordBroken."""
-    return with_figures(store, reconcile(store, store.load(store.find(name))))
+    return with_figures(store, reconcile(store, store.load(id_of(name, store))))
+
+
+def id_of(name: str, store: Store) -> str:
+    """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
+    try:
+        return store.find(name)
+    except NoSuchRun:
+        from ngcdl.storing import comparisons
+
+        if not comparisons.is_named(name, store):
+            raise
+        with contextlib.suppress(NoSuchComparison):
+            raise NoSuchRun(name, store.root, comparison=comparisons.find(name, store)) from None
+        raise
 
 
 def with_figures(store: Store, run: Run) -> Run:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from ngcdl import console
 from ngcdl.cli import lookup, terminal
-from ngcdl.cli.runs import id_of
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import FILES, IMPORTED
 from ngcdl.record import Run
@@ -74,7 +73,7 @@ def remove(asked: Asked) -> int:
     Raise BadOption or NoSuchRun before anything is removed."""
     before = asked.before()
     store = lookup.open_store()
-    ids = list(dict.fromkeys(id_of(name, store) for name in asked.names)) or store.ids()
+    ids = list(dict.fromkeys(lookup.id_of(name, store) for name in asked.names)) or store.ids()
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)

@@ -13,14 +13,13 @@ from typing import IO
 from ngcdl import console
 from ngcdl.cli import listed, lookup
 from ngcdl.cli.shown import how_it_ended, show_summary
-from ngcdl.errors import BadOption, NgcdlError, NoLog, NoSuchComparison, NoSuchRun, RecordBroken
+from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import silence, stopping
 from ngcdl.running.reconcile import RECORDS, is_left_alone, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
-from ngcdl.storing.store import Store
 
 NEWEST = 20
 _LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
@@ -65,10 +64,10 @@ def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
     if watch_seconds is not None:
         from ngcdl.cli import live
 
-        live.watch(store, id_of(name, store), watch_seconds, as_json)
+        live.watch(store, lookup.id_of(name, store), watch_seconds, as_json)
         return
     with lookup.asking() as away:
-        run = reconcile(store, store.load(id_of(name, store)), away)
+        run = reconcile(store, store.load(lookup.id_of(name, store)), away)
     if as_json:
         console.result_json(lookup.with_figures(store, run).as_json())
         return
@@ -78,26 +77,12 @@ def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
     lookup.say_how_to_go_on(store, run)
 
 
-def id_of(name: str, store: Store) -> str:
-    """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
-    try:
-        return store.find(name)
-    except NoSuchRun:
-        from ngcdl.storing import comparisons
-
-        if not comparisons.is_named(name, store):
-            raise
-        with contextlib.suppress(NoSuchComparison):
-            raise NoSuchRun(name, store.root, comparison=comparisons.find(name, store)) from None
-        raise
-
-
 def logs(name: str, follow: bool) -> None:
     """Print log.txt, in a pipe as it was written; with `follow`, go on until the run has ended. If no ngcdl watches
     the run any more, `follow` prints what its container writes, or, if it has no container, only waits for its end.
     Raise NoLog, EngineError or RunElsewhere."""
     store = lookup.open_store()
-    run_id = id_of(name, store)
+    run_id = lookup.id_of(name, store)
     path = store.folder(run_id) / LOG
     write = _writer(console.result_stream())
     away: dict[str, NgcdlError] = {}
@@ -182,7 +167,7 @@ def wait(name: str) -> int:
     from ngcdl.cli.run import exit_code
 
     store, away, is_told = lookup.open_store(), dict[str, NgcdlError](), False
-    states = standing(store, id_of(name, store), away=away)
+    states = standing(store, lookup.id_of(name, store), away=away)
     while (run := next(states)).status == "running":
         for error in () if is_told else away.values():
             console.say(f"{error.message} What became of the run is not known yet.")
