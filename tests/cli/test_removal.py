@@ -214,6 +214,20 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
     assert OLD in kept.run("compare", "--show", comparison.id).stdout, "as a run that is not there any more"
 
 
+def test_a_comparison_that_is_named_goes_with_all_of_its_runs(kept: House) -> None:
+    for name, run in (("lr3", OLD), ("lr4", NEW)):
+        it = StoredComparison(f"20231114-230000-compare-{name}-000abc", "", 1, (), 1.0, trials=(Trial("a", 1, run),))
+        comparisons.save(it, kept.store)
+    for words in (("--dry-run",), ("--keep-record", "--yes")):
+        assert kept.run(*RM, "lr3", *words).returncode == 0
+        assert (kept.store.ids(), len(comparisons.ids(kept.store))) == ([NEW, OLD], 2)
+    gone = kept.run(*RM, "lr3", "--yes").stdout
+    assert gone.endswith("removed the comparison 20231114-230000-compare-lr3-000abc\n")
+    assert (kept.store.ids(), comparisons.ids(kept.store)) == ([NEW], [it.id])
+    (kept.store.folder(NEW) / "run.json").unlink()
+    assert kept.run(*RM, "lr4", "--yes").stdout == f"removed the comparison {it.id}\n", "no run of it is left"
+
+
 def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:
     kept.store.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
     trials = (Trial("a", 1, OLD), Trial("b", 1, OPEN))

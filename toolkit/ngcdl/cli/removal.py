@@ -22,6 +22,7 @@ from ngcdl.running.owner import is_alive
 from ngcdl.running.reconcile import ended, reconcile, still_runs
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store, delete
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
@@ -68,12 +69,19 @@ class _Going:
 
 
 def remove(asked: Asked) -> int:
-    """Remove runs and say what that freed. Return 125 if anything that was to be removed is left, else 0.
+    """Remove runs and say what that freed; of a comparison that is named, all of its runs, and then itself. Return 125
+    if anything that was to be removed is left, else 0.
 
-    Raise BadOption or NoSuchRun before anything is removed."""
+    Raise BadOption, NoSuchRun or RecordBroken before anything is removed."""
     before = asked.before()
     store = lookup.open_store()
-    ids = list(dict.fromkeys(lookup.id_of(name, store) for name in asked.names)) or store.ids()
+    compared = {name: comparisons.load(name, store) for name in asked.names if comparisons.is_named(name, store)}
+    named = [
+        run
+        for name in asked.names
+        for run in (_left_of(compared[name], store) if name in compared else [lookup.id_of(name, store)])
+    ]
+    ids = list(dict.fromkeys(named)) if asked.names else store.ids()
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
@@ -87,11 +95,19 @@ def remove(asked: Asked) -> int:
         # One of them may have been resumed meanwhile.
         going, more = _chosen(store, [one.run.id for one in going], asked, before)
         failed += more
-    if not going and not failed:
+    if not (going or failed or compared):
         console.say("there is nothing to remove")
     if not asked.dry_run:
         failed += _carry_out(store, going, asked.keep_record)
+        for one in compared.values():
+            if not (_left_of(one, store) or is_alive(one.owner)):
+                comparisons.remove(one, store)
+                console.result(f"removed the comparison {one.id}")
     return NgcdlError.exit_code if failed else 0
+
+
+def _left_of(comparison: StoredComparison, store: Store) -> list[str]:
+    return [trial.run for trial in comparison.trials if store.has(trial.run)]
 
 
 # -- what may go ----------------------------------------------------------------------------------------------------
@@ -209,7 +225,7 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     yield from console.table(rows, console.columns(sys.stdout), right=(2,))
     ids = {one.run.id for one in going if not asked.keep_record}
     for comparison in comparisons.stored(store) if ids else ():
-        runs = {trial.run for trial in comparison.trials if store.has(trial.run)}
+        runs = {*_left_of(comparison, store)}
         if ids & runs:
             yield f"the comparison {comparison.id} loses {len(ids & runs)} of its {_runs(len(runs))}"
     for one in going:

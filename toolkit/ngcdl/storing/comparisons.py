@@ -153,6 +153,14 @@ def leave(kept: StoredComparison, store: Store) -> None:
         save(replace(load(kept.id, store), owner=None), store)  # what `stop` has changed meanwhile stays
 
 
+def remove(kept: StoredComparison, store: Store) -> None:
+    """Remove a comparison; its runs stay. Raise StateNotWritable."""
+    file = path(kept.id, store)
+    with StateNotWritable.at(file):
+        file.unlink(missing_ok=True)
+    marks.drop(file.parent, kept.id)
+
+
 def is_named(name: str, store: Store) -> bool:
     """Return whether `name` is a comparison's id, a part of one, or its --name, rather than a run's. The runs are
     looked up, too: the id of a run of an image such as compare-x also has the word."""

@@ -115,7 +115,9 @@ def runs_import(
 def runs_rm(
     names: Annotated[
         list[str] | None,
-        options.run(metavar="RUN...", help="last, last-1, ids, their beginning or end, or a run's --name."),
+        options.run_or_comparison(
+            metavar="RUN...", help="last, last-1, ids, their beginning or end, or a --name; also of comparisons."
+        ),
     ] = None,
     older_than: Annotated[
         str | None, typer.Option("--older-than", metavar="AGE", help="All that ended that long ago: 12h, 30d, 8w.")
@@ -215,7 +217,10 @@ def export(
 @app.command(rich_help_panel=RUNS)
 def stop(
     run: Annotated[
-        str, options.run_or_comparison(metavar="RUN", help="As for show; or a comparison, by its id or --name.")
+        str,
+        options.run_or_comparison(
+            metavar="RUN", help="last, last-1, an id, its beginning or end, or a --name; also of a comparison."
+        ),
     ],
 ) -> None:
     """Stop a run; a training saves a checkpoint first.
