@@ -169,6 +169,13 @@ def test_samples_are_counted_apart_where_it_trained() -> None:
     assert summary(STEPS, [sample(9)]).training_samples == 0
 
 
+def test_cards_stand_as_in_the_first_sample_that_counts_and_a_sample_without_one_of_them_is_not_complete() -> None:
+    one, two = card("GPU-1", 1.0), card("GPU-2", 2.0)
+    samples = [sample(0, 1.0, gpus=[one, two]), sample(1, 1.0, gpus=[two, one]), sample(2, 1.0, gpus=[two])]
+    assert [gpu.uuid for gpu in summary([step(1, 1), step(2, 2)], samples).gpus] == ["GPU-2", "GPU-1"]
+    assert summary([], samples, is_command=True).training_samples == 2
+
+
 def test_samples_of_the_cards_alone_are_in_no_mean_of_the_host_and_no_evidence_of_their_own() -> None:
     between = [{"t": 1 + n / 10, "gpus": [card("GPU-1", 80)], "gap": None} for n in range(1, 20)]
     samples = [sample(1, 20.0, gpus=[card("GPU-1", 60)]), *between, sample(3, 40.0)]

@@ -1,13 +1,17 @@
-"""What a run's events tell is known from one look at each, and takes little memory."""
+"""What a run's events and samples tell is known from one look at each, and takes little memory."""
 
 from __future__ import annotations
 
 import math
 import random
 import tracemalloc
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
+from ngcdl.report.measured.taken import Taken
 from ngcdl.report.measured.told import Told
+
+T = TypeVar("T")
 
 
 def event(noise: random.Random) -> dict[str, Any]:
@@ -60,9 +64,23 @@ def test_neither_steps_nor_foreign_lines_are_kept_as_they_came() -> None:
     steps = ({"event": "step", "step": at, "t": 1.0 * at, **figures, "more": str(at)} for at in range(5_000))
     foreign = ({"step": at, "more": str(at)} for at in range(5_000))
     for events in (steps, foreign):
-        tracemalloc.start()
-        told = Told(events)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < 100 * 5_000
+        told, peak_bytes = measured(Told, events)
         assert told.reached == 4_999
+        assert peak_bytes < 100 * 5_000
+
+
+def test_samples_are_not_kept_as_they_came_but_integers_stay_integers() -> None:
+    card = {"uuid": "GPU-1", "gpu_percent": 99, "watts": 300.0, "throttle_reasons": ["sw_power_cap"]}
+    samples = ({"t": at, "memory_bytes": at, "cpu_percents": [1.0] * 64, "gpus": [{**card}]} for at in range(2_000))
+    taken, peak_bytes = measured(Taken, samples)
+    assert repr(taken.figures["memory_bytes"].at([3, 0])) == "[3, 0]"
+    assert peak_bytes < 400 * 2_000
+
+
+def measured(read: Callable[[Iterable[Any]], T], lines: Iterable[Any]) -> tuple[T, int]:
+    """Return what is read of lines, and how much memory that took at most."""
+    tracemalloc.start()
+    try:
+        return read(lines), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

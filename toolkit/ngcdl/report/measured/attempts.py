@@ -6,14 +6,16 @@ has one.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from math import nan
+from math import inf, nan
 from statistics import median
 
-from ngcdl.report.measured.lines import Line, number
+from ngcdl.report.measured.lines import number
+from ngcdl.report.measured.taken import Taken
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
 
@@ -35,8 +37,7 @@ class Attempt:
     greatest: float = nan
     held: float = 0.0
     examples: float = 0.0
-    is_beyond: bool = False  # by numbers that no training reports
-    _before: float = nan
+    _before: float = inf
     _left: float = 0.0
 
     def add(
@@ -49,14 +50,9 @@ class Attempt:
         known = [step[0] for step in steps]
         if not self.count:
             self.first = self.last = self.least = self.greatest = known[0]
-            self._before = steps[0][1]
-            del steps[0]  # its figures are of the start-up
         self.count += len(known)
         self.least, self.greatest = min(self.least, *known), max(self.greatest, *known)
-        try:
-            self._take(steps)
-        except OverflowError:
-            self.is_beyond = True
+        self._take(steps)
 
     def _take(self, steps: Iterable[tuple[float, float, float, float]]) -> None:
         held, examples, left, before, then = self.held, self.examples, self._left, self._before, self.last
@@ -64,7 +60,7 @@ class Attempt:
         for t, step, rate, each in steps:
             passed, then = t - then, t
             if step > before and rate >= 0 and each > 0:
-                seconds = each * (step - before)
+                seconds = each * float(step - before)  # an integer may be greater than any float
                 left += passed if passed >= 0 else seconds  # the clock was set back
                 seconds = seconds if seconds < left else left
                 left -= seconds
@@ -73,35 +69,30 @@ class Attempt:
                 before = step
             else:
                 left += passed if passed >= 0 else 0.0
-                if step < before or before != before:  # another training, or the script began anew
+                if step < before:  # the first step, another training, or the script began anew
                     before = step
         self.held, self.examples, self._left, self._before, self.last = held, examples, left, before, then
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Samples of an uninterrupted time, and how many seconds after its beginning each was taken; None: unknown."""
+    """Samples of an uninterrupted time, by their rows, and how many seconds after its beginning each was taken; None:
+    unknown. `set_forward`: the seconds by which the machine's clock was set forward meanwhile; less than 0: back."""
 
-    samples: Sequence[Line]
+    rows: Sequence[int]
     seconds: Sequence[float | None]
+    are_full: Sequence[bool]
+    set_forward: float
 
     @property
     def weights(self) -> list[float]:
         """For how many seconds the means of each full sample count: since the full sample before. The first one's count
         like the usual one's, or since the beginning if that is longer. 0 for a sample that is not full."""
-        are_full = [
-            at is not None and "host_cpu_percent" in one for one, at in zip(self.samples, self.seconds, strict=True)
-        ]
+        are_full = [at is not None and is_full for is_full, at in zip(self.are_full, self.seconds, strict=True)]
         times = [at for at in compress(self.seconds, are_full) if at is not None]
         steps = [max(later - earlier, 0.0) for earlier, later in pairwise(times)]
         each = iter([max(times[0], median(steps) if steps else 0.0), *steps] if times else [])
         return [next(each) if is_full else 0.0 for is_full in are_full]
-
-    @property
-    def set_forward(self) -> float:
-        """The seconds by which the machine's clock was set forward meanwhile; less than 0: it was set back."""
-        timed = [(one["t"], at) for one, at in zip(self.samples, self.seconds, strict=True) if at is not None]
-        return (timed[-1][0] - timed[0][0]) - (timed[-1][1] - timed[0][1]) if timed else 0.0
 
 
 def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -115,29 +106,29 @@ def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     return found
 
 
-def sampled(trained: Sequence[Attempt], samples: Iterable[Line]) -> list[Stretch]:
+def sampled(trained: Sequence[Attempt], taken: Taken) -> list[Stretch]:
     """Return the samples between the first and the last logged step of each attempt that has any. Attempts that
     overlap, because the clock was set back between them, have a stretch together."""
     spans = merged((one.least, one.greatest) for one in trained)
     begins = [least for least, _ in spans]
     began = {bisect_right(begins, one.first) - 1: one.first for one in reversed(trained)}
-    found: list[list[Line]] = [[] for _ in spans]
-    for sample in samples:
-        t = number(sample.get("t"))
+    found = [array("q") for _ in spans]
+    for row, t in enumerate(taken.figures["t"].at(taken.rows)):
         if t is not None and (at := bisect_right(begins, t) - 1) >= 0 and t <= spans[at][1]:
-            found[at].append(sample)
-    return [stretch(some, began[at]) for at, some in enumerate(found) if some]
+            found[at].append(row)
+    return [stretch(taken, some, began[at]) for at, some in enumerate(found) if some]
 
 
-def stretch(samples: Sequence[Line], began: float | None = None) -> Stretch:
+def stretch(taken: Taken, rows: Sequence[int], began: float | None = None) -> Stretch:
     """Say when each sample was taken, from `began` on (s since the epoch; None: from the first sample on).
 
     By the sampler's own clock, as the machine's may be set meanwhile; by the machine's where the other isn't told, or
     began anew with another sampler."""
     seconds: list[float | None] = []
     at, then, own_then = 0.0, began, None
-    for sample in samples:
-        t, own = possible(sample.get("t")), possible(sample.get("seconds"))
+    first: tuple[float, float] | None = None
+    last = 0.0, 0.0
+    for t, own in zip(*(map(possible, taken.figures[name].at(rows)) for name in ("t", "seconds")), strict=True):
         if t is None:
             seconds.append(None)
             continue
@@ -147,7 +138,10 @@ def stretch(samples: Sequence[Line], began: float | None = None) -> Stretch:
             at += t - then
         seconds.append(at)
         then, own_then = t, own
-    return Stretch(samples, seconds)
+        last = t, at
+        first = first or last
+    set_forward = (last[0] - first[0]) - (last[1] - first[1]) if first else 0.0
+    return Stretch(rows, seconds, [taken.is_full(row) for row in rows], set_forward)
 
 
 def possible(value: object) -> float | None:
@@ -162,8 +156,6 @@ def examples_per_second(trained: Iterable[Attempt], stretches: Iterable[Stretch]
     It is never more than the greatest rate that was reported, whatever the clocks say."""
     wall, held, examples = -sum(one.set_forward for one in stretches), 0.0, 0.0
     for attempt in trained:
-        if attempt.is_beyond:
-            return None
         wall += attempt.last - attempt.first if attempt.held else 0.0
         held, examples = held + attempt.held, examples + attempt.examples
     return number(examples / max(wall, held)) if held else None

@@ -2,39 +2,83 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from ngcdl.record import GpuSummary, Summary
-from ngcdl.report.measured import energy, throttling
+from ngcdl.report.measured import energy
 from ngcdl.report.measured.attempts import Stretch, possible
 from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
-from ngcdl.report.measured.lines import Line, known_values, mean, most, number, numbers, text, texts_in, weighted
+from ngcdl.report.measured.lines import Line, known_values, mean, most, number, weighted
+from ngcdl.report.measured.taken import Name, Reasons, Taken, TakenCard
 
 # At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
 # looked up.
 TOLD_SHARE = 0.9
 
-Reasons = frozenset[str]
-Card = list[tuple[Line, Line]]  # each sample with its reading of this card, {} if it has none
+
+class Card:
+    """One card at the samples that are examined: `at` has the row of its reading at each, -1 if there is none."""
+
+    def __init__(self, taken: TakenCard, at: Sequence[int]) -> None:
+        self._taken, self._at = taken, at
+        self._rows = array("q", (row for row in at if row >= 0))
+
+    @property
+    def name(self) -> Name:
+        return self._taken.names.at(self._rows[0])
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """The place of its first sample, and its own place there."""
+        row = self._rows[0]
+        return self._at.index(row), self._taken.places[row]
+
+    @property
+    def reasons(self) -> list[Reasons | None]:
+        """For each sample the reasons that held the clocks down, None if they are unknown."""
+        return [None if row < 0 else self._taken.reasons.at(row) for row in self._at]
+
+    def numbers(self, name: str) -> Sequence[float]:
+        return self._taken.figures[name].numbers(self._rows)
+
+    def figures(self, name: str) -> list[float | None]:
+        """Return the figure of each sample, None if it is unknown."""
+        found = iter(self._taken.figures[name].at(self._rows))
+        return [None if row < 0 else next(found) for row in self._at]
+
+    def is_due(self, name: str) -> list[bool]:
+        """Return for each sample whether it lacks the card, or tells this figure of it, were it as null."""
+        is_told = self._taken.figures[name].is_told
+        return [row < 0 or is_told(row) for row in self._at]
+
+    def count(self, name: str) -> int:
+        """Return how many samples tell this figure, were it as null."""
+        return sum(map(self._taken.figures[name].is_told, self._rows))
 
 
 def with_cards(
-    so_far: Summary, stretches: Sequence[Stretch], start: Line, is_timed: bool, rate: Callable[[], float | None]
+    so_far: Summary,
+    taken: Taken,
+    stretches: Sequence[Stretch],
+    start: Line,
+    is_timed: bool,
+    rate: Callable[[], float | None],
 ) -> Summary:
     """Return `so_far` with what the samples say about the cards. `start` is a training's start event, {} for a command;
     `is_timed`: the samples cover exactly the time whose energy is asked for, at a mean `rate` of examples per second.
 
     Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
     of the cards that its processes were seen on: the others may be computing for somebody else."""
-    cards = _cards(chain.from_iterable(one.samples for one in stretches))
+    cards = _cards(taken, array("q", chain.from_iterable(one.rows for one in stretches)))
     weights = [weight for one in stretches for weight in one.weights]
     energies = [_energy(card, stretches) if is_timed else None for card in cards]
-    reasons = [_reasons(card) for card in cards]
+    reasons = [card.reasons for card in cards]
     gpus = tuple(_summary(*each, weights) for each in zip(cards, energies, reasons, strict=True))
-    own = [numbers([reading for _, reading in card], "own_processes") for card in cards]
+    own = [card.numbers("own_processes") for card in cards]
     if not start and any(map(any, own)):
         gpus = tuple(replace(gpu, is_used=any(counts)) for gpu, counts in zip(gpus, own, strict=True))
     its = _its(gpus, start, is_told=any(own))
@@ -73,39 +117,38 @@ def _is_idle(gpu: GpuSummary) -> bool:
     return gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
 
 
-def _cards(samples: Iterable[Line]) -> list[Card]:
-    samples = list(samples)
-    found: dict[str, dict[int, Line]] = {}
-    for place, sample in enumerate(samples):
-        for gpu in cards_in(sample):
-            found.setdefault(str(gpu.get("uuid") or gpu.get("index")), {})[place] = gpu
-    return [[(sample, card.get(place, {})) for place, sample in enumerate(samples)] for card in found.values()]
-
-
-def cards_in(sample: Line) -> list[Line]:
-    gpus = sample.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict) and gpu] if isinstance(gpus, list) else []
+def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:
+    """Return the cards that these samples have, in the order in which they appear."""
+    found = []
+    for card in taken.cards.values():
+        readings = array("q", [-1]) * taken.size
+        for reading, sample in enumerate(card.rows):
+            readings[sample] = reading
+        at = array("q", (readings[sample] for sample in rows))
+        if any(row >= 0 for row in at):
+            found.append(Card(card, at))
+    return sorted(found, key=lambda card: card.first)
 
 
 def _summary(
     card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: Sequence[float]
 ) -> GpuSummary:
-    readings = [reading for _, reading in card if reading]
+    index, uuid, name, node = card.name
 
     def since_the_sample_before(name: str) -> float | None:
-        return weighted((number(reading.get(name)) for _, reading in card), weights)
+        return weighted(card.figures(name), weights)
 
     return GpuSummary(
-        index=most(numbers(readings[:1], "index")),
-        uuid=text(readings[0].get("uuid")),
-        name=text(readings[0].get("name")),
-        node=text(readings[0].get("node")),
-        gpu_percent_mean=mean(numbers(readings, "gpu_percent")),
-        memory_bytes_max=most(numbers(readings, "memory_used_bytes")),
-        watts_mean=mean(numbers(readings, "watts")),
+        index=None if index is None else int(index),
+        uuid=uuid,
+        name=name,
+        node=node,
+        gpu_percent_mean=mean(card.numbers("gpu_percent")),
+        memory_bytes_max=most(card.numbers("memory_used_bytes")),
+        watts_mean=mean(card.numbers("watts")),
         joules=used.joules if used else None,
         energy_from=used.source if used else None,
-        sm_mhz_mean=mean(numbers(readings, "sm_mhz")),
+        sm_mhz_mean=mean(card.numbers("sm_mhz")),
         throttled_share=_throttled_share([reasons]),
         sm_active_percent_mean=since_the_sample_before("sm_active_percent"),
         sm_occupancy_percent_mean=since_the_sample_before("sm_occupancy_percent"),
@@ -115,14 +158,14 @@ def _summary(
 
 
 def _energy(card: Card, stretches: Sequence[Stretch]) -> energy.Energy | None:
-    readings = (reading for _, reading in card)
-    timed = [
-        [(t, reading) for t, reading in zip(one.seconds, readings, strict=False) if t is not None] for one in stretches
-    ]
-
     def told(name: str) -> energy.Stretches:
-        # With close sampling the counter is not due in every sample: its absence is no gap.
-        return [[(t, possible(it.get(name))) for t, it in one if name in it or not it] for one in timed]
+        each = zip(map(possible, card.figures(name)), card.is_due(name), strict=True)
+        found = []
+        for one in stretches:
+            timed = [(t, *told) for t, told in zip(one.seconds, each, strict=False) if t is not None]
+            # With close sampling the counter is not due in every sample: its absence is no gap.
+            found.append([(t, figure) for t, figure, is_due in timed if is_due])
+        return found
 
     return energy.used(told("energy_joules"), told("watts"))
 
@@ -146,17 +189,6 @@ def _with_energy(
     )
 
 
-def _reasons(card: Card) -> list[Reasons | None]:
-    """Return for each sample the reasons that held the clocks down, None if they are unknown."""
-    made: dict[tuple[str, ...], Reasons] = {}  # very many samples share a few distinct sets
-    found: list[Reasons | None] = []
-    for _, reading in card:
-        named = texts_in(reading.get("throttle_reasons"))
-        key = None if named is None else tuple(named)
-        found.append(None if key is None else made.setdefault(key, frozenset(key) - {throttling.IDLE}))
-    return found
-
-
 def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, float] | None:
     """Return for each reason the share of the samples in which it held down the clocks of any card."""
     samples = Counter(zip(*reasons, strict=True))
@@ -171,9 +203,9 @@ def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, f
 def _is_shared(cards: Sequence[Card]) -> bool | None:
     """Return whether others computed on one of the cards; False only if nearly all samples of each card can tell, else
     None."""
-    looks = [[reading for _, reading in card if "foreign_processes" in reading] for card in cards]
-    counts = [numbers(card, "foreign_processes") for card in looks]
+    looks = [card.count("foreign_processes") for card in cards]
+    counts = [card.numbers("foreign_processes") for card in cards]
     if any(count > 0 for card in counts for count in card):
         return True
-    are_known = [bool(card) and len(known) >= TOLD_SHARE * len(card) for card, known in zip(looks, counts, strict=True)]
+    are_known = [look > 0 and len(known) >= TOLD_SHARE * look for look, known in zip(looks, counts, strict=True)]
     return False if are_known and all(are_known) else None

@@ -16,51 +16,14 @@ from typing import Any
 
 from ngcdl.report.measured import tuned
 from ngcdl.report.measured.attempts import Attempt
+from ngcdl.report.measured.column import NO_NUMBER, Column
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, column, number, numbers_in
 
 _FIGURES = ("loss", "examples_per_second", "seconds_per_batch", "teacher_seconds_per_batch")
 _OF_A_STEP = ("t", "step", *_FIGURES, "input_seconds_per_batch", "latency_seconds")
 _OTHER, _EVAL, _RACED, _FINISH = range(4)
 _KINDS = {"eval": _EVAL, "raced": _RACED, "finish": _FINISH}
-_MOST = 1e300  # no number is greater (lines.number); as a loss: neither a number nor NaN or infinite
 _LAST = 2**63 - 1  # no step has a greater number
-_UNKNOWN = pack("d", nan)
-
-
-class Column:
-    """A figure of each row; an unknown one is NaN. Integers stay integers, as a record shows them."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        self.values = array("d")  # empty until one is known
-        self._are_whole = bytearray()  # empty until one is an integer
-
-    def extend(self, values: Sequence[float]) -> None:
-        types = {*map(type, values)}
-        if self.values or int in types or any(value == value for value in values):
-            if len(self.values) < self._size:
-                self.values.frombytes(_UNKNOWN * self._size)
-            self.values.frombytes(pack(f"{len(values)}d", *values))  # array.extend checks the type of each value
-        if self._are_whole or int in types:
-            self._are_whole.extend(bytes(self._size - len(self._are_whole)))
-            self._are_whole.extend(type(value) is int for value in values)
-        self._size += len(values)
-
-    def keep(self, are_kept: Sequence[int]) -> None:
-        self._size = sum(are_kept)
-        self.values = array("d", compress(self.values, are_kept))
-        self._are_whole = bytearray(compress(self._are_whole, are_kept))
-
-    def numbers(self, rows: Iterable[int] | None = None) -> Sequence[float]:
-        """Return the known numbers of these rows; None: of all rows."""
-        values, are_whole = self.values, self._are_whole
-        if not values:
-            return ()
-        if not are_whole:
-            some = values if rows is None else (values[row] for row in rows)
-            return array("d", (value for value in some if abs(value) < _MOST))
-        known = (row for row in (range(len(values)) if rows is None else rows) if abs(values[row]) < _MOST)
-        return [int(values[row]) if are_whole[row] else values[row] for row in known]
 
 
 class _Steps:
@@ -297,10 +260,10 @@ def _last_reports(steps: Sequence[int]) -> Iterable[int]:
 
 
 def _loss(value: object) -> float:
-    """Return a loss; inf for NaN and infinities, _MOST for what is no number at all, NaN if there is none."""
+    """Return a loss; inf for NaN and infinities, NO_NUMBER for what is no number at all, NaN if there is none."""
     if value is None:
         return nan
     known = number(value)
     if known is not None:
         return known
-    return inf if isinstance(value, float) and not isfinite(value) else _MOST
+    return inf if isinstance(value, float) and not isfinite(value) else NO_NUMBER
