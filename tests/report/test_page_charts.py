@@ -68,6 +68,9 @@ def test_no_spike_of_a_long_run_is_lost_and_few_points_are_left() -> None:
     assert len(columns) <= COLUMNS + 1
     assert (min(least for _, least, _, _ in columns), max(most for *_, most in columns)) == (-1000.0, 1000.0)
     assert mean(middle for _, _, middle, _ in columns) == pytest.approx(mean(values))
+    for low in (-1000.0, 100_000.0, 200_001.0):
+        drawn = len(ranges(long, low, low + 500.0)[0])
+        assert drawn <= COLUMNS + 2, "what is beyond the axis is drawn at its ends"
 
 
 def test_a_line_too_dense_to_be_drawn_is_the_mean_in_a_shade_and_the_page_says_so() -> None:

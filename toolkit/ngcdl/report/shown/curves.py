@@ -148,10 +148,13 @@ def _stretches(
 
 
 def _columns(xs: array[float], low: float, width: float) -> Iterator[tuple[int, int]]:
-    """Yield the start and end (exclusive) of each column's points; without a width each point is a column."""
+    """Yield the start and end (exclusive) of each column's points; without a width each point is a column. What is
+    beyond an end of the axis, as by a clock that was set, or a script that reports milliseconds, is one there."""
     at = 0
     while at < len(xs):
-        to = bisect_left(xs, low + ((xs[at] - low) // width + 1) * width, at + 1) if width else at + 1
+        column = (xs[at] - low) // width if width else 0.0
+        edge = low + (max(column, -1.0) + 1) * width if column < COLUMNS else math.inf
+        to = bisect_left(xs, edge, at + 1) if width else at + 1
         yield at, to
         at = to
 
