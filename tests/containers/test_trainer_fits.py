@@ -11,7 +11,7 @@ from conftest import Said, events, start, train, until
 from trainer import __main__ as entry
 from trainer import fits, nvml, short
 from trainer.arguments import arguments, imported
-from trainer.events import Events, Stop, Voice
+from trainer.events import Events, Outside, Stop, Voice
 from trainer.signals import Signals
 
 STAND_IN = """
@@ -211,7 +211,7 @@ def test_under_wsl_a_try_may_not_fill_the_card_because_nothing_would_stop_it(tmp
     asked = arguments(["cifar10", "--out", str(tmp_path), "--batch", "largest", *words])
     for place, wanted in (tmp_path, limit), (tmp_path / "nothing", []):
         monkeypatch.setattr(fits, "WSL", str(place))
-        assert entry.largest(asked, imported("cifar10"), None, None, Signals()) == ["cifar10", *words, *wanted]
+        assert entry.largest(asked, imported("cifar10"), Outside(None, None, Signals())) == ["cifar10", *words, *wanted]
 
 
 @pytest.mark.parametrize(
