@@ -9,7 +9,8 @@ import sys
 import traceback
 
 from . import (
-    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, replicas, sampler, teacher, workloads)
+    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, replicas, room, sampler, teacher,
+    workloads)
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
@@ -148,7 +149,7 @@ def run(asked, outside, own):
     by_trying(asked, workload, outside)
     model = modelled(asked, workload)
     tell_libraries(asked)
-    free = autotune.free("gpu", asked.replicas) if asked.feed == "resident" else None
+    free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS)
     check_words(model, maker, asked.framework, workload)

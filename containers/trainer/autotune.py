@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from . import checkpoint, choices, driver, feed, fits, host, nvml, trial
+from . import checkpoint, choices, fits, host, room, trial
 from .events import Stop, clock
 from .short import Short
 
@@ -33,7 +33,7 @@ def tune(asked, workload, voice, signals):
     found = choices.recall(asked.choices, key, voice.say) if asked.choices else None
     if found and "feed" in found["chosen"]:  # less memory may be free now than at the time of the choice
         start = found["start"]
-        has_room = trial.can_be_resident(asked, workload, start, free(start["device"], asked.replicas))
+        has_room = trial.can_be_resident(asked, workload, start, room.free(start["device"], asked.replicas))
         found = found if has_room else None
     if found:
         voice.say("Chosen in a trial on %s, and remembered (--autotune): %s" % (
@@ -66,7 +66,7 @@ def tried(asked, workload, here, voice, signals):
 
         def ways(event):
             start.update((name, event[name]) for name in ("device", "dataset_images"))
-            return trial.ways(asked, workload, event, here, free(event["device"], asked.replicas))
+            return trial.ways(asked, workload, event, here, room.free(event["device"], asked.replicas))
 
         found, skipped = trial.search(
             lambda way, seconds: measured(short, asked.batch, way, seconds), ways, lambda one: left(asked, one),
@@ -113,20 +113,6 @@ def machine():
     usable, limit = host.usable_cores(), host.Container().cpu_limit()
     allowed = usable if limit is None else max(min(usable, int(-(-limit // 1))), 1)
     return trial.Here(usable, allowed, host.physical_cores())
-
-
-def free(device, replicas=1):
-    """Return how many bytes are free on the device of each replica; None if unknown. NVML reports no memory for a GPU
-    that shares the machine's (https://docs.nvidia.com/dgx/dgx-spark/known-issues.html): what the machine has free
-    counts there, as on a CPU."""
-    if device == "gpu":
-        known = feed.free_bytes(nvml.read(), replicas)
-        if known is not None or not driver.is_integrated(0):
-            return known
-    container, available = host.Container(), host.memory().get("MemAvailable")
-    limit, used = container.memory_limit_bytes(), container.memory_bytes()
-    known = [available] + ([limit - used] if None not in (limit, used) else [])
-    return None if available is None else min(known)
 
 
 def put(way, asked):

@@ -91,14 +91,6 @@ def epoch_copied_bytes(feed, network, model, examples):
     return examples * {"ahead": whole, "plain": whole, "resident": 8}.get(feed, 0)
 
 
-def free_bytes(readings, replicas=1):
-    """Return the free memory of the fullest GPU that replicas compute on (they take the first ones); None if unknown.
-
-    readings: nvml.read(), before a framework takes its share."""
-    taken = [(card["memory_total_bytes"], card["memory_used_bytes"]) for card in readings[:replicas]]
-    return min(total - used for total, used in taken) if taken and all(None not in one for one in taken) else None
-
-
 def stages(workload, dataset, source, batch, seed):
     """Return [(name, function)] of a workload's pipeline: each function runs the pipeline up to and including its
     stage.

@@ -22,7 +22,7 @@ from __future__ import absolute_import, division, print_function
 
 import os
 
-from . import driver, feed, host, nvml
+from . import driver, host, nvml, room
 from .ahead import DEPTH
 from .events import Stop
 from .short import Short
@@ -54,7 +54,7 @@ def limits(asked):
         free, total = host.memory().get("MemAvailable"), driver.total_bytes(0)
     elif os.path.exists(WSL):
         cards = nvml.read()
-        free = feed.free_bytes(cards, asked.replicas)
+        free = room.on_cards(cards, asked.replicas)
         total = max([card["memory_total_bytes"] or 0 for card in cards[:asked.replicas]] or [0])
     if free is None or not total:
         return []

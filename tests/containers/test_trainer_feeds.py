@@ -7,7 +7,7 @@ import pytest
 from conftest import events, on_cpu, train, trainer
 
 from trainer import __main__ as entry
-from trainer import autotune, data, feed, layers
+from trainer import data, feed, layers, room
 from trainer.epochs import Shuffled
 from trainer.events import Stop
 from trainer.recipe import Model
@@ -156,9 +156,9 @@ def test_what_is_free_for_a_resident_data_set_is_the_machine_s_where_the_gpu_has
     """NVML then tells none, and a data set that fills the machine would hang it."""
     told = []
     monkeypatch.setattr(entry, "train", lambda *words: told.append(words[6]))
-    monkeypatch.setattr(autotune.nvml, "read", lambda: [{"memory_total_bytes": None, "memory_used_bytes": None}])
-    monkeypatch.setattr(autotune.driver, "is_integrated", lambda _: True)
-    monkeypatch.setattr(autotune.host, "memory", lambda: {"MemAvailable": 5})
+    monkeypatch.setattr(room.nvml, "read", lambda: [{"memory_total_bytes": None, "memory_used_bytes": None}])
+    monkeypatch.setattr(room.driver, "is_integrated", lambda _: True)
+    monkeypatch.setattr(room.host, "memory", lambda: {"MemAvailable": 5})
     words = "cifar10-keras", "--framework", "pytorch", "--device", "cpu", "--out", str(tmp_path)
     assert entry.main([*words, "--feed", "resident"]) == entry.main(list(words)) == 0
     assert told == [5, None]
@@ -198,9 +198,9 @@ def test_the_free_memory_is_that_of_the_cards_computed_on_and_unknown_where_one_
         return {"memory_total_bytes": total, "memory_used_bytes": used}
 
     cards = [card(10, 2), card(10, 9), card(10, 0), card(10, None)]
-    assert [feed.free_bytes(cards, replicas) for replicas in (1, 2, 3, 4)] == [8, 1, 1, None]
-    assert feed.free_bytes([card(None, 1)]) is None
-    assert feed.free_bytes([]) is None
+    assert [room.on_cards(cards, replicas) for replicas in (1, 2, 3, 4)] == [8, 1, 1, None]
+    assert room.on_cards([card(None, 1)]) is None
+    assert room.on_cards([]) is None
 
 
 @pytest.mark.parametrize(

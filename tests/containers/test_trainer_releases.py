@@ -314,15 +314,15 @@ def test_tensorflow_2s_share_is_of_what_the_driver_says_of_that_card(cards, driv
 
 @pytest.mark.parametrize(("device", "used", "free"), [("gpu", 1, 7), ("gpu", None, 5), ("cpu", None, 5)])
 def test_the_machines_free_memory_is_that_of_a_gpu_which_has_it_and_no_own(driver, monkeypatch, device, used, free):
-    from trainer import autotune, host, nvml
+    from trainer import host, nvml, room
 
     monkeypatch.setattr(nvml, "read", lambda: [{"memory_total_bytes": 8, "memory_used_bytes": used}])
     monkeypatch.setattr(host, "memory", lambda: {"MemAvailable": 5})
     known = driver()
     assert [known.is_integrated(card) for card in (0, 1, 2)] == [False, True, False]
-    assert autotune.free("gpu") == (7 if used else None), "the first card has its own"
+    assert room.free("gpu") == (7 if used else None), "the first card has its own"
     monkeypatch.setattr(known, "is_integrated", lambda _: True)
-    assert autotune.free(device) == free
+    assert room.free(device) == free
 
 
 @pytest.mark.tensorflow
