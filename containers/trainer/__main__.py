@@ -100,10 +100,11 @@ def attempt(asked, outside, own=None):
     except Stop as stop:
         return failed(stop, outside.events)
     except Exception as error:
-        traceback.print_exc()
         text = "%s: %s" % (type(error).__name__, error)
-        memory = isinstance(error, MemoryError) or fits.is_out_of_memory(text)
-        return failed(Stop("out_of_memory" if memory else "crash", text[:2000]), outside.events)
+        if isinstance(error, MemoryError) or fits.is_out_of_memory(text):  # no fault of a line of the trainer's
+            return failed(Stop("out_of_memory", text[:2000]), outside.events)
+        traceback.print_exc()
+        return failed(Stop("crash", text[:2000]), outside.events)
 
 
 def failed(stop, events):

@@ -91,6 +91,17 @@ def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(tmp_path):
     assert str(tmp_path / "file") in err
 
 
+@pytest.mark.parametrize(("said", "kind"), [("you tried to: DefaultCPUAllocator", "out_of_memory"), ("torn", "crash")])
+def test_that_memory_was_too_small_is_told_without_a_traceback(tmp_path, monkeypatch, capsys, said, kind):
+    def run(*_):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(entry, "run", run)
+    assert entry.main(["cifar10", "--out", str(tmp_path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[-1], len(lines) == 1) == (f"{kind}: RuntimeError: {said}", kind == "out_of_memory")
+
+
 def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):
     code, _, err = trainer("fcn-s", "--out", tmp_path / "run", "--data", tmp_path)
     assert code == 1
