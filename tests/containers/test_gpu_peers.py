@@ -40,6 +40,9 @@ def test_a_peer_is_a_file_that_prepares_and_trains(tmp_path):
     part = SimpleNamespace(images=np.zeros((3, 32, 32, 3), np.uint8), labels=np.zeros(3, np.int32))
     assert gpu_peers.loaded(path, part, part)(4) == (7, 3.0)
     assert sys.argv is before
+    path.write_text("def prepare(*_):\n    return lambda seed: (1.0, (0.93, 0.94))\n")
+    with pytest.raises(TypeError, match="tuple"):
+        gpu_peers.loaded(path, part, part)
 
 
 COMPILED = """
