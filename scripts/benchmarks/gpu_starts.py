@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import card
 from figures import Figure, Goal
-from turns import in_turn, seconds
+from turns import in_turn, run
 
 KEPT = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"
 
@@ -44,9 +44,15 @@ def _alone() -> float:
 
 
 def _process(caches: str, *options: str) -> float:
-    """Return the seconds of a training in its own process; `caches` holds what libraries cache."""
+    """Return the seconds of a training in its own process, and print what it says of its parts. `caches` holds what
+    libraries cache."""
     command = [sys.executable, "-P", "-m", "trainer", "cifar10-94", "--device", "gpu", "--runs", caches]
     command += ["--data", os.environ.get("NGCDL_CIFAR10") or "synthetic", *options]
     kept = {name: f"{caches}/{name}" for name in KEPT}
     paths = os.pathsep.join(filter(None, [str(card.CONTAINERS), os.environ.get("PYTHONPATH")]))
-    return seconds(command, {**os.environ, **kept, "PYTHONPATH": paths})
+    began = time.perf_counter()
+    said = run(command, {**os.environ, **kept, "PYTHONPATH": paths}).decode(errors="replace")
+    took = time.perf_counter() - began
+    parts = [line for line in said.splitlines() if "; ready after " in line or " from scratch " in line]
+    print(f"        {took:.1f} s: {' | '.join(parts)}", flush=True)
+    return took
