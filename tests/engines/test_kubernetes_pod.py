@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,19 @@ def test_the_end_that_a_node_kept_of_a_long_log_goes_on_in_what_was_brought_and_
     for last in (2100, 2100, 2200):  # what lies between is lost with the node's older file
         told("".join(steps[2000:last]).encode(), tmp_path, 65536)
         assert log.read_text() == title + "".join(steps[:1200]) + title + "".join(steps[2000:last])
+
+
+def test_a_long_log_is_searched_a_piece_at_a_time(tmp_path: Path) -> None:
+    log, steps = tmp_path / "log.txt", b"".join(b"step %d\n" % number for number in range(400_000))
+    whole = b"ngcdl: pod a\n" + steps + b"ngcdl: pod b\n" + steps
+    log.write_bytes(whole)
+    tracemalloc.start()
+    PodOutput(tmp_path, "b").take(steps[-9000:])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    is_unchanged = log.read_bytes() == whole
+    assert is_unchanged
+    assert peak < len(steps)
 
 
 def printed(size: int, **headers: str) -> bytes:

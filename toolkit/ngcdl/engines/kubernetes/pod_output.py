@@ -9,13 +9,14 @@ where that end belongs. Nothing is ever overwritten, and output that is not foun
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
 import io
 import re
 import tarfile
 import warnings
 import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ngcdl import whole
@@ -26,6 +27,7 @@ _KEPT = re.compile("|".join([*map(re.escape, (EVENTS, EXIT, TRACE)), r"samples-[
 _PACKED = re.compile(rb"[A-Za-z0-9+/]{1,76}={0,2}\n?")  # a line of base64, or its beginning
 _WHOLE_BYTES = 77  # of all of its lines but the last one
 _SOUGHT_BYTES = 4096
+_BLOCK_BYTES = 1 << 20
 # What fits into a node's usual log of 10 MiB is some 100 MiB unpacked: samples and events shrink to a tenth or less.
 _MOST_BYTES = 1 << 29
 _MOST_PACKED_BYTES = 1 << 27  # as printed
@@ -136,14 +138,16 @@ class PodOutput:
     def _elsewhere(self, file: io.FileIO, begin: int, data: bytes) -> int:
         """Return the offset of `data` in the log, where it is whole or cut by the log's end; if it is not found, append
         the pod's title and return the log's new end."""
-        file.seek(begin)
-        content, key = file.read(), data[:_SOUGHT_BYTES]
-        at = content.rfind(key) if len(key) == _SOUGHT_BYTES else -1  # a few words may occur anywhere by chance
-        if at >= 0 and data.startswith(content[at : at + len(data)]):
-            return begin + at
-        at_end = next((size for size in range(len(key), 0, -1) if content.endswith(key[:size])), 0)
+        key = data[:_SOUGHT_BYTES]
+        # a few words may occur anywhere by chance
+        found = deque(_places(file, key, begin, bytes.rfind) if len(key) == _SOUGHT_BYTES else (), maxlen=1)
+        if found and data.startswith(_read(file, found[0], len(data))):
+            return found[0]
+        end = file.seek(0, io.SEEK_END)
+        last = _read(file, max(begin, end - len(key)), len(key))
+        at_end = next((size for size in range(len(key), 0, -1) if last.endswith(key[:size])), 0)
         if at_end:
-            return begin + len(content) - at_end
+            return end - at_end
         file.write(_title(self._pod))
         return file.tell()
 
@@ -151,13 +155,30 @@ class PodOutput:
 def place(path: Path, pod: str) -> int:
     """Return where a pod's output begins in the log, below a line with its name, which is appended if missing."""
     title = _title(pod)
-    with contextlib.suppress(FileNotFoundError):
-        content = path.read_bytes()
-        if title in content:
-            return content.index(title) + len(title)
-    with path.open("ab", buffering=0) as file:
+    with path.open("ab+", buffering=0) as file:
+        at = next(_places(file, title), None)
+        if at is not None:
+            return at + len(title)
         file.write(title)
         return file.tell()
+
+
+def _places(
+    file: io.FileIO, words: bytes, begin: int = 0, among: Callable[[bytes, bytes], int] = bytes.find
+) -> Iterator[int]:
+    """Yield the offset of `words` from `begin` on, one of each block that has them, `among` several the first or last.
+    A log may not fit into memory."""
+    while block := _read(file, begin, _BLOCK_BYTES):
+        if (at := among(block, words)) >= 0:
+            yield begin + at
+        if len(block) < len(words):
+            return
+        begin += len(block) - len(words) + 1
+
+
+def _read(file: io.FileIO, at: int, size: int) -> bytes:
+    file.seek(at)
+    return file.read(size)
 
 
 def _title(pod: str) -> bytes:
