@@ -114,6 +114,14 @@ def test_no_module_imports_a_heavy_library_at_import_but_its_owner_s() -> None:
     assert {user for user, name in found if not user.startswith(("registry/", "dataset/"))} == set()
 
 
+def test_what_only_a_run_s_end_or_a_failure_needs_is_not_loaded_before_its_start() -> None:
+    ours = ("report.measured.figures", "report.measured.told", "catalog.failures", "storing.comparisons")
+    late = {"statistics", "psutil", *(f"ngcdl.{one}" for one in ours)}
+    code = f"import sys; import ngcdl.cli.run, ngcdl.engines.docker; print(*sorted({late!r} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_nothing_happens_at_import(tmp_path: Path) -> None:
     names = [str(path.relative_to(PACKAGE.parent).with_suffix("")).replace("/", ".") for path in MODULES]
     names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl import whole
-from ngcdl.registry.manifest import is_digest
 
 _FORMAT = 1
 # The rest of a configuration is mostly history: by far the largest part, and used by nobody.
@@ -76,6 +75,8 @@ class KeptAnswers:
 
     def tagged(self, tag: str) -> Tagged | None:
         """Return the digest that a tag named when the registry was last asked."""
+        from ngcdl.registry.manifest import is_digest
+
         tree = self._read(f"tag={tag}.json")
         age, digest = self._age(tree), tree.get("digest")
         return Tagged(digest, age) if age is not None and isinstance(digest, str) and is_digest(digest) else None

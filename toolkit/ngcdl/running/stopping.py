@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ngcdl import console, waiting
 from ngcdl.engines.base import grace_seconds
@@ -18,9 +19,10 @@ from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive
 from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, engine_of, reconcile, standing
 from ngcdl.spec import kind_of
-from ngcdl.storing import comparisons
-from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
+
+if TYPE_CHECKING:
+    from ngcdl.storing.comparisons import StoredComparison
 
 LOOK_SECONDS = 5.0  # between two looks for a job that its cluster may still accept
 
@@ -112,6 +114,8 @@ def comparison(store: Store, kept: StoredComparison) -> Iterator[Run]:
     """Prevent further runs of a comparison, and stop those that have not ended, the last in the queue first.
 
     Yield each run as it ended. Raise as `stopped` does."""
+    from ngcdl.storing import comparisons
+
     for run_id in _left(store, comparisons.stop(kept, store)):
         run = reconcile(store, store.load(run_id))
         yield stopped(store, run) if run.status == "running" else run

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ngcdl.catalog import failures
 from ngcdl.engines.docker.context import named_by, without_tls_files
 from ngcdl.errors import (
     CannotInvoke,
@@ -83,6 +82,8 @@ _TRANSIENT = re.compile(
 
 def meaning(text: str) -> NgcdlError:
     """Return the error that the daemon's `text` stands for; EngineRefused with that text if it is unknown."""
+    from ngcdl.catalog import failures
+
     clean = " ".join(text.split())
     failure = failures.find(clean)
     advice = failure.advice if failure else ""

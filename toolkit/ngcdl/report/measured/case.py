@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.measured.lines import Line, number
-from ngcdl.report.measured.told import Told
+
+if TYPE_CHECKING:
+    from ngcdl.report.measured.told import Told
 
 # A desktop on the same card uses up to this much.
 IDLE_PERCENT = 5.0
