@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -15,7 +16,7 @@ from house import until
 from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import CommandNotFound, EngineHangs, EngineLost, EngineRefused
 from ngcdl.folder import EVENTS, SAMPLES, lines
-from ngcdl.running import launch, silence
+from ngcdl.running import launch, meanwhile, silence
 from ngcdl.storing.store import Store
 
 
@@ -144,7 +145,11 @@ def test_what_an_engine_made_though_the_start_failed_is_removed_unless_a_cluster
     assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
-def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(store: Store) -> None:
+def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unmeasured = meanwhile.Unmeasured(problems=("no samples",))
+    monkeypatch.setattr(meanwhile, "sampling", lambda *_: contextlib.nullcontext(unmeasured))
     job = FakeJob(exit=EngineLost("waited for the run"))
     prepared, folder = ready(store, job)
     (folder / EVENTS).write_text(json.dumps(STEP) + "\n")
@@ -153,6 +158,7 @@ def test_a_run_whose_engine_is_lost_is_lost_and_its_container_left_alone(store: 
     run = recorded(store)
     assert (run.status, run.exit_code, run.container) == ("lost", None, "c0ffee")
     assert run.summary.loss_first == 4.68, "what it wrote is kept"
+    assert "no samples" in run.notes
     assert job.asked == []
 
 

@@ -136,19 +136,25 @@ class Course:
             self._stream(job, terminal)
             self._ended = job.wait()
             return
+
+        def note() -> None:
+            self.run = told(self.run).noting(*taken.problems)
+
         with (
+            contextlib.ExitStack() as afterwards,  # also if the engine is lost meanwhile
             meanwhile.sampling(self._ready, job, self.run.gpus) as taken,
             meanwhile.without_cards(self._ready, job, self._show) as told,
             meanwhile.card_errors(self._ready, self.run, kernel) as card_errors,
             meanwhile.idle_cards(self._ready, self.run, self._show),
         ):
+            afterwards.callback(note)
             self._stream(job, terminal)
             if not job.detached:
                 self._ended = self._by_this_clock(job.wait())
                 self._stopper.ended()  # a signal that comes from now on did not end it
                 self._card_errors = card_errors() if self._ended.code else ()
-        self.run = told(self.run).noting(*([DETACHED, *self._absences()] if job.detached else []), *taken.problems)
         if job.detached:
+            self.run = self.run.noting(DETACHED, *self._absences())
             self._save()
 
     def _stream(self, job: Job, terminal: Terminal | None) -> None:
