@@ -212,6 +212,9 @@ def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
     assert (code, shown.index(said) < shown.index("[y/N]")) == (0, True)
     assert said in kept.run(*RM, OLD, "--yes").stdout
     assert OLD in kept.run("compare", "--show", comparison.id).stdout, "as a run that is not there any more"
+    last = kept.run(*RM, NEW, "--yes").stdout
+    assert f"the comparison {comparison.id} goes, too" in last
+    assert (comparisons.ids(kept.store), last.splitlines()[-1]) == ([], f"removed the comparison {comparison.id}")
 
 
 def test_a_comparison_that_is_named_goes_with_all_of_its_runs(kept: House) -> None:

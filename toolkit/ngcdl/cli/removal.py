@@ -69,8 +69,8 @@ class _Going:
 
 
 def remove(asked: Asked) -> int:
-    """Remove runs and say what that freed; of a comparison that is named, all of its runs, and then itself. Return 125
-    if anything that was to be removed is left, else 0.
+    """Remove runs and say what that freed; of a comparison that is named, all of its runs. A comparison goes with the
+    last of its runs. Return 125 if anything that was to be removed is left, else 0.
 
     Raise BadOption, NoSuchRun or RecordBroken before anything is removed."""
     before = asked.before()
@@ -98,12 +98,21 @@ def remove(asked: Asked) -> int:
     if not (going or failed or compared):
         console.say("there is nothing to remove")
     if not asked.dry_run:
+        losing = [*compared.values(), *(one for one, _ in _losing(store, going, asked))]
         failed += _carry_out(store, going, asked.keep_record)
-        for one in compared.values():
+        for one in {one.id: one for one in losing}.values():
             if not (_left_of(one, store) or is_alive(one.owner)):
                 comparisons.remove(one, store)
                 console.result(f"removed the comparison {one.id}")
     return NgcdlError.exit_code if failed else 0
+
+
+def _losing(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[tuple[StoredComparison, int]]:
+    """Yield the comparisons that lose runs, each with how many."""
+    ids = {one.run.id for one in going if not asked.keep_record}
+    for comparison in comparisons.stored(store) if ids else ():
+        if lost := len(ids.intersection(_left_of(comparison, store))):
+            yield comparison, lost
 
 
 def _left_of(comparison: StoredComparison, store: Store) -> list[str]:
@@ -223,11 +232,10 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
         return
     rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
     yield from console.table(rows, console.columns(sys.stdout), right=(2,))
-    ids = {one.run.id for one in going if not asked.keep_record}
-    for comparison in comparisons.stored(store) if ids else ():
-        runs = {*_left_of(comparison, store)}
-        if ids & runs:
-            yield f"the comparison {comparison.id} loses {len(ids & runs)} of its {_runs(len(runs))}"
+    for comparison, lost in _losing(store, going, asked):
+        count = len({*_left_of(comparison, store)})
+        what = "goes, too" if lost == count else f"loses {lost} of its {_runs(count)}"
+        yield f"the comparison {comparison.id} {what}"
     for one in going:
         if claim := _claim(one.run):
             yield f"what {one.run.id} saved on the claim {claim} stays there, in ngcdl-runs/{one.run.id}"
