@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from made_runs import STARTED, Made
 from made_summaries import summary
 
-from ngcdl.record import Run
+from ngcdl.record import GpuSummary, Run, Summary
 from ngcdl.report.measured import throttling
 from ngcdl.report.shown.charts import Line, _style
 from ngcdl.report.shown.columns import read_story
@@ -353,15 +353,18 @@ def test_of_several_runs_with_several_cards_each_line_says_which_card_and_looks_
 
 
 def test_cards_of_several_nodes_with_one_number_are_told_apart_and_more_than_there_are_colours_are_a_band() -> None:
-    def lines(nodes: int, cards: int, *others: Story) -> list[str]:
+    def lines(nodes: int, cards: int, *others: Story, names: Sequence[str] = ()) -> list[str]:
         gpus = [
             {"uuid": f"GPU-{node:04}{at:04}-1a2b", "index": at, "name": "H100", "watts": 60.0}
             for node in range(nodes) for at in range(cards)
         ]  # fmt: skip
-        story = read_story(replace(RUN, device="gpu"), [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)])
+        told = Summary(gpus=tuple(GpuSummary(f"GPU-{at:04}0000-1a2b", node=name) for at, name in enumerate(names)))
+        run = replace(RUN, device="gpu", summary=told)
+        story = read_story(run, [], [{"t": STARTED + t, "gpus": gpus} for t in range(3)])
         drawn, bands = _card_lines([story, *others], "watts")
         return [it.label for it in (*drawn, *bands)]
 
+    assert lines(2, 1, names=("n1", "n2")) == ["GPU 0 of n1", "GPU 0 of n2"]
     assert lines(2, 1) == ["GPU 0 (GPU-00000000)", "GPU 0 (GPU-00010000)"]
     assert lines(2, 1, Made(steps=20).story("b", "B"))[:2] == [f"A on {one}" for one in lines(2, 1)]
     assert len(lines(2, 4)) == 8

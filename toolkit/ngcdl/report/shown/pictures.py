@@ -177,14 +177,18 @@ def _model(stories: Sequence[Story]) -> str:
 
 
 def _numbers(story: Story) -> list[str]:
-    """Return what comes after "GPU" for each card: its index, and the begin of its UUID if cards of several nodes have
-    the same; "" if that is unknown."""
+    """Return what comes after "GPU" for each card: its index, and its node, else the begin of its UUID, if cards of
+    several nodes have the same; "" if that is unknown."""
     cards = story.measured.cards
     indexes = [card.index for card in cards.values()]
-    return [
-        "" if card.index is None else f" {card.index}{f' ({uuid[:12]})' if indexes.count(card.index) > 1 else ''}"
-        for uuid, card in cards.items()
-    ]
+    nodes = {gpu.uuid: gpu.node for gpu in story.run.summary.gpus}
+
+    def which(uuid: str, index: int) -> str:
+        if indexes.count(index) == 1:
+            return ""
+        return f" of {node}" if (node := nodes.get(uuid)) else f" ({uuid[:12]})"
+
+    return ["" if card.index is None else f" {card.index}{which(uuid, card.index)}" for uuid, card in cards.items()]
 
 
 def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
