@@ -55,7 +55,7 @@ def test_the_driver_is_asked_when_no_other_thread_is_left(monkeypatch: pytest.Mo
         raise EngineAbsent("unix:///there", "nobody listens")
 
     def probe() -> nvml.Probe:
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # an earlier test's may end
         return nvml.Probe(absent=True)
 
     monkeypatch.setattr(docker, "connect", connect)

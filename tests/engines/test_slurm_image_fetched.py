@@ -81,7 +81,7 @@ def test_where_nothing_can_be_locked_each_job_fetches_the_image_into_a_file_of_i
 def test_an_image_is_fetched_once_and_is_on_the_disk_before_it_has_its_name(tmp_path: Path) -> None:
     image, codes = tmp_path / "images" / IMAGE, []
     for synced in ("false", f"[ -e {image}.part -a ! -e {image} ]", "false"):
-        program(tmp_path, "sync", synced)
+        program(tmp_path, "dd", synced)
         with fetching(tmp_path, 'echo "$*" >>calls; touch "$3"') as process:
             codes.append(process.wait(60))
     assert codes == [125, 0, 0]

@@ -69,8 +69,9 @@ if [ ! -r "$NGCDL_IMAGE" ]; then # an image that is there needs no lock, which a
             echo "ngcdl: no lock in ${NGCDL_IMAGE%/*} (see above): jobs that start together each fetch the image" >&2
             part=$part.$SLURM_JOB_ID
         }
+        synced() { dd if=/dev/null of="$1" conv=nocreat,notrunc,fsync 2>/dev/null || ! echo "ngcdl: can't sync $1" >&2; }
         [ -e "$NGCDL_IMAGE" ] ||
-            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && sync "$part" && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
+            { rm -f "$part" && enroot import -o "$part" 'docker://nvcr.io#nvidia/pytorch:sha256:5555555555555555555555555555555555555555555555555555555555555555' && synced "$part" && mv "$part" "$NGCDL_IMAGE"; } || ! rm -f "$part"
     ) &
     wait "$!" || ended 125 # a trap cuts this wait short
 fi
