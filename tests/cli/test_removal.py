@@ -228,7 +228,14 @@ def test_a_comparison_that_is_named_goes_with_all_of_its_runs(kept: House) -> No
     assert gone.endswith("removed the comparison 20231114-230000-compare-lr3-000abc\n")
     assert (kept.store.ids(), comparisons.ids(kept.store)) == ([NEW], [it.id])
     (kept.store.folder(NEW) / "run.json").unlink()
-    assert kept.run(*RM, "lr4", "--yes").stdout == f"removed the comparison {it.id}\n", "no run of it is left"
+    bare = f"the comparison {it.id}, of which no run is left"
+    assert kept.run(*RM, "lr4", "--dry-run").stdout == f"{bare}: nothing was removed\n"
+    comparisons.save(replace(it, owner=this_process()), kept.store)
+    assert f"    ngcdl stop {it.id}\n" in kept.run(*RM, "lr4", "--yes").stderr, "it may be about to begin its first run"
+    comparisons.save(it, kept.store)
+    assert answered(kept, *RM, "lr4", answer="n\n")[0] == 0
+    assert comparisons.ids(kept.store) == [it.id]
+    assert kept.run(*RM, "lr4", "--yes").stdout == f"{bare}\nremoved the comparison {it.id}\n"
 
 
 def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ngcdl import choice, engines
 from ngcdl.engines import docker
-from ngcdl.errors import EngineAbsent
+from ngcdl.errors import EngineAbsent, EngineHangs
 from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.telemetry import gpu as nvml
 
@@ -44,6 +44,22 @@ def test_an_engine_that_was_not_reached_is_told_when_it_is_needed(monkeypatch: p
     engines.begin_to_connect()
     with pytest.raises(EngineAbsent, match="nobody listens"):
         engines.connect("docker")
+
+
+def test_an_engine_that_does_not_say_what_it_is_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[None] = []
+
+    class Silent:
+        @property
+        def version(self) -> str:
+            asked.append(None)
+            raise EngineHangs("unix:///there", 60)
+
+    monkeypatch.setattr(docker, "connect", Silent)
+    engines.begin_to_connect()
+    with pytest.raises(EngineHangs):
+        _ = engines.connect("docker").version  # type: ignore[attr-defined]  # of an Engine
+    assert len(asked) == 1
 
 
 def test_the_driver_is_asked_when_no_other_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 from unwatched import ENDED, quiet
 
+from ngcdl.errors import EngineHangs, NgcdlError
 from ngcdl.record import Owner, Run
 from ngcdl.running import gpu_claims
 from ngcdl.running.owner import this_process
@@ -30,6 +31,13 @@ from ngcdl.storing.store import Store
 CARDS = ("GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100")
 DIGEST = "sha256:" + "5" * 64
 TRAINING = Workload("cifar10")
+
+
+@pytest.fixture(autouse=True)
+def _no_engine_is_known_to_be_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_claims, "_AWAY", gpu_claims._Away())
+
+
 # Chooses cards and records a run; while this program reports its choice, it may also record other runs on that card.
 PREPARE = """
 import json, os, sys
@@ -195,6 +203,25 @@ def test_a_run_that_lost_its_ngcdl_or_engine_holds_its_cards_until_it_is_known_t
         daemon.info["ID"], daemon.state = engine_id, state
         assert gpu_claims.claimed(store) == held
     assert store.load(run_id).status == "failed"
+
+
+def test_an_engine_that_does_not_answer_is_not_waited_for_at_each_look(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(store: Store, run: Run, away: dict[str, NgcdlError]) -> Run:
+        known.append(dict(away))
+        away["docker"] = EngineHangs("unix:///there", 60)
+        return run
+
+    known: list[dict[str, NgcdlError]] = []
+    monkeypatch.setattr(gpu_claims, "reconcile", asked)
+    recorded(store, "all", TRAINING)
+    for _ in range(2):
+        assert list(gpu_claims.claimed(store)) == [CARDS[0]]
+    monkeypatch.setattr(gpu_claims, "AWAY_SECONDS", 0.0)
+    gpu_claims._AWAY._until = 0.0
+    gpu_claims.claimed(store)
+    assert [list(one) for one in known] == [[], ["docker"], []]
 
 
 def test_a_card_that_another_run_took_meanwhile_is_left_to_it(host: Host) -> None:

@@ -107,6 +107,10 @@ def test_a_node_that_replaced_another_one_after_a_restart_was_not_missing_before
     assert _sums(found) == [400.0] * 13
 
 
+def test_what_a_run_wrote_in_the_place_of_its_cards_is_none(tmp_path: Path) -> None:
+    assert _of_two_nodes(tmp_path, {"gpus": 5}, {"gpus": True})["gpus"] == []
+
+
 def test_a_node_that_wrote_nothing_is_not_waited_for(tmp_path: Path) -> None:
     assert _sums(_nodes(tmp_path, _each_second(10, 15), [])) == [400.0] * 5
 

@@ -26,7 +26,10 @@ forks, fork = [], os.fork
 os.fork = lambda: forks.append(fork()) or forks[-1]
 gpu.begin_to_probe()
 before = len(forks)
-print(json.dumps([before, len(gpu.probe().cards), len(forks), len(gpu.probe().cards), len(forks)]))
+told = [before, len(gpu.probe().cards), len(forks), len(gpu.probe().cards), len(forks)]
+gpu.begin_to_probe()
+gpu.end_begun()
+print(json.dumps([*told, os.path.exists(f"/proc/{forks[-1]}")]))
 """
 REFUSED = """
 found = gpu.probe()
@@ -59,7 +62,7 @@ def test_a_driver_says_the_same_in_a_process_of_its_own_and_is_not_loaded_here(c
 
 
 def test_what_was_begun_is_the_next_answer_and_a_later_one_is_new(card: Host) -> None:
-    assert card.ask(LOADED + BEGUN) == [1, 2, 1, 2, 2]
+    assert card.ask(LOADED + BEGUN) == [1, 2, 1, 2, 2, False]
 
 
 def test_its_error_comes_back_whole(card: Host) -> None:

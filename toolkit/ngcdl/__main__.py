@@ -27,6 +27,8 @@ def main() -> None:
     # Start-up creates a hundred thousand objects and hardly any garbage: collections would take a tenth of its time.
     gc.set_threshold(100_000)
     code = _guarded(sys.argv[1:])
+    if gpu := sys.modules.get("ngcdl.telemetry.gpu"):
+        gpu.end_begun()
     for stream in (sys.stdout, sys.stderr):
         _writable(stream)
     # Everything is closed and flushed. Tearing down a thousand modules one by one would cost every user 40 ms.

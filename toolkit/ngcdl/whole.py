@@ -46,19 +46,21 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             draft.unlink()
 
 
-def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False) -> None:
-    """Remove the files and folders in `folder` that match `drafts` and that nobody has locked: their writers were
-    killed. One of an export or import may have gigabytes. `of_any_age`: also such that may be too new to be locked."""
+def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False, folders: bool = False) -> None:
+    """Remove the files in `folder`, and with `folders` the folders, too, that match `drafts` and that nobody has
+    locked: their writers were killed. One of an export or import may have gigabytes. `of_any_age`: also such that may
+    be too new to be locked."""
     with contextlib.suppress(OSError):
         for draft in folder.glob(drafts):
-            with contextlib.suppress(OSError), _opened(draft, _way(draft)) as descriptor:
+            # RecursionError: of folders nested a thousand deep
+            with contextlib.suppress(OSError, RecursionError), _opened(draft, _way(draft)) as descriptor:
                 state = os.fstat(descriptor)
                 if of_any_age or time.time() - state.st_mtime > _FRESH_SECONDS:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if stat.S_ISDIR(state.st_mode):
-                        shutil.rmtree(draft)
-                    else:
+                    if not stat.S_ISDIR(state.st_mode):
                         draft.unlink()
+                    elif folders:
+                        shutil.rmtree(draft)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,25 +86,41 @@ def remove(asked: Asked) -> int:
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
     going, failed = _chosen(store, ids, asked, before)
+    bare, more = _without_runs(store, compared.values(), asked)
+    failed += more
     for line in _listed(store, going, asked):
         console.result(line)
-    if going and not (asked.dry_run or asked.yes):
-        if not terminal.agreed(f"Remove {'all but the records of ' * asked.keep_record}{_total(going)}?"):
+    for one in bare:
+        console.result(f"the comparison {one.id}, of which no run is left" + ": nothing was removed" * asked.dry_run)
+    if (going or bare) and not (asked.dry_run or asked.yes):
+        what = _total(going) if going else "it" if len(bare) == 1 else "them"
+        if not terminal.agreed(f"Remove {'all but the records of ' * asked.keep_record}{what}?"):
             console.say("nothing was removed")
             return 0
         # One of them may have been resumed meanwhile.
         going, more = _chosen(store, [one.run.id for one in going], asked, before)
         failed += more
-    if not (going or failed or compared):
+    if not (going or failed or bare):
         console.say("there is nothing to remove")
     if not asked.dry_run:
-        losing = [*compared.values(), *(one for one, _ in _losing(store, going, asked))]
+        losing = [*bare, *(one for one, _ in _losing(store, going, asked))]
         failed += _carry_out(store, going, asked.keep_record)
         for one in {one.id: one for one in losing}.values():
             if not (_left_of(one, store) or is_alive(one.owner)):
                 comparisons.remove(one, store)
                 console.result(f"removed the comparison {one.id}")
     return NgcdlError.exit_code if failed else 0
+
+
+def _without_runs(
+    store: Store, compared: Iterable[StoredComparison], asked: Asked
+) -> tuple[list[StoredComparison], int]:
+    """Return which of these comparisons have no run and may go, and how many may not; report each of them."""
+    bare = [one for one in compared if not (asked.keep_record or _left_of(one, store))]
+    going_on = [one for one in bare if is_alive(one.owner)]
+    for one in going_on:
+        console.show_error(NotRemoved(one.id, "it has not ended", f"    ngcdl stop {one.id}"))
+    return [one for one in bare if one not in going_on], len(going_on)
 
 
 def _losing(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[tuple[StoredComparison, int]]:

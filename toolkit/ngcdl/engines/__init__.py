@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from ngcdl import waiting
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import EngineFacts, Held, LayerStore, Order, ShowPull
-from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.errors import BadOption
 from ngcdl.spec import KINDS, USUAL, ImageRef, Placement, kind_of
 
 _begun: dict[str, waiting.Later[Engine]] = {}
@@ -37,8 +36,7 @@ def begin_to_connect() -> None:
 
     def begin() -> Engine:
         engine = _connected(USUAL)
-        with contextlib.suppress(NgcdlError):  # who asks again gets the error
-            _ = engine.version
+        _ = engine.version  # an engine that never says it would be waited for twice otherwise
         return engine
 
     _begun[USUAL] = waiting.Later(begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
@@ -15,6 +16,23 @@ from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
 
 T = TypeVar("T")
+AWAY_SECONDS = 60.0
+
+
+class _Away:
+    """The engines that did not answer, for a minute: each look at the cards would wait for them again."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, NgcdlError] = {}
+        self._until = 0.0
+
+    def known(self) -> dict[str, NgcdlError]:
+        if time.monotonic() >= self._until:
+            self._engines, self._until = {}, time.monotonic() + AWAY_SECONDS
+        return self._engines
+
+
+_AWAY = _Away()
 
 
 def claimed(store: Store) -> dict[str, str]:
@@ -32,7 +50,7 @@ def claimed(store: Store) -> dict[str, str]:
     for kept in comparisons.owned(store):
         if is_alive(kept.owner):
             found |= dict.fromkeys(kept.gpus, kept.id)
-    boot, away = this_process().boot, dict[str, NgcdlError]()
+    boot, away = this_process().boot, _AWAY.known()
     for run in store.owned():
         is_of_this_boot = run.owner is not None and run.owner.boot == boot
         if is_of_this_boot and run.gpus and _holds(run) and _may_run(store, reconcile(store, run, away)):

@@ -161,7 +161,7 @@ def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
 def _draft(root: Path) -> Iterator[str]:
     """Yield a new folder in `root`. Those of imports that were killed, perhaps with gigabytes of checkpoints, are
     removed before."""
-    whole.remove_dead(root, f"{_DRAFT}*")
+    whole.remove_dead(root, f"{_DRAFT}*", folders=True)
     with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=root) as draft, whole.kept(Path(draft)):
         yield draft
 

@@ -108,7 +108,8 @@ def _one(found: Mapping[int, dict[str, Any]], is_whole: bool) -> dict[str, Any]:
     """Combine the nodes' samples. If a node does not know a field of _OF_NODES, the field is None. If a node's sample
     lacks the field, or a running node has no sample (not `is_whole`), the field is left out."""
     nodes = [sample for _, sample in sorted(found.items())]
-    one = {**nodes[0], "gpus": [gpu for sample in nodes for gpu in sample.get("gpus") or ()]}
+    lists = (sample.get("gpus") for sample in nodes)
+    one = {**nodes[0], "gpus": [gpu for gpus in lists if isinstance(gpus, list) for gpu in gpus]}
     one.pop("seconds", None)
     for name in _OF_NODES if len(nodes) > 1 or not is_whole else ():
         values = [sample[name] for sample in nodes if name in sample]

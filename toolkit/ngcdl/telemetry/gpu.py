@@ -288,6 +288,12 @@ def begin_to_probe() -> None:
     _begun.append((stack, stack.enter_context(probing())))
 
 
+def end_begun() -> None:
+    """End what was begun and not asked for: it would go on until the driver answers."""
+    while _begun:
+        _begun.pop()[0].close()
+
+
 def probe() -> Probe:
     """Find this host's GPUs. Never raises NvmlUnavailable: the result carries the error."""
     if not _begun:
