@@ -46,13 +46,19 @@ class Refused(Job):
         raise ClusterForbidden("no")
 
 
+def added(monkeypatch: pytest.MonkeyPatch, job: FakeJob, kind: Kind) -> FakeEngine:
+    """Add an engine that has `job`, a module in engines/ and a row in the table of kinds, and return it."""
+    engine = FakeEngine(job, name="apptainer", is_cluster=kind.is_cluster)
+    monkeypatch.setitem(KINDS, "apptainer", kind)
+    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    return engine
+
+
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    """A job on an added engine: a module in engines/, and a row in the table of kinds."""
+    """A job on an added engine."""
     job = Job(chunks=(b"step 1\n",), until_stopped=True)
-    engine = FakeEngine(job, name="apptainer")
-    monkeypatch.setitem(KINDS, "apptainer", Kind(choose="Load its module, that of {its}:"))
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    added(monkeypatch, job, Kind(choose="Load its module, that of {its}:"))
     return job
 
 
@@ -190,7 +196,6 @@ def test_a_stop_that_takes_long_says_what_it_waits_for(store: Store, job: Job, m
 def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_said(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, container="c0ffee")
     store.create(run)
     said: list[str] = []
@@ -203,8 +208,7 @@ def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_s
                 raise lost
             return super().ended()
 
-    engine = FakeEngine(Away(), name="apptainer", is_cluster=True)
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    added(monkeypatch, Away(), Kind(is_cluster=True))
     assert stopping.stopped(store, run, said.append, 0.1).status == "interrupted"
     assert any(line.startswith(f"{told} (") for line in said)
 
@@ -214,7 +218,6 @@ def test_a_cluster_that_does_not_answer_after_a_stop_is_waited_for_and_that_is_s
 def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_it_turns_up(
     store: Store, monkeypatch: pytest.MonkeyPatch, is_found: bool, trouble: SlurmLost | None
 ) -> None:
-    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, started=time.time()).noting(MAY_BE_ACCEPTED)
     store.create(run)
     looks: list[int] = []
@@ -233,9 +236,8 @@ def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_i
             raise trouble
         return job if is_found or len(looks) >= 4 else None
 
-    engine = FakeEngine(job, name="apptainer", is_cluster=True)
+    engine = added(monkeypatch, job, Kind(is_cluster=True))
     monkeypatch.setattr(engine, "find", find)
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
     done = stopping.stopped(store, run, look_seconds=0)
     assert (done.status, done.reason, done.container) == ("interrupted", "stopped by ngcdl stop", job.identity)
     assert job.asked == ["stop 10", "remove"]
@@ -245,7 +247,6 @@ def test_a_job_that_a_cluster_accepts_while_its_run_is_stopped_is_stopped_when_i
 def test_a_run_that_the_ngcdl_that_follows_it_closes_while_another_asks_its_cluster_stays_as_it_was_closed(
     store: Store, monkeypatch: pytest.MonkeyPatch, found: Exit | str | None
 ) -> None:
-    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None)
     store.create(run)
     closed = run.closed("interrupted", 143, "stopped by SIGTERM", 50.0)
@@ -257,17 +258,15 @@ def test_a_run_that_the_ngcdl_that_follows_it_closes_while_another_asks_its_clus
         return found if isinstance(found, Exit) else None
 
     monkeypatch.setattr(job, "ended", ended)
-    engine = FakeEngine(job, name="apptainer", is_cluster=True)
+    engine = added(monkeypatch, job, Kind(is_cluster=True))
     if found == "no job":  # that ngcdl has removed it
         monkeypatch.setattr(engine, "find", lambda _: ended())
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
     assert (reconcile(store, run), store.load(run.id), job.asked) == (closed, closed, [])
 
 
 def test_a_run_whose_job_may_not_be_removed_from_its_cluster_has_ended_all_the_same(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, container="c0ffee")
     store.create(run)
 
@@ -276,8 +275,7 @@ def test_a_run_whose_job_may_not_be_removed_from_its_cluster_has_ended_all_the_s
 
     job = FakeJob(exit=Exit(3, False, None, 50.0))
     monkeypatch.setattr(job, "remove", refuse)
-    engine = FakeEngine(job, name="apptainer", is_cluster=True)
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
+    added(monkeypatch, job, Kind(is_cluster=True))
     found = reconcile(store, run)
     assert (found.status, found) == ("failed", store.load(run.id))
     assert found.notes == (f"The cluster may still have its job: {ClusterForbidden('no').message}",)
@@ -286,13 +284,11 @@ def test_a_run_whose_job_may_not_be_removed_from_its_cluster_has_ended_all_the_s
 def test_a_job_that_a_cluster_accepted_late_and_that_may_not_be_stopped_is_an_error(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(KINDS, "apptainer", Kind(is_cluster=True))
     run = replace(RUN, owner=None, started=time.time())
     store.create(run)
     looks: list[Job | None] = [None, Refused(until_stopped=True)]
-    engine = FakeEngine(Job(), name="apptainer", is_cluster=True)
+    engine = added(monkeypatch, Job(), Kind(is_cluster=True))
     monkeypatch.setattr(engine, "find", lambda _: looks.pop(0))
-    monkeypatch.setitem(sys.modules, "ngcdl.engines.apptainer", SimpleNamespace(connect=lambda: engine))
     with pytest.raises(ClusterForbidden):
         stopping.stopped(store, run, look_seconds=0)
 
