@@ -83,7 +83,8 @@ class Relay:
                         muted = True
                         if self._answer_too:
                             engine.sendall(data)
-                            select.select([engine], [], [], 20)  # until the engine has answered
+                            while not self._closed.is_set() and not select.select([engine], [], [], 0.2)[0]:
+                                pass  # until the engine has answered: creating takes half a minute on a busy disk
                         self.held.set()
                     elif not data:
                         del open_ends[source]
