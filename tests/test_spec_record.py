@@ -267,6 +267,7 @@ FULL = RunSpec(
     stdin=True,
     workload=Workload("cifar10", 7, 8, 9, "synthetic", "cpu", False, "older"),
     placement=Placement(2, "gpu", time_limit="1:00:00", container="pyxis", options=("--exclusive",)),
+    sample_seconds=0.25,
 )
 
 
@@ -286,8 +287,9 @@ def test_without_an_image_there_is_no_limit_of_a_container() -> None:
 
 
 def test_a_record_from_before_cpus_and_memory_could_be_asked_for_has_no_limit_of_them() -> None:
-    old = {name: value for name, value in FULL.as_json().items() if name not in ("cpu_limit", "memory_bytes")}
-    assert (RunSpec.from_json(old).cpu_limit, RunSpec.from_json(old).memory_bytes) == (None, None)
+    later = ("cpu_limit", "memory_bytes", "sample_seconds")
+    spec = RunSpec.from_json({name: value for name, value in FULL.as_json().items() if name not in later})
+    assert (spec.cpu_limit, spec.memory_bytes, spec.sample_seconds) == (None, None, 1.0)
 
 
 def test_a_record_from_before_there_were_clusters_was_placed_nowhere() -> None:
@@ -353,6 +355,8 @@ def test_comments_and_the_line_that_begins_it_may_come_before_a_patch(before: st
         {"cpu_limit": 0},
         {"memory_bytes": "1; touch /tmp/y"},
         {"memory_bytes": 0},
+        {"sample_seconds": 0.09},
+        {"sample_seconds": "nan"},
         {"user": "$(id)"},
         {"workdir": 5},
         {"command": [5]},

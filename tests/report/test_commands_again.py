@@ -95,15 +95,15 @@ def test_the_command_has_what_was_typed_for_the_container_and_nothing_that_was_n
     typed = RunSpec(
         ImageRef.parse("pytorch:24.05-py3"), ("nvidia-smi",), ports=(Port.parse("8888:8888"),), shm_bytes=8 << 30,
         ulimits=(("memlock", -1), ("nofile", 4096)), workdir="/data", stdin=True, user=None, cpu_limit=1.5,
-        memory_bytes=32 << 30, packages=("--no-index", "einops>=1"),
+        memory_bytes=32 << 30, packages=("--no-index", "einops>=1"), sample_seconds=0.1,
     )  # fmt: skip
     run = Run("x", "finished", STARTED, image=Image("nvcr.io/nvidia/pytorch:24.05-py3", DIGEST), spec=typed.as_json())
     assert (naming.command(run) or "").partition("@")[2].removeprefix(DIGEST) == (
-        " -p 8888:8888 --shm-size 8589934592 --ulimit stack=host --ulimit nofile=4096 --pip=--no-index"
-        " --pip 'einops>=1' --cpus 1.5 --memory 34359738368 -w /data -i --root -- nvidia-smi"
+        " --sample-every 0.1 -p 8888:8888 --shm-size 8589934592 --ulimit stack=host --ulimit nofile=4096"
+        " --pip=--no-index --pip 'einops>=1' --cpus 1.5 --memory 34359738368 -w /data -i --root -- nvidia-smi"
     )
     plain_spec = replace(typed, ports=(), shm_bytes=1 << 30, ulimits=RunSpec(None).ulimits, workdir="/work", user="1:1")
-    plain_spec = replace(plain_spec, cpu_limit=None, memory_bytes=None, packages=())
+    plain_spec = replace(plain_spec, cpu_limit=None, memory_bytes=None, packages=(), sample_seconds=1.0)
     by_itself = replace(run, spec=replace(plain_spec, stdin=False).as_json())
     assert (naming.command(by_itself) or "").endswith(f"@{DIGEST} -- nvidia-smi")
 

@@ -20,6 +20,13 @@ def test_a_card_at_0_percent_whose_memory_nothing_takes_is_idle() -> None:
     assert are_idle([sample(), sample(gpu_percent=1, memory_used_bytes=20 * MIB)] * 30, ("GPU-1",), 60)
 
 
+def test_between_close_samples_memory_is_not_looked_for_and_far_ones_are_too_few() -> None:
+    brief = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0}]}
+    assert are_idle([sample(), brief, brief, brief, brief] * 120, ("GPU-1",), 600)
+    assert not are_idle([sample(), brief, {"gpus": [{"uuid": "GPU-1", "gpu_percent": 9}]}] * 200, ("GPU-1",), 600)
+    assert not are_idle([sample()] * 6, ("GPU-1",), 6), "the first ones are from before it can have begun"
+
+
 @pytest.mark.parametrize("other", [
     sample(gpu_percent=2),
     sample(memory_used_bytes=300 * MIB),

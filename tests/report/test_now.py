@@ -27,6 +27,14 @@ def test_an_old_sample_and_what_an_earlier_attempt_reached_are_not_now() -> None
     assert now([STEP, {"event": "start", "t": 96.0}], [], 100.0) == Now()
 
 
+def test_between_close_samples_the_last_full_one_is_now_and_far_ones_are_older() -> None:
+    brief = {"t": 99.1, "gpus": [{"index": 0, "gpu_percent": 50}]}
+    full = {**SAMPLE, "gpus": [CARD]}
+    assert now([], [full, brief, brief], 100.0, 0.1) == now([], [full], 100.0)
+    assert now([], [full], 99.0 + 70, 30.0).memory_bytes == 5
+    assert now([], [full], 99.0 + 80, 30.0) == Now()
+
+
 def test_lines_that_a_program_wrote_wrong_are_unknown() -> None:
     wrong = {"event": "step", "t": "x", "step": 3, "loss": "nan", "seconds_per_batch": 0, "input_seconds_per_batch": 1}
     assert now([wrong], [{"t": 99.0, "gpus": [1, {"index": "x"}], "memory_bytes": None}], 100.0) == Now(

@@ -43,6 +43,15 @@ def test_of_many_cards_the_least_and_the_most_use_is_said() -> None:
     assert of(*3 * [replace(CARD, gpu_percent_mean=None)])[0].startswith("3 GPUs: n/a busy (mean")
 
 
+def test_of_samples_closer_or_farther_apart_as_many_are_due_as_were_asked_for() -> None:
+    def count(seconds: float, samples: int, full: int) -> int:
+        summary = replace(READ, samples=samples, training_samples=full)
+        return len(observed(replace(RUN, spec={**SPEC, "sample_seconds": seconds}, summary=summary)))
+
+    assert count(0.1, 3000, 600) == count(10, 30, 30) == len(observed(RUN))
+    assert count(0.1, 3000, 500) == count(10, 30, 25) == count(30, 10, 10) == 0
+
+
 def test_without_a_card_or_enough_samples_or_after_a_shell_nothing_is_said() -> None:
     assert of() == []
     assert observed(replace(RUN, finished=20.0)) == []

@@ -7,6 +7,8 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from fakes import FakeJob, FakeShow, LeftJob, ready
@@ -43,6 +45,22 @@ def test_a_run_is_measured_while_it_goes_on(store: Store) -> None:
 
     job.chunks = (measured,)
     assert (launch.follow(prepared, store, FakeShow()).summary.samples or 0) >= 1
+
+
+def test_a_run_is_sampled_as_often_as_was_asked_for(store: Store) -> None:
+    job = FakeJob(until_stopped=True)
+    prepared, folder = ready(store, job)
+    order = replace(prepared.order, spec=replace(prepared.order.spec, sample_seconds=0.1))
+
+    def measured() -> None:
+        until(lambda: len(list(lines(folder / SAMPLES))) > 6)
+        job.ending.set()
+
+    job.chunks = (measured,)
+    launch.follow(replace(prepared, order=order), store, FakeShow())
+    found = list(lines(folder / SAMPLES))
+    assert min(later["seconds"] - one["seconds"] for one, later in pairwise(found)) < 0.5
+    assert ["host_cpu_percent" in one for one in found[:2]] == [True, False]
 
 
 def test_nothing_of_this_machine_is_taken_for_a_measure_of_another_s(store: Store) -> None:

@@ -166,7 +166,7 @@ IDLE = {"gpus": [{"uuid": "GPU-1", "gpu_percent": 0, "memory_used_bytes": 0}]}
 def said_of_idle_cards(store: Store, command: tuple[str, ...], gpus: str = "all", **how: Any) -> list[str]:
     """Return what is said about a run that leaves its only card idle for longer than it may."""
     prepared, folder = ready(store, FakeJob(), gpus, train=False, **how.pop("engine", {}))
-    (folder / SAMPLES).write_text(json.dumps(IDLE) + "\n")
+    (folder / SAMPLES).write_text((json.dumps(IDLE) + "\n") * 20)
     order = replace(prepared.order, spec=replace(prepared.order.spec, command=command, **how))
     show, run = FakeShow(), replace(prepared.run, gpus=("GPU-1",), spec=order.spec.as_json())
     with meanwhile.idle_cards(replace(prepared, order=order), run, show, seconds=0.01):

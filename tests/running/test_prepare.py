@@ -130,10 +130,11 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
     own = plan.command(IMAGE, ("ls",), NONE, False, False)
     typed = (("PYTHONUNBUFFERED", ""),)
     extra = RunSpec(None, environment=typed, shm_bytes=5, cpu_limit=0.5, memory_bytes=6, workdir="/w")
+    extra = replace(extra, sample_seconds=30)
     asked = Asked("docker", IMAGE, NONE, None, own, root=True, extra=extra)
     spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
     assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), typed, 5, "/w")
-    assert (spec.cpu_limit, spec.memory_bytes) == (0.5, 6)
+    assert (spec.cpu_limit, spec.memory_bytes, spec.sample_seconds) == (0.5, 6, 30)
     assert spec.user is None, "--root"
 
 

@@ -257,11 +257,6 @@ def test_a_folder_that_is_missing_is_a_problem_and_no_crash(tmp_path: Path) -> N
     assert "No such file or directory" in sampler.problems[0]
 
 
-def test_samples_closer_than_the_shortest_interval_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"0\.1 s"):
-        Sampler(tmp_path / "s.jsonl", Sources(), 0.05)
-
-
 def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
     Sampler(tmp_path / "s.jsonl", Sources(), 3600.0).stop()
     with Sampler(tmp_path / "s.jsonl", Sources(gpus=Gpus(card(0))), 3600.0) as sampler:

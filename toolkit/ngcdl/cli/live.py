@@ -63,7 +63,8 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
     folder = store.folder(run_id)
     for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
         t = time.time()
-        yield run, now(last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES), t), t
+        last = last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES)
+        yield run, now(*last, t, run.sample_seconds), t
         if run.status != "running":
             return
 

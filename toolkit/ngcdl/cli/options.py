@@ -131,6 +131,14 @@ EngineName = Annotated[
         "host; a command without one: this host (local).",
     ),
 ]
+SampleEvery = Annotated[
+    float,
+    place(
+        "--sample-every",
+        metavar="SECONDS",
+        help="How often CPU, memory and GPUs are read: 0.1 for a training of seconds, 30 for one of weeks.",
+    ),
+]
 Volumes = Annotated[
     list[str] | None,
     container(

@@ -22,6 +22,7 @@ from ngcdl.preflight import meant
 from ngcdl.spec import (
     KINDS,
     REDACTED,
+    USUAL_SAMPLE_SECONDS,
     GpuRequest,
     ImageRef,
     Placement,
@@ -79,6 +80,7 @@ class Typed:
     memory: str | None = None
     workdir: str | None = None
     interactive: bool = False
+    sample_every: float = USUAL_SAMPLE_SECONDS
     root: bool = False
     pull: str = "missing"
     force: bool = False

@@ -14,6 +14,7 @@ from ngcdl.errors import BadOption
 from ngcdl.planning import requirements
 from ngcdl.spec import (
     LIMITS,
+    USUAL_SAMPLE_SECONDS,
     Mount,
     Port,
     RunSpec,
@@ -21,6 +22,7 @@ from ngcdl.spec import (
     parse_bytes,
     parse_cpus,
     parse_environment,
+    parse_sample_seconds,
     whole_cpus,
 )
 
@@ -38,6 +40,9 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
     cpus = None if typed.cpus is None else parse_cpus(typed.cpus)
     if cpus is not None and kind_of(typed.engine).has_whole_cpus:
         cpus = whole_cpus(cpus)
+    sample_seconds = parse_sample_seconds(typed.sample_every)
+    if sample_seconds != USUAL_SAMPLE_SECONDS and kind_of(typed.engine).is_cluster:
+        raise BadOption(f"--sample-every: with --engine {typed.engine} each node samples once a second.")
     if typed.packages and any(text.partition("=")[0] == "PYTHONUSERBASE" for text in typed.environment):
         raise BadOption("-e PYTHONUSERBASE: --pip sets that itself.", "Leave one of them out.")
     more = mounts(typed)
@@ -57,6 +62,7 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
         memory_bytes=None if typed.memory is None else parse_bytes(typed.memory, "--memory "),
         workdir=typed.workdir,
         stdin=typed.interactive,
+        sample_seconds=sample_seconds,
     )
 
 

@@ -133,4 +133,5 @@ def with_extra(spec: RunSpec, extra: RunSpec | None) -> RunSpec:
         cpu_limit=extra.cpu_limit,
         memory_bytes=extra.memory_bytes,
         workdir=extra.workdir or spec.workdir,
+        sample_seconds=extra.sample_seconds,
     )

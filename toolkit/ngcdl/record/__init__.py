@@ -30,8 +30,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from ngcdl.errors import BadOption
 from ngcdl.record.shape import known_of, make
-from ngcdl.spec import Placement, Workload, kind_of
+from ngcdl.spec import USUAL_SAMPLE_SECONDS, Placement, Workload, kind_of, parse_sample_seconds
 
 FORMAT = 1
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
@@ -270,6 +271,14 @@ class Run:
     def placement(self) -> Mapping[str, Any]:
         """The requested placement on a cluster, as in the spec; {} for a run on one host."""
         return (self.spec or {}).get("placement") or {}
+
+    @property
+    def sample_seconds(self) -> float:
+        """The time between two samples; the usual one if the record does not say, or says something impossible."""
+        try:
+            return parse_sample_seconds(float((self.spec or {}).get("sample_seconds", USUAL_SAMPLE_SECONDS)))
+        except (BadOption, TypeError, ValueError):
+            return USUAL_SAMPLE_SECONDS
 
     @property
     def allowed_cores(self) -> float | None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ngcdl.telemetry import sampler, sampler_process
     from ngcdl.telemetry.kernel_log import CardError, KernelLog
 
-SAMPLE_SECONDS = 1.0
 # log.txt stops growing when only this much of its disk is free, or a twentieth of the disk if that is less. The free
 # space is read whenever the log has grown by LOOK_BYTES.
 LEFT_BYTES, LOOK_BYTES = 1 << 30, 16 << 20
@@ -199,7 +198,8 @@ def idle_cards(ready: Ready, run: Run, show: Show, seconds: float = IDLE_SECONDS
         return
 
     def watch(over: threading.Event) -> None:
-        if not over.wait(seconds) and are_idle(lines(ready.order.folder / SAMPLES), uuids, seconds):
+        due = seconds / spec.sample_seconds
+        if not over.wait(seconds) and are_idle(lines(ready.order.folder / SAMPLES), uuids, due):
             which = "its GPU" if len(uuids) == 1 else f"its {len(uuids)} GPUs"
             show.say(IDLE.format(seconds=seconds, which=which))
 
@@ -243,12 +243,12 @@ def sampling(
     meter: usage.Meter | None = None
     if pid:
         meter = usage.ProcessMeter(pid) if is_local else usage.ContainerMeter(pid)
-    path = ready.order.folder / SAMPLES
+    path, seconds = ready.order.folder / SAMPLES, ready.order.spec.sample_seconds
     taken: sampler_process.SamplerProcess | sampler.Sampler
     if uuids and has_cards:
         run = card_samples.RunProcesses(uuids, None if is_local else job.identity, pid if is_local else None)
-        taken = sampler_process.SamplerProcess(path, meter, run, SAMPLE_SECONDS)
+        taken = sampler_process.SamplerProcess(path, meter, run, seconds)
     else:
-        taken = sampler.Sampler(path, sampler.sources(meter), SAMPLE_SECONDS)
+        taken = sampler.Sampler(path, sampler.sources(meter), seconds)
     with taken:
         yield taken

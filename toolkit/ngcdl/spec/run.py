@@ -12,6 +12,7 @@ from ngcdl.spec.container import Mount, Port, parse_bytes, parse_cpus, parse_env
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import ImageRef
 from ngcdl.spec.placement import Placement
+from ngcdl.spec.sampling import USUAL_SAMPLE_SECONDS, parse_sample_seconds
 from ngcdl.spec.secrets import redacted, redacted_words
 from ngcdl.spec.workload import Workload
 
@@ -25,7 +26,7 @@ class RunSpec:
     uid:gid, or None for the image's own. `ulimits` are (name, number), for both the soft and the hard limit. They and
     `shm_bytes` mean nothing without an image. `cpu_limit` and `memory_bytes` apply to each node; None: the engine's
     default. `environment` holds only what was asked for, never a key. `placement` None: the run is on one machine, this
-    one or its engine's; otherwise `gpus` are per node.
+    one or its engine's; otherwise `gpus` are per node. `sample_seconds` is the time between two samples.
     """
 
     image: ImageRef | None
@@ -46,6 +47,7 @@ class RunSpec:
     stdin: bool = False
     workload: Workload | None = None
     placement: Placement | None = None
+    sample_seconds: float = USUAL_SAMPLE_SECONDS
 
     def without_secrets(self) -> Self:
         """Return the spec as people may see it, with variables and words that look like secrets REDACTED."""
@@ -73,6 +75,7 @@ class RunSpec:
             "stdin": self.stdin,
             "workload": vars(self.workload) if self.workload else None,
             "placement": self.placement.as_json() if self.placement else None,
+            "sample_seconds": self.sample_seconds,
         }
 
     @classmethod
@@ -101,6 +104,7 @@ class RunSpec:
             stdin=data.get("stdin", False),
             workload=Workload(**workload) if workload else None,
             placement=Placement.from_json(placement) if placement else None,
+            sample_seconds=parse_sample_seconds(float(data.get("sample_seconds", cls.sample_seconds))),
             **of_container,
         )
 

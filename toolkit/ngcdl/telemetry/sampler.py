@@ -2,7 +2,7 @@
 
 Ticks do not drift; if ticks are missed, the gap of the next line counts them. No failure here stops the run: a reading
 that fails is a gap with its reason, and a file that can't be written is a problem that ends the sampling. Each tick
-reads the GPUs' use and power; everything else is read once in WHOLE_SECONDS if ticks are closer together.
+reads the GPUs' use and power; everything else is read in full samples, not more than twice a second.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from ngcdl.processes import RUN_UNREAD
+from ngcdl.spec import samples_to_full
 from ngcdl.telemetry import host
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.sample import MISSED
@@ -27,10 +27,6 @@ from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")
 
-SHORTEST_SECONDS = 0.1
-# /proc/stat counts in hundredths of a second: over 0.1 s a processor's use has a resolution of 10 percentage points,
-# over 0.5 s of 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
-WHOLE_SECONDS = 0.5
 _JOIN_SECONDS = 1.2
 
 
@@ -89,11 +85,9 @@ class Sampler:
         clock: Clock | None = None,
         started: float | None = None,  # by that clock's monotonic()
     ) -> None:
-        if interval_seconds < SHORTEST_SECONDS:
-            raise ValueError(f"samples can't be closer than {SHORTEST_SECONDS:g} s, not {interval_seconds:g} s")
         self._sources = sources
         self._interval = interval_seconds
-        self._whole_ticks, self._whole_in = ceil(WHOLE_SECONDS / interval_seconds), 0
+        self._whole_ticks, self._whole_in = samples_to_full(interval_seconds), 0
         self._is_first = True
         self._clock = clock or SystemClock()
         self._lines = _Lines(path)

@@ -45,6 +45,7 @@ class Hosted:
     environment: options.Variables = None
     env_files: options.VariableFiles = None
     packages: options.Packages = None
+    sample_every: options.SampleEvery = 1.0
 
 
 class RunOptions:

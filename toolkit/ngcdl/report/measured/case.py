@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.measured.lines import Line, number
+from ngcdl.spec import samples_to_full
 
 if TYPE_CHECKING:
     from ngcdl.report.measured.told import Told
@@ -26,10 +27,9 @@ WAITED_SHARE = 0.3
 OTHERS_SHARE = 0.25
 # If a command reports no steps, all its samples count, with those of its start-up, which may be most of a shorter run.
 COMMAND_SAMPLES, COMMAND_SECONDS = 20, 30.0
-# This share of the samples must be there and complete, because the others may be the ones that matter. There is one a
-# second (meanwhile.SAMPLE_SECONDS), but none after a full disk, a killed ngcdl or detaching, and while ngcdl is
-# suspended.
-COMMAND_SHARE, SAMPLES_PER_SECOND = 0.9, 1.0
+# This share of the full samples must be there and complete, because the others may be the ones that matter. There are
+# none after a full disk, a killed ngcdl or detaching, and while ngcdl is suspended.
+COMMAND_SHARE = 0.9
 # At a terminal these wait for somebody to type, unless they are given a file or a module. A name may end in a version.
 _SHELLS = frozenset({"bash", "dash", "fish", "ipython", "python", "sh", "tmux", "zsh"})
 # These always wait for somebody.
@@ -48,7 +48,8 @@ def can_judge(run: Run) -> bool:
     if run.status != "running":
         if run.seconds is None or run.seconds < COMMAND_SECONDS:
             return False
-        due = max(due, run.seconds * SAMPLES_PER_SECOND)
+        due = max(due, run.seconds / run.sample_seconds)
+    due /= samples_to_full(run.sample_seconds)
     is_whole = taken >= COMMAND_SAMPLES and taken >= COMMAND_SHARE * due
     return is_command(run) and run.summary.steps is None and is_whole and not is_interactive(run)
 

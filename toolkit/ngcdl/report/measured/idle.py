@@ -9,12 +9,13 @@ from ngcdl.report.measured.lines import Line, number
 _IDLE_PERCENT = 1  # of a card that draws a desktop
 # A CUDA context took 523 MiB of an H100 (driver 580.159.04); a process that only asks CUDA for its devices, 4 MiB.
 _CONTEXT_BYTES = 32 << 20
-_LEAST_SHARE = 0.9  # of one sample per second
+_LEAST_SHARE = 0.9  # of the samples that were due
+_FEWEST = 20
 
 
-def are_idle(samples: Iterable[Line], uuids: Sequence[str], seconds: float) -> bool:
-    """Return whether nothing has computed on these cards in these `seconds`, and nothing has taken memory there since
-    the first sample. False if a sample can't tell, or if there are too few samples."""
+def are_idle(samples: Iterable[Line], uuids: Sequence[str], due: float) -> bool:
+    """Return whether in these samples, of which `due` were to be taken, nothing has computed on these cards, and
+    nothing has taken memory there since the first one. False if a sample can't tell, or if there are too few."""
     first: dict[str, float] = {}
     count = 0
     for sample in samples:
@@ -22,10 +23,13 @@ def are_idle(samples: Iterable[Line], uuids: Sequence[str], seconds: float) -> b
         cards = {card.get("uuid"): card for card in found if isinstance(card, dict)} if isinstance(found, list) else {}
         for uuid in uuids:
             card = cards.get(uuid, {})
-            percent, memory_bytes = number(card.get("gpu_percent")), number(card.get("memory_used_bytes"))
-            if percent is None or memory_bytes is None or percent > _IDLE_PERCENT:
+            percent = number(card.get("gpu_percent"))
+            if percent is None or percent > _IDLE_PERCENT:
                 return False
-            if memory_bytes - first.setdefault(uuid, memory_bytes) >= _CONTEXT_BYTES:
+            if "memory_used_bytes" not in card:  # it is not a full sample
+                continue
+            memory_bytes = number(card["memory_used_bytes"])
+            if memory_bytes is None or memory_bytes - first.setdefault(uuid, memory_bytes) >= _CONTEXT_BYTES:
                 return False
         count += 1
-    return bool(uuids) and count >= _LEAST_SHARE * seconds
+    return bool(uuids) and count >= max(_LEAST_SHARE * due, _FEWEST)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report.measured import lines
-from ngcdl.spec import KINDS, REDACTED, USUAL, Mount, Placement, RunSpec, Workload, kind_of
+from ngcdl.spec import KINDS, REDACTED, USUAL, USUAL_SAMPLE_SECONDS, Mount, Placement, RunSpec, Workload, kind_of
 from ngcdl.spec.inside import ROOT, WORK, is_ours
 from ngcdl.spec.placement import TYPED
 
@@ -195,6 +195,7 @@ def command(run: Run) -> str | None:
     words += [] if gpus.startswith("auto") else ["--gpus", "all" if gpus.startswith("all:") else gpus]
     words += ["--engine", run.engine] if run.engine in KINDS and run.engine != USUAL else []
     words += _placement(run.placement)
+    words += ["--sample-every", f"{run.sample_seconds:g}"] if run.sample_seconds != USUAL_SAMPLE_SECONDS else []
     mounts = [str(mount) for mount in _list(spec, "mounts") if _typed(str(mount), is_training=bool(asked))]
     words += [word for mount in mounts for word in ("-v", mount)]
     for name, value in dict(spec.get("environment") or {}).items():

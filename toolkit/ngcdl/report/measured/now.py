@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ngcdl.report.measured.lines import Line, number, text
+from ngcdl.spec import USUAL_SAMPLE_SECONDS, samples_to_full
 
-# Older samples say nothing about now: samples are a second apart, so after an older one nothing measures the run any
-# more.
-FRESH_SECONDS = 10.0
+# Older samples say nothing about now: samples are a second apart, or as --sample-every says, so after an older one
+# nothing measures the run any more.
+FRESH_SECONDS, _FRESH_SAMPLES = 10.0, 2.5
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,21 @@ class Now:
     gpus: tuple[CardNow, ...] = ()
 
 
-def now(events: Iterable[Line], samples: Iterable[Line], clock: float) -> Now:
-    """Read the last step and the last sample. A sample older than FRESH_SECONDS at `clock` (s since the epoch) does not
-    count."""
+def now(
+    events: Iterable[Line], samples: Iterable[Line], clock: float, sample_seconds: float = USUAL_SAMPLE_SECONDS
+) -> Now:
+    """Read the last step and the last full sample. A sample older than FRESH_SECONDS at `clock` (s since the epoch), or
+    than some samples that are `sample_seconds` apart, does not count."""
     step: Line = {}
     for event in events:
         if event.get("event") == "step" and number(event.get("step")) is not None:
             step = event
         elif event.get("event") == "start":
             step = {}  # what an earlier attempt reached may be done again
-    sample = next(iter(deque(samples, maxlen=1)), {})
+    last = deque(samples, maxlen=samples_to_full(sample_seconds))
+    sample = next((one for one in reversed(last) if "host_cpu_percent" in one), last[-1] if last else {})
     taken = number(sample.get("t"))
-    if taken is None or clock - taken > FRESH_SECONDS:
+    if taken is None or clock - taken > max(FRESH_SECONDS, _FRESH_SAMPLES * sample_seconds):
         sample = {}
     count, seconds, waited = (
         number(step.get(name)) for name in ("step", "seconds_per_batch", "input_seconds_per_batch")
