@@ -121,10 +121,14 @@ def test_what_was_not_measured_of_energy_and_clocks_has_no_line(house: House) ->
 
 
 def test_a_training_that_was_too_short_says_that_it_can_t_be_told_why(house: House) -> None:
-    house.store.create(Run("x", "finished", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
-    assert "n/a (4 samples while it trained, too few to say)" in house.run("show", "x").stdout
-    house.store.create(Run("y", "failed", 1.0, summary=Summary(steps=10, training_samples=4), findings=()))
+    short = Run("x", "finished", 1.0, engine="docker", summary=Summary(steps=10, training_samples=4), findings=())
+    house.store.create(short)
+    shown = " ".join(house.run("show", "x").stdout.split())
+    assert "n/a (4 samples while it trained, too few to say; more come with --sample-every 0.1)" in shown
+    house.store.create(replace(short, id="y", status="failed"))
     assert "too few to say" not in house.run("show", "y").stdout
+    house.store.create(replace(short, id="z", engine="compose"))
+    assert "too few to say)" in house.run("show", "z").stdout
 
 
 def test_json_of_a_run_has_every_documented_key(kept: House) -> None:
