@@ -94,6 +94,10 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
     tmp_path: Path, runner: str, is_kept: bool
 ) -> None:
     typed = {**READ, **PLAIN}
+    if runner in PREFIXES:
+        with pytest.raises(BadOption, match=f"-e UID: {runner} gives no container"):
+            script(ordered(asked(runner, typed)))
+        del typed["UID"]
     handed_in(asked(runner, typed), tmp_path, is_kept)
     outside = variables(tmp_path / "srun.environ")
     assert not {name for name, value in READ.items() if outside.get(name) == value}

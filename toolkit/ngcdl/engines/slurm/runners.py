@@ -34,6 +34,9 @@ READ_OUTSIDE = re.compile(
 # https://apptainer.org/docs/user/main/environment_and_metadata.html
 # https://docs.sylabs.io/guides/latest/user-guide/environment_and_metadata.html
 _PREFIXES = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
+# Neither sets these, read-only in the shell that both have within them; older ones only say so in the log.
+# https://github.com/sylabs/singularity/issues/1263 https://github.com/apptainer/apptainer/pull/1099
+_LEFT_OUT = ("UID", "GID")
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,12 @@ def _child(task: Task) -> str:
 
 
 def _inside(task: Task) -> str:
-    """Return the words that set variables for the command alone, with apptainer's or singularity's prefix for those."""
+    """Return the words that set variables for the command alone, with apptainer's or singularity's prefix for those.
+
+    Raise BadOption for those that never get into a container."""
     if task.runner in _PREFIXES:
+        if lost := [name for name, _ in task.variables if name in _LEFT_OUT]:
+            raise BadOption(f"-e {lost[0]}: {task.runner} gives no container a variable of that name.")
         found = _assigned(((name, value) for name, value in task.variables if name != "HOME"), _PREFIXES[task.runner])
     else:
         passed = _passed(task)
