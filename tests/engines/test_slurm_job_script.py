@@ -211,33 +211,37 @@ def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded_but_not_one_t
     assert (done.returncode, told["code"], told["why"]) == (int(mark), int(mark), why)
 
 
-def test_what_the_job_writes_beside_a_container_leads_to_no_file_that_the_container_has_linked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", ["ln -sfT mine", "mkfifo"])
+def test_what_the_job_writes_and_reads_beside_a_container_is_no_link_and_no_pipe_that_the_container_has_made(
+    tmp_path: Path, made: str
+) -> None:
     run, mine = tmp_path / "run", tmp_path / "thesis.tex"
     run.mkdir()
     mine.write_text("mine")
+    made = made.replace("mine", str(mine))
     links = [run / name for name in (".exit.json", "exit.json", "log.txt")]
     (run / "job.sh").write_text(script(replace(ordered(TRAINING), folder=run)))
-    program(tmp_path, "srun", "; ".join(f"ln -s {mine} {link}" for link in links))
+    program(tmp_path, "srun", "; ".join(f"{made} {link}" for link in links))
     program(tmp_path, "scontrol", ":")
     known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
-    subprocess.run(["bash", str(run / "job.sh")], env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known}, check=True)
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", **known}
+    subprocess.run(["bash", str(run / "job.sh")], env=where, check=True, timeout=60)
     assert mine.read_text() == "mine"
     assert json.loads((run / "exit.json").read_text())["code"] == 0
-    assert not any(link.is_symlink() for link in links)
+    assert not any(link.is_symlink() or link.is_fifo() for link in links)
 
     kept = [run / name for name in (".task-0-n1", ".code-0-n1", ".marked-n1")]
-    program(
-        tmp_path, "docker", f"[ $1 != run ] || {{ {'; '.join(f'ln -sf {mine} {link}' for link in kept)}; exit 7; }}"
-    )
+    makes = "; ".join(f"rm -f {link}; {made} {link}" for link in kept)
+    program(tmp_path, "docker", f"[ $1 != run ] || {{ {makes}; exit 7; }}")
     known = {"NGCDL_RUN": str(run), "NGCDL_ATTEMPT": "0", "SLURMD_NODENAME": "n1"}
     done = subprocess.run(
-        ["bash", "-c", f'task={task_of(COMMAND, run)}\nbash -c "$task" task true'], cwd=run, check=False,
+        ["bash", "-c", f'task={task_of(COMMAND, run)}\nbash -c "$task" task true'], cwd=run, check=False, timeout=60,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", **known},
     )  # fmt: skip
     assert (done.returncode, mine.read_text(), kept[0].read_text()) == (7, "mine", "7\n")
 
     for runner, before in (("apptainer", "nvidia-smi"), ("docker", "id")):
-        program(tmp_path, before, f"ln -sf {mine} {kept[0]}; exit 1")
+        program(tmp_path, before, f"rm -f {kept[0]}; {made} {kept[0]}; exit 1")
         spec = replace(COMMAND, gpus=GpuRequest("count", count=1), placement=Placement(container=runner))
         done = subprocess.run(
             ["bash", "-c", f'task={task_of(spec, run)}\nbash -c "$task" task true'], cwd=run, check=False,

@@ -26,12 +26,12 @@ why=null
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
-unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
+unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     told=
     [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
@@ -65,8 +65,8 @@ is_told=
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { echo "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
@@ -87,7 +87,7 @@ ended() {
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
-        read -r told <"$mark"
+        { [ -f "$mark" ] && [ ! -L "$mark" ] && read -r told <"$mark"; }
         [ "$told" != began ] || marked 137
         podman rm -f "$name"
     } >/dev/null 2>&1 &
@@ -139,7 +139,7 @@ begin() {
         nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 "$@" --samples "$SLURMD_NODENAME"; anew "$said" "$?"; } &
     client=$!
     while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-    read -r code <"$said" || code=137
+    { [ -f "$said" ] && [ ! -L "$said" ] && read -r code <"$said"; } || code=137
 }
 memlock=(--ulimit memlock=-1)
 begin "$@"

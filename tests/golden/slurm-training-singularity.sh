@@ -26,12 +26,12 @@ why=null
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
-unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
+unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     told=
     [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
@@ -71,8 +71,8 @@ is_told=
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { echo "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
@@ -93,7 +93,7 @@ ended() {
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
-        read -r told <"$mark"
+        { [ -f "$mark" ] && [ ! -L "$mark" ] && read -r told <"$mark"; }
         [ "$told" != began ] || marked 137
     } >/dev/null 2>&1 &
 }
@@ -102,7 +102,7 @@ marked began
 { trap : TERM; (trap - INT QUIT; exec env SINGULARITYENV_PYTHONUNBUFFERED=1 SINGULARITYENV_WORDS='"'"'a '"'"'"'"'"'"'"'"'b'"'"'"'"'"'"'"'"''"'"' singularity run --no-eval --nv --home "$NGCDL_RUN/home" --bind "$NGCDL_RUN,/scratch/cifar10:/scratch/cifar10:ro,/home/me/.local/state/ngcdl/runs/older:/home/me/.local/state/ngcdl/runs/older:ro" --pwd "$NGCDL_RUN" "$NGCDL_IMAGE" "$@" --samples "$SLURMD_NODENAME"); anew "$said" "$?"; } &
 client=$!
 while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-read -r code <"$said" || code=137
+{ [ -f "$said" ] && [ ! -L "$said" ] && read -r code <"$said"; } || code=137
 marked "$code"
 [ -z "$is_told" ] || exit 0 # otherwise srun ends the others at once, and one may be saving a checkpoint
 exit "$code"

@@ -10,6 +10,6 @@ begin() {
     { trap : TERM; @CLIENT@ run @WORDS@ "$@"@AFTER@; anew "$said" "$?"; } &
     client=$!
     while kill -0 "$client" 2>/dev/null; do wait "$client"; done
-    read -r code <"$said" || code=137
+    { [ -f "$said" ] && [ ! -L "$said" ] && read -r code <"$said"; } || code=137
 }
 @BEGIN@

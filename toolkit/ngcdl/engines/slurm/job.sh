@@ -18,17 +18,17 @@ seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
-## A container can put a link in RUN, where this shell would write through it: noclobber creates files anew only.
-## A signal to this shell's programs, too, can cut rm and mv short.
+## A container can put a link in RUN, through which this shell would write, or a pipe, at which it would wait forever:
+## noclobber creates files anew only, but opens pipes. A signal to this shell's programs, too, can cut rm and mv short.
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { printf '%s' "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
-unlinked() { [ ! -L "$RUN/log.txt" ] || rm "$RUN/log.txt"; } # a requeued job's output is appended to it
+unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
 ended() {
     ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
     ## elsewhere only the tasks are told, by SIGTERM. A preemption that suspends a job (PreemptMode=SUSPEND,GANG) sets

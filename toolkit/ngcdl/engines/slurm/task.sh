@@ -3,13 +3,13 @@ mark=$NGCDL_RUN/.task-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 said=$NGCDL_RUN/.code-$NGCDL_ATTEMPT-$SLURMD_NODENAME
 export NGCDL_NODE=$SLURM_NODEID
 is_told=
-## A container can put a link in the run's folder: noclobber creates files anew only.
+## A container can put a link or a pipe in the run's folder (as in job.sh), and nothing else than a file is read there.
 ## A SIGTERM to this shell's group cuts rm and mv short, too.
 anew() {
     set -o noclobber
     for _ in 1 2 3 4 5; do
-        { echo "$2" >"$1"; } 2>/dev/null && break
         rm -rf "$1"
+        { echo "$2" >"$1"; } 2>/dev/null && break
     done
     set +o noclobber
 }
@@ -36,7 +36,7 @@ ended() {
     {
         trap "" TERM
         sleep "$NGCDL_KILL_SECONDS"
-        read -r told <"$mark"
+        { [ -f "$mark" ] && [ ! -L "$mark" ] && read -r told <"$mark"; }
         [ "$told" != began ] || marked 137
         ## A container's first process gets SIGTERM through its client. A second SIGTERM would cut a checkpoint short: a
         ## container that ignores the first is removed just before Slurm kills the client, which would leave the
