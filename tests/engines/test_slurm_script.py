@@ -151,6 +151,20 @@ def test_an_option_that_was_typed_takes_the_place_of_ours_that_it_excludes(typed
     assert f"#SBATCH {typed}\n" in text
 
 
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("--comment=my run #2", '--comment="my run #2"'),
+        ("--comment='my run'", "--comment='my run'"),
+        ("--nodelist n1", "--nodelist n1"),
+        ("--exclusive --mail-user=me --mail-type=END", "--exclusive --mail-user=me --mail-type=END"),
+        ("--mail-user=me --exclusive", "--mail-user=me --exclusive"),
+    ],
+)
+def test_a_typed_value_with_spaces_stays_one_for_sbatch(typed: str, line: str) -> None:
+    assert f"#SBATCH {line}\n" in script(ordered(replace(COMMAND, placement=Placement(options=(typed,)))))
+
+
 @pytest.mark.parametrize(("runner", "limits"), [
     ("docker", ["--memory=17179869185", "--cpus=4"]), ("podman", ["--memory=17179869185"]), ("pyxis", []),
     ("apptainer", []), ("singularity", []),

@@ -24,6 +24,8 @@ _NAMED = {
     **{"i": "input", "k": "no-kill", "m": "distribution", "o": "output", "p": "partition", "q": "qos"},
     **{"O": "overcommit", "S": "core-spec"},
 }
+# A value that sbatch would split, or cut short, in a script; one with quotes of its own was written for a script.
+_SPLIT = re.compile(r"""(--[\w-]+=)((?!.*\s-)[^"'\\]*[\s#][^"'\\]*)""")
 _OPTION = re.compile(r"--([\w-]+)|-(\w)")
 _UNFOLLOWED = {
     "array": "ngcdl follows one job, and all jobs of an array would share a run's folder",
@@ -43,6 +45,11 @@ def alike(word: str) -> tuple[str, ...]:
     name = found[1] or found[2]
     name = _NAMED.get(name, name)
     return next((alike for alike in _ALIKE if name in alike), (name,))
+
+
+def quoted(word: str) -> str:
+    """Return an option as a script must have it for sbatch to take it as from a shell: --comment="my run #2"."""
+    return _SPLIT.sub(r'\1"\2"', word) if _SPLIT.fullmatch(word) else word
 
 
 def asks_for_gpus(word: str) -> bool:

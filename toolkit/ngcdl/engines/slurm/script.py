@@ -70,7 +70,7 @@ def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     words += [f"--output={log}", "--open-mode=append", "--requeue", f"--signal=B:USR1@{WARNING_SECONDS}"]
     words += ["--export=ALL"] if task.secrets else []  # some sites set SBATCH_EXPORT=NONE: secrets would stay behind
     typed = {name for word in placement.options for name in options.alike(word)}
-    return [word for word in words if not typed & {*options.alike(word)}] + list(placement.options)
+    return [word for word in words if not typed & {*options.alike(word)}] + [*map(options.quoted, placement.options)]
 
 
 def _mebibytes(size: int | None) -> str | None:
