@@ -117,7 +117,7 @@ class SlurmEngine(OfKind, NoImages):
         if order.spec.without_secrets().command != order.spec.command:
             raise BadOption(
                 "A word of the command looks like a secret, and would be written into the job's script.",
-                "As a variable it travels with the job, and is written to no file:\n    ngcdl run ... -e NAME",
+                "As a variable it travels with the job, and is written to no file of yours:\n    ngcdl run ... -e NAME",
             )
         path = order.folder / SCRIPT
         try:
