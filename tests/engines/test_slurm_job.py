@@ -102,6 +102,18 @@ def test_a_stop_makes_no_file_where_a_link_of_the_run_s_leads(programs: Path) ->
     assert not (programs / "elsewhere").exists()
 
 
+@pytest.mark.parametrize(("begun", "calls"), [(True, ["--signal=TERM 7", "7"]), (False, ["7"])])
+def test_a_job_that_still_fetches_its_image_is_given_no_time_to_save(
+    programs: Path, begun: bool, calls: list[str]
+) -> None:
+    says(programs, "squeue", "RUNNING|None")
+    stand_in(programs, "scancel", f'echo "$*" >>{programs}/calls')
+    if begun:
+        (programs / ".task-0-n1").touch()
+    SlurmJob("7", programs).stop(0)
+    assert (programs / "calls").read_text().splitlines() == calls
+
+
 def test_a_job_that_is_killed_while_it_stops_no_longer_has_time_to_stop(programs: Path) -> None:
     (programs / ".stopping").touch()
     stand_in(programs, "scancel", f"[ ! -e {programs}/.stopping ] && touch {programs}/cancelled")

@@ -16,7 +16,7 @@ from ngcdl.errors import SlurmLost
 from ngcdl.folder import EXIT, LOG, opened, recorded_exit
 
 SLURM = "slurm:"
-STOPPING = ".stopping"
+STOPPING, TASKS = ".stopping", ".task-*"
 LOOK_SECONDS = 0.5  # between looks at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # all users share the controller: query it less and less often
 PATIENCE_SECONDS = 600.0  # long enough for the controller to be restarted
@@ -147,21 +147,27 @@ class SlurmJob(Unconnected):
         return self._waiting
 
     def stop(self, grace_seconds: float) -> None:
-        """Ask the tasks to end, which lets them save a checkpoint first; cancel a job that has not started."""
+        """Ask the tasks to end, which lets them save a checkpoint first; cancel a job whose tasks have not begun."""
         state = self._state()
         if state is None or not state.goes_on:
             return
         if state.state == "RUNNING":
             with contextlib.suppress(FileExistsError):  # a link, which the run made, is not followed
                 (self._folder / STOPPING).touch(exist_ok=False)
-            commands.cancel(self.number, self._folder, "TERM")
-            until = self._clock() + grace_seconds
-            while self._clock() < until:
-                state = self._state()
-                if state is None or not state.goes_on:
-                    return
-                self._sleep(LOOK_SECONDS)
+            if any(self._folder.glob(TASKS)) and self._ends(grace_seconds):  # else nobody hears: it fetches its image
+                return
         self.kill()
+
+    def _ends(self, seconds: float) -> bool:
+        """Ask the tasks to end; return whether the job ends within `seconds`."""
+        commands.cancel(self.number, self._folder, "TERM")
+        until = self._clock() + seconds
+        while self._clock() < until:
+            state = self._state()
+            if state is None or not state.goes_on:
+                return True
+            self._sleep(LOOK_SECONDS)
+        return False
 
     def kill(self) -> None:
         self._pause = FIRST_ASK_SECONDS
