@@ -209,12 +209,13 @@ def test_gpus_that_were_typed_for_sbatch_are_left_to_the_image(tmp_path: Path, o
 def test_the_folder_of_a_script_to_keep_may_have_a_space_in_its_path_but_nothing_that_a_mount_splits(
     tmp_path: Path, runner: str, mounted: str
 ) -> None:
-    (folder := tmp_path / "my runs").mkdir()
+    is_split = runner == "pyxis"  # enroot mounts no path with a space
+    (folder := tmp_path / ("runs" if is_split else "my runs")).mkdir()
     handed_in(replace(asked(runner, {}), workdir=None), folder, is_kept=True, PATH=f"{folder}:/usr/bin:/bin")
     given = words(folder / ("srun.words" if runner == "pyxis" else "client.words"))
     assert [word for word in given if word.startswith(mounted.format(folder))]
     assert {f"--container-workdir={folder}", f"--workdir={folder}", str(folder)} & set(given)
-    where = {"PATH": f"{folder}:/usr/bin:/bin", "NGCDL_RUN": f"{tmp_path}/a,b"}
+    where = {"PATH": f"{folder}:/usr/bin:/bin", "NGCDL_RUN": f"{tmp_path}/{'a b' if is_split else 'a,b'}"}
     done = subprocess.run(
         ["bash", str(folder / "job.sh")], env=where, cwd=folder, capture_output=True, text=True, check=False
     )

@@ -108,7 +108,10 @@ _NATIVE = "unset SINGULARITY_OCI\nexport SINGULARITY_NO_OCI=1 # its OCI mode wou
 
 
 def unfit(task: Task) -> str:
-    """Return the characters that would split the path of the run's folder, in the option that mounts it."""
+    """Return what would split the path of the run's folder in the option that mounts it, as bash has it in [...]; pyxis
+    mounts no path with a space: https://github.com/NVIDIA/pyxis/issues/133"""
+    if task.runner == "pyxis":
+        return ",:[:space:]"
     return ',\\"' if task.runner in ("docker", "podman") else ",:"
 
 

@@ -87,7 +87,8 @@ def _folder(order: Order, unfit: str, is_kept: bool) -> list[str]:
         there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}"]
-    says = f"ngcdl: $RUN: the run's folder may have none of {unfit} in its path: export NGCDL_RUN=FOLDER, then sbatch"
+    shown = unfit.replace("[:space:]", " and no space")
+    says = f"ngcdl: $RUN: the run's folder may have none of {shown} in its path: export NGCDL_RUN=FOLDER, then sbatch"
     lines += [
         f'case $RUN in *[{unfit}]*) echo "{says}" >&2; exit 1 ;; esac',
         'mkdir -p "$RUN/home" && cd "$RUN" || exit 1',
