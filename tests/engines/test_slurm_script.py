@@ -116,6 +116,7 @@ def test_a_folder_that_was_typed_for_the_cache_is_mounted_where_it_was_typed() -
     [
         ("nvcr.io/nvidia/pytorch:25.03-py3", "nvcr.io#nvidia/pytorch:25.03-py3"),
         (f"nvcr.io/nvidia/pytorch@{DIGEST}", f"nvcr.io#nvidia/pytorch:{DIGEST}"),
+        ("docker.io/pytorch/pytorch:2.9", "registry-1.docker.io#pytorch/pytorch:2.9"),
         (f"127.0.0.1:5443/nvidia/pytorch:1@{DIGEST}", f"127.0.0.1:5443#nvidia/pytorch:{DIGEST}"),
     ],
 )

@@ -68,8 +68,10 @@ class Task:
 def of_enroot(image: str) -> str:
     """Return enroot's name of an image: nvcr.io#nvidia/pytorch:25.03-py3. A digest takes the place of the tag: enroot
     passes on to the registry what stands there, from 3.1.0 on, which is the oldest that pyxis takes.
-    https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag)"""
+    It asks the host that is named, and Docker Hub answers on another one than the images' names have.
+    https://github.com/NVIDIA/enroot/blob/master/src/docker.sh (reg_tag, docker::_download)"""
     host, _, rest = image.partition("/")
+    host = "registry-1.docker.io" if host == "docker.io" else host
     name, at, digest = rest.partition("@")
     return f"{host}#{name.partition(':')[0]}:{digest}" if at else f"{host}#{rest}"
 
