@@ -342,3 +342,28 @@ NodeName=n3 CoresPerSocket=1 CPUAlloc=0 Gres=gpu:a100_1g.5gb:7,gpu:a100:3 State=
 Reason=Gres=gpu:k80:9 Partitions=old [root@2026-11-21T12:00:00]
 NodeName=n4 Arch=x86_64 CoresPerSocket=1 Gres=gpu:2 State=IDLE Partitions=old
 NodeName=n5 Arch=x86_64 CoresPerSocket=1 Gres=(null) State=IDLE Partitions=old"""
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("--gres=gpu:2",), 2),
+        (("--gres gpu:1g.10gb:3(S:0),disk:9",), 3),
+        (("--gres=gpu:a100:2,gpu:v100:1",), 3),
+        (("--gpus-per-node=1", "-Ga100:4"), 2),
+        (("--gpus=3",), None),  # of two nodes
+        (("--gres=gpu", "--exclusive"), None),
+        (("--gres=shard:4",), None),
+    ],
+)
+def test_gpus_that_were_typed_for_sbatch_are_as_many_as_the_run_has(
+    programs: Path, words: tuple[str, ...], count: int | None
+) -> None:
+    says(programs, "scontrol", "")
+    engine, placement = SlurmEngine(programs), Placement(2, "gpu", options=words)
+    if count:
+        with pytest.raises(BadOption, match=f"would have {count} GPUs on each node, and the run is for 8") as refused:
+            engine.with_cpus(placement, 8)
+        assert f"--gpus {count} --sbatch={words[-1]}" in refused.value.hint
+    for fine in (count or 8, 0):  # without GPUs the image decides
+        engine.with_cpus(placement, fine)

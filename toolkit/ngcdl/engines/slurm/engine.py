@@ -73,6 +73,13 @@ class SlurmEngine(OfKind, NoImages):
         return replace(placed, container=placed.container or _runner(), images=images)
 
     def with_cpus(self, placement: Placement, gpus: int) -> Placement:
+        """As in SharesCpus. Raise BadOption if words for sbatch ask for another number of GPUs than the run."""
+        typed = options.gpus_per_node(placement.options, placement.nodes) if gpus else None
+        if typed and typed[0] != gpus:
+            raise BadOption(
+                f"--sbatch={typed[1]}: the job would have {typed[0]} GPUs on each node, and the run is for {gpus}.",
+                f"Say how many there, too:\n    ngcdl run ... --gpus {typed[0]} --sbatch={typed[1]}",
+            )
         if placement.cpus is None:
             with contextlib.suppress(SlurmAbsent, SlurmRefused):  # e.g. no such partition: sbatch says so more clearly
                 return replace(placement, cpus=nodes.cpus_per_gpu(placement, gpus))

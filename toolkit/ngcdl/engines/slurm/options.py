@@ -6,7 +6,7 @@ https://slurm.schedmd.com/sbatch.html
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ngcdl.errors import BadOption
 
@@ -26,6 +26,9 @@ _NAMED = {
 }
 # A value that sbatch would split, or cut short, in a script; one with quotes of its own was written for a script.
 _SPLIT = re.compile(r"""(--[\w-]+=)((?!.*\s-)[^"'\\]*[\s#][^"'\\]*)""")
+# Options that ask for GPUs by number, and the numbers in their values: gpu:a100:4 or, but for --gres, a100:4 or 4
+_GPUS = re.compile(r"(?:--(gres|gpus(?:-per-(?:node|task))?)(?:=| +)|-(G)[= ]*)(.+)")
+_NUMBER = re.compile(r"(?:^|,)(gpu:)?(?:[^:,()]+:)?(\d+)(?=$|[,(])")
 _OPTION = re.compile(r"--([\w-]+)|-(\w)")
 _UNFOLLOWED = {
     "array": "ngcdl follows one job, and all jobs of an array would share a run's folder",
@@ -55,6 +58,18 @@ def quoted(word: str) -> str:
 def asks_for_gpus(word: str) -> bool:
     """Whether an option may ask for GPUs: each of these can ask for other things, too."""
     return "gres" in alike(word) or word.startswith(("--tres-per-task", "--gpus-per-socket"))
+
+
+def gpus_per_node(words: Sequence[str], nodes: int) -> tuple[int, str] | None:
+    """Return how many GPUs of each node the options ask for, and which one does; None if they don't say."""
+    typed = [found for word in words if (found := _GPUS.fullmatch(word))]
+    if not typed:
+        return None
+    last = typed[-1]
+    name = last[1] or last[2]
+    count = sum(int(number) for gpu, number in _NUMBER.findall(last[3]) if gpu or name != "gres")
+    each = count / nodes if name in ("gpus", "G") else count
+    return (int(each), last[0]) if count and each == int(each) else None
 
 
 def check_followed(words: Iterable[str]) -> None:
