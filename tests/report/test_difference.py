@@ -38,6 +38,14 @@ def test_a_variable_that_ngcdl_sets_by_itself_is_no_difference() -> None:
     assert difference(one, other).differs == {"spec.environment.LR": ("1", "2")}
 
 
+def test_a_terminal_is_no_difference_but_what_was_piped_in_is() -> None:
+    alone, typed, fed = (
+        Run("x", "finished", 1.0, spec={"tty": tty, "stdin": stdin})
+        for tty, stdin in ((False, False), (True, True), (False, True))
+    )
+    assert [difference(one, typed).differs for one in (alone, fed)] == [{}, {"spec.stdin": (True, False)}]
+
+
 def test_the_energy_of_different_cards_has_no_change_where_the_runs_can_t_be_compared() -> None:
     one, other = (
         Run("x", "finished", 1.0, summary=Summary(steps=9, gpus=(GpuSummary(index=index, joules=5.0),)))

@@ -1,8 +1,8 @@
 """The differences between two records: what was requested, what the runs ran on, and the figures with their change.
 
 Each record is a single run, so no change has a spread. If the runs can't be compared, their speeds and results get no
-change. What always differs (id, times, container, process ids, the run's folders), and variables that ngcdl sets by
-itself, are left out. Pure.
+change. What always differs (id, times, container, process ids, the run's folders), variables that ngcdl sets by
+itself, and whether ngcdl was on a terminal, are left out. Pure.
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
 def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
     record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
     gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
-    return dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
+    flat = dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
+    if flat.pop("spec.tty", False):  # what is typed there is no input of the command, as a file or a pipe is
+        flat["spec.stdin"] = False
+    return flat
 
 
 def _at(flat: Mapping[str, Any], name: str) -> Any:
