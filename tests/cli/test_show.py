@@ -178,11 +178,12 @@ def test_a_run_that_is_not_there_is_told(kept: House) -> None:
         assert "There is no run" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "logs", "runs diff last", "runs replay", "export slurm"])
-@pytest.mark.parametrize("name", ["20180216-010101-compare-aaa111", "compare-aaa111"])
-def test_a_comparison_is_no_run_and_its_report_is_named(kept: House, command: str, name: str) -> None:
-    found = StoredComparison("20180216-010101-compare-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
+@pytest.mark.parametrize("command", ["show", "logs", "wait", "runs diff last", "run --train cifar10 --resume"])
+@pytest.mark.parametrize("name", ["20180216-010101-compare-b8-aaa111", "aaa111", "b8"])
+def test_a_comparison_is_no_run_and_what_shows_it_is_named(kept: House, command: str, name: str) -> None:
+    kept.store.create(Run("20180216-010101-cifar10-ccccb8", "finished", 1.0))  # ends like the comparison's --name
+    found = StoredComparison("20180216-010101-compare-b8-aaa111", "device", 1, (("cpu", "cpu"),), 1.0)
     comparisons.save(found, kept.store)
     told = kept.run(*command.split(), name).stderr
     assert f"There is no run '{name}': that is a comparison." in told
-    assert f"    ngcdl report {found.id}\n" in told
+    assert f"    ngcdl compare --show {found.id}\n" in told

@@ -168,7 +168,7 @@ def _resuming(name: str) -> str | None:
 
     store = lookup.open_store()
     with contextlib.suppress(NgcdlError):
-        run = store.load(store.find(name))
+        run = store.load(lookup.id_of(name, store))
         return resumed.line(store.folder(run.id), run)
     return None
 

@@ -42,16 +42,12 @@ def loaded(store: Store, name: str) -> Run:
 
 def id_of(name: str, store: Store) -> str:
     """Return the id of the run that `name` means. Raise NoSuchRun, also if it means a comparison."""
-    try:
-        return store.find(name)
-    except NoSuchRun:
-        from ngcdl.storing import comparisons
+    from ngcdl.storing import comparisons
 
-        if not comparisons.is_named(name, store):
-            raise
+    if comparisons.is_named(name, store):
         with contextlib.suppress(NoSuchComparison):
-            raise NoSuchRun(name, store.root, comparison=comparisons.find(name, store)) from None
-        raise
+            raise NoSuchRun(name, store.root, comparison=comparisons.find(name, store))
+    return store.find(name)
 
 
 def with_figures(store: Store, run: Run) -> Run:

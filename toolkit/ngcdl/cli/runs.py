@@ -179,7 +179,7 @@ def wait(name: str) -> int:
 def stop(name: str) -> None:
     """Stop a run and say how it ended. Raise EngineError, RunElsewhere or RunOfOthers."""
     store = lookup.open_store()
-    run = reconcile(store, store.load(store.find(name)))
+    run = reconcile(store, store.load(lookup.id_of(name, store)))
     if run.status != "running":
         console.say(f"{run.id} has already ended: {how_it_ended(run)}")
         return

@@ -313,13 +313,20 @@ def _nothing_of_a_training(typed: Typed, image: ImageRef | None, store: Store) -
 
 def _resumed(typed: Typed, store: Store) -> str | None:
     """Return the name of the bundled training that --resume means; None if it means none. Raise NoSuchRun."""
-    if not typed.resume:
-        return None
-    before = store.find(typed.resume)
+    before = _before(typed, store)
     with contextlib.suppress(NgcdlError):
-        name = store.load(before).workload.get("name")
+        name = store.load(before).workload.get("name") if before else None
         return name if name in trainings.names() else None
     return None
+
+
+def _before(typed: Typed, store: Store) -> str | None:
+    """Return the id of the run that --resume means; None if it was not typed. Raise NoSuchRun."""
+    if not typed.resume:
+        return None
+    from ngcdl.cli import lookup
+
+    return lookup.id_of(typed.resume, store)
 
 
 def _taking(typed: Typed, image: ImageRef | None, store: Store) -> str | None:
@@ -349,7 +356,7 @@ def _workload(typed: Typed, store: Store) -> Workload:
         data=typed.data,
         device=typed.device or "auto",
         evaluate=not typed.no_eval,
-        resume=store.find(typed.resume) if typed.resume else None,
+        resume=_before(typed, store),
         threads=typed.threads,
         feed=typed.feed or (None if typed.autotune else "ahead"),
         precision="amp" if typed.amp else typed.precision,

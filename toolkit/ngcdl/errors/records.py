@@ -52,7 +52,8 @@ class NoSuchRun(RecordError):
         """`fitting`: the runs that `name` may mean, if several, the newest first. `is_empty`: there are no runs at all.
         `comparison`: the id of the comparison that `name` means instead."""
         if comparison:
-            text, hint = f"There is no run {name!r}: that is a comparison.", f"    ngcdl report {comparison}"
+            text = f"There is no run {name!r}: that is a comparison."
+            hint = f"    ngcdl compare --show {comparison}\n    ngcdl report {comparison}"
         elif fitting:
             text = f"The name {name!r} fits {len(fitting)} runs; the newest is {fitting[0]}."
             hint = "Type more of it:\n    ngcdl runs"

@@ -24,7 +24,7 @@ from ngcdl.folder import content
 from ngcdl.record import Owner
 from ngcdl.record.shape import make
 from ngcdl.storing import marks
-from ngcdl.storing.store import Store, age, called, make_private, named, write_whole
+from ngcdl.storing.store import Store, age, called, fitting, make_private, named, write_whole
 
 FORMAT = 1
 FOLDER = "comparisons"
@@ -164,10 +164,13 @@ def remove(kept: StoredComparison, store: Store) -> None:
 def is_named(name: str, store: Store) -> bool:
     """Return whether `name` is a comparison's id, a part of one, or its --name, rather than a run's. The runs are
     looked up, too: the id of a run of an image such as compare-x also has the word."""
-    runs = store.ids()
-    if any(called(one) == name for one in runs):
+    known = ids(store)
+    is_word = any(called(one) == _word(name) for one in known)
+    is_part = not name.startswith("last") and named(name, known) is not None
+    if not (is_word or is_part or KIND in name):
         return False
-    return any(called(one) == _word(name) for one in ids(store)) or (KIND in name and named(name, runs) is None)
+    runs = store.ids()
+    return not any(called(one) == name for one in runs) and (is_word or not fitting(name, runs))
 
 
 def find(name: str, store: Store) -> str:
