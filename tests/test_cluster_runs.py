@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,8 @@ from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
 from ngcdl.folder import LOG, SAMPLES
 from ngcdl.running import launch
 from ngcdl.running.ending import STOPPED
+from ngcdl.running.interrupt import Stopper
+from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
 
 
@@ -23,6 +26,25 @@ def test_what_is_left_on_a_cluster_runs_on_with_nobody_to_watch_it(store: Store)
     assert store.load(run.id) == run
     assert (run.status, run.owner, run.container) == ("running", None, "c0ffee")
     assert job.asked == []
+
+
+def test_a_signal_in_the_moment_before_kills_it_and_a_kill_that_fails_is_said(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> None:
+        raise SlurmLost("scancel", "connect failure")
+
+    job, show = FakeJob(), FakeShow()
+    monkeypatch.setattr(job, "kill", silent)
+    prepared, _ = ready(store, job, is_cluster=True)
+    stopper = Stopper(1, show.say)
+    course = launch.Course(prepared, store, show, stopper)
+    course.start()
+    stopper.afterwards = signal.SIGINT
+    with pytest.raises(Interrupted):
+        course.left()
+    assert show.said[0].startswith("its end is not confirmed (")
+    assert show.said[0].endswith(f"to stop it:  ngcdl stop {prepared.run.id}")
 
 
 def test_one_that_is_refused_has_a_closed_record(store: Store) -> None:

@@ -15,7 +15,7 @@ from fakes import FakeJob, LeftJob, ready
 from house import TRAIN, House
 
 from ngcdl.cli.watch import hand_over
-from ngcdl.errors import NgcdlError
+from ngcdl.errors import EngineLost, NgcdlError
 from ngcdl.storing.store import Store
 
 
@@ -60,6 +60,23 @@ def test_a_container_that_docker_does_not_remove_after_its_watcher_died_is_noted
     with pytest.raises(NgcdlError, match="ended with 3"):
         hand_over(order, store)
     assert store.load(order.run.id).notes[-1].endswith("device or resource busy):  docker rm -f c0ffee")
+
+
+def test_a_container_whose_engine_does_not_answer_after_its_watcher_died_is_the_next_command_s(
+    monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def silent() -> None:
+        raise EngineLost("was killing the run")
+
+    stand_in_for_python(monkeypatch, tmp_path, "exit 3")
+    job = FakeJob()
+    monkeypatch.setattr(job, "kill", silent)
+    order, _ = ready(store, job)
+    with pytest.raises(NgcdlError, match="ended with 3"):
+        hand_over(order, store)
+    run = store.load(order.run.id)
+    assert (run.status, run.owner) == ("failed", order.run.owner)
+    assert "the next ngcdl run or runs removes it" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_watcher_that_can_t_be_started_closes_the_record(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:

@@ -276,6 +276,25 @@ def test_another_error_of_the_engine_kills_the_job(store: Store) -> None:
     assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 
+@pytest.mark.parametrize(("is_cluster", "status", "said"), [
+    (False, "failed", "the next ngcdl run or runs removes it"),
+    (True, "running", "to stop it:  ngcdl stop 20180216-182126-test-beef"),
+])  # fmt: skip
+def test_a_job_whose_kill_is_not_confirmed_is_told_and_its_record_stays_open(
+    store: Store, is_cluster: bool, status: str, said: str
+) -> None:
+    class Broken(FakeShow):
+        def chunk(self, chunk: Chunk) -> None:
+            raise RuntimeError("a fault")
+
+    prepared, _ = ready(store, FakeJob(exit=EngineLost("waited for the run")), is_cluster=is_cluster)
+    show = Broken()
+    with pytest.raises(RuntimeError, match="a fault"):
+        launch.follow(prepared, store, show)
+    assert (recorded(store).status, recorded(store).is_open) == (status, True)
+    assert show.said[-1].endswith(said)
+
+
 def test_a_fault_of_ngcdl_itself_kills_the_job_closes_the_record_and_is_shown(store: Store) -> None:
     class Broken(FakeShow):
         def chunk(self, chunk: Chunk) -> None:

@@ -24,6 +24,7 @@ from ngcdl.record import Run
 from ngcdl.running import ending, launch, prepare, stopping, turn
 from ngcdl.running.owner import this_process
 from ngcdl.running.prepare import Ready
+from ngcdl.running.reconcile import MAY_BE_LEFT
 from ngcdl.running.signals import Interrupted, signal_of, signals_deferred
 from ngcdl.spec import RunSpec
 from ngcdl.storing.store import Store
@@ -137,15 +138,17 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
     if run.status != "running":
         return
     known = store.is_known(run)
-    with contextlib.suppress(NgcdlError):
-        left = ready.engine.find(run.id)
-        if left:
+    closed = run.closed(status, code, reason, time.time())
+    try:
+        if left := ready.engine.find(run.id):
             left.kill()
-            try:
-                left.remove()
-            except ContainerLeft as error:
-                run = run.noting(error.note)
-    store.save(run.closed(status, code, reason, time.time()), known)
+            left.remove()
+    except ContainerLeft as error:
+        closed = closed.noting(error.note)
+    except NgcdlError as error:  # with its owner in the record, reconcile looks for the container again
+        closed = replace(closed, owner=run.owner)
+        console.say(f"{error.message} {MAY_BE_LEFT}")
+    store.save(closed, known)
 
 
 def _error(answer: dict[str, Any]) -> NgcdlError:

@@ -24,7 +24,7 @@ from ngcdl.running import ending, meanwhile, silence, stopping
 from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
-from ngcdl.running.reconcile import DETACHED, JOB_LEFT, SUBMISSION_SECONDS, bring_output
+from ngcdl.running.reconcile import DETACHED, JOB_LEFT, MAY_BE_LEFT, SUBMISSION_SECONDS, bring_output
 from ngcdl.running.signals import Interrupted, signals_deferred
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
@@ -197,15 +197,13 @@ class Course:
         record keeps its owner, and reconcile looks for the job."""
         self._may_be_left = is_given_up and self._ready.engine.has_containers
         with contextlib.suppress(NgcdlError, Interrupted):
-            left = self._ready.engine.find(self.run.id)
-            if left:
+            if left := self._ready.engine.find(self.run.id):
                 self.run = replace(self.run, container=left.identity)
                 self._may_be_left = True
                 left.remove()
                 self._may_be_left = self._ready.engine.find(self.run.id) is not None
         if self._may_be_left:
-            may = "the engine may still have its container, or create it"
-            self._show.say(f"{may}: the next ngcdl run or runs removes it")
+            self._show.say(MAY_BE_LEFT)
 
     def given_up(self) -> None:
         """Query the job's state once, and leave the job: a second Ctrl-C came, and the kill was not confirmed."""
@@ -229,9 +227,16 @@ class Course:
         if not self.job and not self._is_cluster:  # a job that a cluster may have accepted goes on
             self._remove_left(is_given_up=isinstance(error, EngineHangs))
         if self.job and not self._is_lost:
-            with contextlib.suppress(NgcdlError, Unkillable):
+            try:
                 self.job.kill()
                 self._ended = self._by_this_clock(self.job.wait())
+            except (NgcdlError, Unkillable) as unkilled:  # the record stays open, and reconcile looks again
+                self._is_lost, self._may_be_left = self._is_cluster, self._ready.engine.has_containers
+                self._say_it_may_run(unkilled)
+
+    def _say_it_may_run(self, unkilled: BaseException) -> None:
+        later = f"it may still run; to stop it:  ngcdl stop {self.run.id}" if self._is_cluster else MAY_BE_LEFT
+        self._show.say(f"its end is not confirmed{f' ({unkilled})' if str(unkilled) else ''}; {later}")
 
     def close(self) -> None:
         """Record how the run ended, according to the engine, the trainer's events and the signals that ngcdl received.
@@ -258,7 +263,7 @@ class Course:
         self._herald.look(self.run, self._events())
         self.run = self.run.noting(*self._herald.told, *self._absences(), *(() if self._is_lost else self._lacking()))
         if self.run.status == "failed":
-            self._tell_card_errors()
+            self._tell(*(f"The kernel logged during the run: {error}" for error in self._card_errors))
         self._diagnose()
         self._is_recorded = self._save("Its record is not up to date; the next ngcdl run or runs closes it.")
 
@@ -275,10 +280,6 @@ class Course:
         if closed.finished is None or self._is_cluster:
             return closed
         return replace(closed, finished=closed.finished - set_seconds)
-
-    def _tell_card_errors(self) -> None:
-        for error in self._card_errors:
-            self._tell(f"The kernel logged during the run: {error}")
 
     def _tell(self, *notes: str) -> None:
         for note in notes:
@@ -344,17 +345,17 @@ class Course:
         """Return a note that log.txt may lack its end, why, and where the rest is; () if log.txt is complete."""
         if self._unlogged is None:
             return ()
-        has_copy = self._ready.engine.has_containers
-        where = f":  docker logs {self.job.identity[:12]}" if has_copy and self.job else "."
+        where = f":  docker logs {self.job.identity[:12]}" if self.job and self._ready.engine.has_containers else "."
         return (f"log.txt may lack its end ({self._unlogged}){where}",)
 
     def left(self) -> Run:
-        """Return the open record of a run that a cluster has accepted. Kill the run and raise Interrupted if a signal
-        came in the moment before it was left."""
+        """Return the open record of a run on a cluster. If a signal came before it was left, kill it, and raise."""
         if number := self._stopper.signal or self._stopper.afterwards:
-            with contextlib.suppress(NgcdlError):
+            try:
                 if self.job:
                     self.job.kill()
+            except NgcdlError as unkilled:
+                self._say_it_may_run(unkilled)
             raise Interrupted(number)
         return self.run
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 UNWATCHED = (
     "ngcdl ended before the run did, lost its engine, or could no longer write; nothing was measured from then on."
 )
+MAY_BE_LEFT = "the engine may still have its container, or create it: the next ngcdl run or runs removes it"
 JOB_LEFT = "The cluster may still have its job: {}"
 DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
