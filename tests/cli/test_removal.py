@@ -257,11 +257,14 @@ def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House)
     comparison = StoredComparison(
         "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
     )
-    comparisons.save(replace(comparison, owner=this_process()), kept.store)
-    done = kept.run(*RM, OLD, "--yes")
-    assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
-    assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
-    comparisons.leave(comparison, kept.store)
+    another_host_s = replace(this_process(), boot="another boot")
+    for owner in (this_process(), another_host_s):  # via a shared home
+        comparisons.save(replace(comparison, owner=owner), kept.store)
+        done = kept.run(*RM, OLD, "--yes")
+        assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
+        assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
+    for path in (comparisons.path(comparison.id, kept.store), kept.store.folder(NEW) / "run.json"):
+        os.utime(path, (time.time() - 400,) * 2)
     assert kept.run(*RM, OLD, "--yes").returncode == 0
 
 

@@ -18,8 +18,8 @@ from ngcdl.cli import lookup, terminal
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
 from ngcdl.folder import FILES, IMPORTED
 from ngcdl.record import Run
-from ngcdl.running.owner import is_alive
 from ngcdl.running.reconcile import ended, reconcile, still_runs
+from ngcdl.running.stopping import has_runner
 from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
@@ -106,7 +106,7 @@ def remove(asked: Asked) -> int:
         losing = [*bare, *(one for one, _ in _losing(store, going, asked))]
         failed += _carry_out(store, going, asked.keep_record)
         for one in {one.id: one for one in losing}.values():
-            if not (_left_of(one, store) or is_alive(one.owner)):
+            if not (_left_of(one, store) or has_runner(store, one)):
                 comparisons.remove(one, store)
                 console.result(f"removed the comparison {one.id}")
     return NgcdlError.exit_code if failed else 0
@@ -117,7 +117,7 @@ def _without_runs(
 ) -> tuple[list[StoredComparison], int]:
     """Return which of these comparisons have no run and may go, and how many may not; report each of them."""
     bare = [one for one in compared if not (asked.keep_record or _left_of(one, store))]
-    going_on = [one for one in bare if is_alive(one.owner)]
+    going_on = [one for one in bare if has_runner(store, one)]
     for one in going_on:
         console.show_error(NotRemoved(one.id, "it has not ended", f"    ngcdl stop {one.id}"))
     return [one for one in bare if one not in going_on], len(going_on)
@@ -178,7 +178,7 @@ def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
     id."""
     left = {run.id for run in unended.values() if run.is_open}
     stored = comparisons.stored(store)
-    going = [one for one in stored if is_alive(one.owner) or left & {trial.run for trial in one.trials}]
+    going = [one for one in stored if has_runner(store, one) or left & {trial.run for trial in one.trials}]
     return {trial.run: one.id for one in going for trial in one.trials}
 
 
