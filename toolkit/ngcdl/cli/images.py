@@ -19,6 +19,7 @@ from ngcdl.errors import (
     NgcdlError,
     NoneRuns,
     RegistryError,
+    UnknownTag,
 )
 from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
@@ -48,7 +49,12 @@ def check(name: str, host: str | None, cards: Sequence[str], as_json: bool) -> i
     if typed.id:
         console.say(meant.own_in_words(typed))
     image = closed(typed, there, console.say, _where(host, cards))
-    judged = judge.judge_image(image, there, config, keeper if typed.id else engine)
+    try:
+        judged = judge.judge_image(image, there, config, keeper if typed.id else engine)
+    except UnknownTag:
+        if not meant.is_open(typed):
+            raise
+        judged = served(image, there, config, engine, console.say, _where(host, cards))
     if as_json:
         console.result_json(judge.as_json(judged))
     else:
@@ -155,6 +161,25 @@ def closed(image: ImageRef, host: HostFacts, say: Callable[[str], None], where: 
     image, words = meant.chosen([image], host, where)
     say(words)
     return image
+
+
+def served(
+    chosen: ImageRef,
+    host: HostFacts,
+    config: settings.Settings,
+    engine: Engine | None,
+    say: Callable[[str], None],
+    where: str = "here",
+) -> Judged:
+    """Judge the newest image for `host` that the registry has, and say which, as it lacks what closed() has chosen: a
+    mirror has not all of the catalogue. Raise NoneRuns or RegistryError."""
+    from ngcdl.judging import judge
+
+    judged = judge.newest_of(replace(chosen, tag=None), host, config, engine)
+    if judged is None:
+        raise NoneRuns(chosen.name, is_here=where == "here")
+    say(f"{chosen.registry} lacks that; of its tags the newest that runs {where}: {judged.image.tag}")
+    return judged
 
 
 def _repository(name: str, registry: str) -> ImageRef:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ngcdl import console, engines, settings
 from ngcdl.cli import images
-from ngcdl.errors import BadOption, WrongPlatform
+from ngcdl.errors import BadOption, UnknownTag, WrongPlatform
 from ngcdl.preflight import meant
 from ngcdl.spec import USUAL
 
@@ -33,6 +33,9 @@ def pull(name: str, force: bool = False) -> None:
         host = hostfacts.gather(engine)
         image = images.closed(typed, host, screen.say)
         found = judge.facts_of(image, host, config, engine, anew=True)
+        if isinstance(found, UnknownTag) and meant.is_open(typed):
+            image = images.served(image, host, config, engine, screen.say).image
+            found = judge.facts_of(image, host, config, engine, anew=True)
         for line in judge.cautions(image, host, config, found, "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
