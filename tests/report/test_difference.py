@@ -7,6 +7,7 @@ import pytest
 from ngcdl.record import GpuSummary, Run, Summary
 from ngcdl.report.measured.words import written
 from ngcdl.report.shown.difference import difference
+from ngcdl.spec import RunSpec, Workload
 
 
 def used(*indexes: int | None, **more: object) -> Run:
@@ -36,6 +37,14 @@ def test_a_variable_that_ngcdl_sets_by_itself_is_no_difference() -> None:
         for lr, more in (("1", {}), ("2", {"PYTHONUNBUFFERED": "1"}))
     )
     assert difference(one, other).differs == {"spec.environment.LR": ("1", "2")}
+
+
+def test_an_option_that_an_older_ngcdl_did_not_have_is_no_difference() -> None:
+    asked = RunSpec(None, workload=Workload("cifar10", steps=5)).as_json()
+    older = {name: value for name, value in asked.items() if name not in ("packages", "workload")}
+    older["workload"] = {"name": "cifar10", "steps": 5, "batch": 128, "seed": 3}
+    one, other = (Run("x", "finished", 1.0, spec=spec) for spec in (older, asked))
+    assert difference(one, other).differs == {"spec.workload.seed": (3, 0)}
 
 
 def test_a_terminal_is_no_difference_but_what_was_piped_in_is() -> None:

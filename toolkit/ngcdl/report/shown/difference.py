@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ngcdl.record import GpuSummary, Run
+from ngcdl.report.compared.unlike import whole
 from ngcdl.report.measured.lines import number
 from ngcdl.report.measured.naming import PLANNED
 from ngcdl.report.shown import tables
@@ -106,6 +107,8 @@ def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
 
 def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
     record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
+    if spec := run.spec:  # what an older ngcdl did not know was not asked for
+        record["spec"] = {"packages": [], **spec, "workload": whole(run.workload) or None}
     gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
     flat = dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
     if flat.pop("spec.tty", False):  # what is typed there is no input of the command, as a file or a pipe is
