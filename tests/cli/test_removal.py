@@ -17,11 +17,14 @@ import pytest
 from house import LIKE_OTHERS, House
 from made_runs import Made
 
+from ngcdl.cli import removal
+from ngcdl.errors import StateNotWritable
 from ngcdl.folder import IMPORTED
 from ngcdl.record import Machine, Run
 from ngcdl.running.owner import this_process
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
+from ngcdl.storing.store import Store
 
 OLD, NEW, OPEN = (f"2023111{day}-221320-cifar10-{name}" for day, name in ((4, "old001"), (5, "new001"), (6, "open01")))
 RM = ("runs", "rm")
@@ -42,6 +45,10 @@ def kept(house: House) -> House:
     keep(house, OLD, 40)
     keep(house, NEW, 1)
     return house
+
+
+def compared(*trials: Trial) -> StoredComparison:
+    return StoredComparison("20231114-230000-compare-000abc", "", 2, (("a", None), ("b", None)), 1.0, trials=trials)
 
 
 def rounded(text: str) -> str:
@@ -201,10 +208,7 @@ def test_a_run_that_was_resumed_while_it_asked_is_left(kept: House) -> None:
 
 
 def test_a_comparison_that_loses_runs_is_named(kept: House) -> None:
-    trials = (Trial("a", 1, OLD), Trial("b", 1, NEW), Trial("a", 2, "20231114-221320-cifar10-gone00"))
-    comparison = StoredComparison(
-        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
-    )
+    comparison = compared(Trial("a", 1, OLD), Trial("b", 1, NEW), Trial("a", 2, "20231114-221320-cifar10-gone00"))
     comparisons.save(comparison, kept.store)
     said = f"the comparison {comparison.id} loses 1 of its 2 runs"
     assert said not in kept.run(*RM, OLD, "--keep-record", "--dry-run").stdout, "it needs the records only"
@@ -240,10 +244,7 @@ def test_a_comparison_that_is_named_goes_with_all_of_its_runs(kept: House) -> No
 
 def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not_need(kept: House) -> None:
     kept.store.create(Run(OPEN, "running", time.time(), engine="local", owner=this_process()))
-    trials = (Trial("a", 1, OLD), Trial("b", 1, OPEN))
-    comparison = StoredComparison(
-        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
-    )
+    comparison = compared(Trial("a", 1, OLD), Trial("b", 1, OPEN))
     comparisons.save(comparison, kept.store)
     done = kept.run(*RM, "--older-than", "1h", "--yes")
     assert (done.returncode, kept.store.ids()) == (125, [OPEN, OLD])
@@ -253,12 +254,8 @@ def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not
 
 
 def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House) -> None:
-    trials = (Trial("a", 1, OLD), Trial("b", 1, NEW))
-    comparison = StoredComparison(
-        "20231114-230000-compare-000abc", "device", 2, (("a", None), ("b", None)), 1.0, trials=trials
-    )
-    another_host_s = replace(this_process(), boot="another boot")
-    for owner in (this_process(), another_host_s):  # via a shared home
+    comparison = compared(Trial("a", 1, OLD), Trial("b", 1, NEW))
+    for owner in (this_process(), replace(this_process(), boot="another host's")):  # via a shared home
         comparisons.save(replace(comparison, owner=owner), kept.store)
         done = kept.run(*RM, OLD, "--yes")
         assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
@@ -266,6 +263,19 @@ def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House)
     for path in (comparisons.path(comparison.id, kept.store), kept.store.folder(NEW) / "run.json"):
         os.utime(path, (time.time() - 400,) * 2)
     assert kept.run(*RM, OLD, "--yes").returncode == 0
+
+
+def test_a_full_disk_is_freed_before_the_record_says_so(kept: House) -> None:
+    class Full(Store):
+        def save(self, run: Run, known: bool = True) -> None:
+            if any([*path.glob("step-*")] for path in self.left_over()):
+                raise StateNotWritable(self.root, "No space left on device")
+            super().save(run, known)
+
+    full = Full(kept.store.root)
+    going = [*removal._going(full, full.load(NEW), keep_record=True)]
+    assert removal._carry_out(full, going, keep_record=True) == 0
+    assert (full.load(NEW).notes[-1].startswith("its checkpoints"), full.left_over()) == (True, [])
 
 
 def test_what_a_pod_saved_on_a_claim_is_told_and_not_called_removed(kept: House) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ngcdl import console
 from ngcdl.cli import lookup, terminal
-from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken
+from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken, StateNotWritable
 from ngcdl.folder import FILES, IMPORTED
 from ngcdl.record import Run
 from ngcdl.running.reconcile import ended, reconcile, still_runs
@@ -297,12 +297,13 @@ def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
         is_gone = False
         try:
             paths = tuple(store.set_aside(one.run.id, path) for path in one.paths)
-            if keep_record:
-                note = NOTE.format("" if _claim(one.run) else "its checkpoints, ")
-                run = store.load(one.run.id)
-                store.save(run.noting(note), store.is_known(run))
+            if keep_record:  # a full disk has room for the note afterwards
+                with contextlib.suppress(StateNotWritable):
+                    _note(store, one.run)
             size, is_gone = _deleted(store, one.run.id, paths)
             freed += size
+            if keep_record:
+                _note(store, one.run)
         except NgcdlError as error:
             console.show_error(error)
         except OSError as error:
@@ -312,6 +313,14 @@ def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
         what = "kept the record of" if keep_record else "removed"
         console.result(f"{what} {_runs(done)}, {console.size(freed)} freed")
     return failed
+
+
+def _note(store: Store, before: Run) -> None:
+    """Note in the record what was removed. Raise NoSuchRun, RecordBroken or StateNotWritable."""
+    run = store.load(before.id)
+    noted = run.noting(NOTE.format("" if _claim(before) else "its checkpoints, "))
+    if noted != run:
+        store.save(noted, store.is_known(run))
 
 
 def _deleted(store: Store, run_id: str, paths: Sequence[Path]) -> tuple[int, bool]:
