@@ -85,6 +85,14 @@ def test_runs_go_from_one_home_to_another(kept: House, tmp_path: Path) -> None:
     assert other.run("runs", "import", str(kept.home / "both.tar")).stdout == ""
 
 
+def test_runs_go_through_a_pipe_and_no_run_s_name_is_taken_for_the_file_s(kept: House) -> None:
+    done = kept.shell(f"ngcdl runs export {GPU} {CPU} - | XDG_STATE_HOME={kept.home}/other ngcdl runs import -")
+    assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
+    for words in ((GPU,), (GPU, CPU), (GPU, "last")):
+        refused = kept.run("runs", "export", *words)
+        assert f"    ngcdl runs export {' '.join(words)} runs.tar\n" in refused.stderr
+
+
 def test_a_comparison_goes_along_with_its_runs(kept: House, tmp_path: Path) -> None:
     trials = (Trial("cpu", 1, CPU), Trial("gpu", 1, GPU), Trial("cpu", 2, "20231114-221320-cifar10-gone00"))
     comparison = StoredComparison(

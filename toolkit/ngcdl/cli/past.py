@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
 from ngcdl.cli import lookup
-from ngcdl.errors import BadOption, BlobMissing, NotRepeatable, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, BlobMissing, NoSuchRun, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured.words import Written, written
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ngcdl.storing.comparisons import StoredComparison
     from ngcdl.storing.store import Store
 
+_STDOUT = "-"  # stdin, for what is read
 _LONGEST = 48  # characters of a cell
 _LABEL = 32  # characters of a figure's name on a terminal; a longer one goes without what is in parentheses
 _BEFORE = 8  # the fewest characters shown before a difference
@@ -110,23 +112,39 @@ def _change(figure: Figure) -> str:
 
 
 def export(words: Sequence[str]) -> None:
-    """Write runs and comparisons to a file: the last of `words` is its path, and the others name what to write."""
-    if len(words) < 2:
-        raise BadOption(
-            f"{words[0] if words else ''}: needs runs, and a file to write.", "    ngcdl runs export last last.tar"
-        )
+    """Write runs and comparisons to a file: the last of `words` is its path, - for stdout; the others name what to
+    write."""
     *names, target = words
     from ngcdl.storing import archive, comparisons
 
     store = lookup.open_store()
+    is_run = _is_run(target, store)
+    if is_run or not names:
+        line = [*words, "runs.tar"] if is_run else ["last", target]
+        raise BadOption(f"{target}: needs runs, and a file to write.", f"    ngcdl runs export {shlex.join(line)}")
+    if target == _STDOUT and console.result_stream().isatty():
+        raise BadOption("-: stdout is a terminal.", f"    ngcdl runs export {shlex.join(names)} runs.tar")
     compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
     named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
     runs = list({run.id: run for run in (lookup.loaded(store, name) for name in named)}.values())
     going = [run.id for run in runs if run.status == "running"]
     if going:
         raise BadOption(f"{going[0]} is still running: only ended runs can be exported.", f"    ngcdl stop {going[0]}")
-    archive.export(store, runs, Path(target), list({one.id: one for one in compared.values()}.values()))
+    kept = list({one.id: one for one in compared.values()}.values())
+    if target == _STDOUT:
+        archive.write(store, runs, kept, console.result_stream())
+        return
+    archive.export(store, runs, Path(target), kept)
     console.result_exact(str(Path(target).absolute()))
+
+
+def _is_run(name: str, store: Store) -> bool:
+    """Return whether `name` means a run or a comparison, and does not look like a file's."""
+    from ngcdl.storing import comparisons
+
+    with contextlib.suppress(NoSuchRun):
+        return not {*"./"} & {*name} and (comparisons.is_named(name, store) or bool(store.find(name)))
+    return False
 
 
 def _there(comparison: StoredComparison, store: Store) -> list[str]:
@@ -141,7 +159,8 @@ def take_in(file: str) -> None:
     """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
     from ngcdl.storing import archive
 
-    for run_id in archive.take_in(lookup.open_store(), Path(file), console.say):
+    path = Path("/dev/stdin" if file == _STDOUT else file)
+    for run_id in archive.take_in(lookup.open_store(), path, console.say):
         console.result(run_id)
 
 

@@ -56,16 +56,17 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
         raise NotWritten(file, "it is a folder")
     try:
         with whole.written(file, is_new=True) as raw:
-            _write(store, runs, comparisons, raw)
+            write(store, runs, comparisons, raw)
     except FileExistsError as error:
         raise NotWritten(file, "it is there already, and is left as it is") from error
     except OSError as error:
         raise NotWritten(file, error.strerror or str(error)) from error
 
 
-def _write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
+def write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
+    """Write `runs`, which must have ended, and `comparisons` to `raw`, which may be a pipe. Raise OSError."""
     sums = []
-    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=raw, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for run in runs:
             for name, path in _files(store.folder(run.id)):
                 sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
@@ -169,7 +170,7 @@ def _draft(root: Path) -> Iterator[str]:
 def _unpack(file: Path, draft: Path) -> list[Path]:
     found: dict[str, str] = {}
     sums: dict[str, str] | None = None
-    with tarfile.open(file, mode="r:") as archive:
+    with tarfile.open(file, mode="r|") as archive:
         for entry in archive:
             if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None:
                 raise ArchiveBroken(file, f"{entry.name[:80]!r} is not a regular file")

@@ -89,7 +89,7 @@ def runs_export(
     words: Annotated[
         list[str],
         options.run_or_comparison(
-            metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write."
+            metavar="RUN|COMPARISON... FILE.tar", help="What to export, and last the file to write; - is stdout."
         ),
     ],
 ) -> None:
@@ -103,7 +103,7 @@ def runs_export(
 
 @past.command("import")
 def runs_import(
-    file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote.")],
+    file: Annotated[str, typer.Argument(metavar="FILE.tar", help="What `ngcdl runs export` wrote; - is stdin.")],
 ) -> None:
     """Import runs and comparisons; every file is checked."""
     from ngcdl.cli.past import take_in
