@@ -2,7 +2,8 @@
 
 Every other node sends a line {"node", "ports"}, one free port per replica, and gets {"workers": ["host:port", ...]}:
 all replicas by rank. A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
-MASTER_ADDR, to which the others connected.
+MASTER_ADDR, to which the others connected. A link-local one is told without its zone (the %eth0 of fe80::1%eth0), and
+each node adds its own, because the network interface may have another name there.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -37,9 +38,12 @@ def meet(nodes, node, ports, signals):
     if not address or not port.isdigit():
         raise Stop("bad_argument", "NGCDL_NODES is %d: MASTER_ADDR and MASTER_PORT must say where node 0 is" % nodes)
     until = clock() + PATIENCE_SECONDS
+    host, mark, zone = address.partition("%")
     if node == 0:
-        return received(nodes, address, int(port), ports, signals, until)
-    return reported(node, address, int(port), ports, signals, until)
+        workers = received(nodes, host, int(port), ports, signals, until)
+    else:
+        workers = reported(node, address, int(port), ports, signals, until)
+    return [one.replace("]", mark + zone + "]") if one.lower().startswith("[fe80:") else one for one in workers]
 
 
 def received(nodes, address, port, ports, signals, until):
@@ -67,7 +71,7 @@ def received(nodes, address, port, ports, signals, until):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    came, found[told["node"]] = told["node"], (unmapped(came_from[0]), told["ports"])
+                    came, found[told["node"]] = told["node"], (unmapped(came_from[0].partition("%")[0]), told["ports"])
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
@@ -137,8 +141,9 @@ def reported(node, address, port, ports, signals, until):
 def connected(address, port):
     """Connect to node 0: by IPv4 if its name has both, because IPv6 may lead nowhere."""
     for found in sorted(socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM), key=lambda one: one[0]):
+        host = socket.getnameinfo(found[4], socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]  # with its zone
         try:
-            return socket.create_connection(found[4][:2], ANSWER_SECONDS)
+            return socket.create_connection((host, port), ANSWER_SECONDS)
         except EnvironmentError as error:
             failed = error
     raise failed

@@ -5,12 +5,14 @@ import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from ipaddress import IPv6Address
 
 import pytest
 from conftest import until
 
 from trainer import meeting
 from trainer.group import Group
+from trainer.host import text
 from trainer.signals import Signals
 
 LIMIT = 120
@@ -36,17 +38,19 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
 
 
-def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch):
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("this machine has no ::1")
-    monkeypatch.setenv("MASTER_ADDR", "::1")
+@pytest.mark.parametrize("start", ["0000", "fe80"], ids=["loopback", "link-local"])
+def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
+    lines = [line.split() for line in (text("/proc/net/if_inet6") or "").splitlines() if line.startswith(start)]
+    if not lines:
+        pytest.skip(f"this machine has no address {start}:...")
+    name = lines[0][-1]
+    host = str(IPv6Address(bytes.fromhex(lines[0][0]))) + (f"%{name}" if start == "fe80" else "")
+    monkeypatch.setenv("MASTER_ADDR", host)
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     with ThreadPoolExecutor() as threads:
         nodes = [threads.submit(meeting.meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
-        assert [node.result(LIMIT) for node in nodes] == [["[::1]:10", "[::1]:11"]] * 2
-    assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+        assert [node.result(LIMIT) for node in nodes] == [[f"[{host}]:10", f"[{host}]:11"]] * 2
+    assert os.environ["GLOO_SOCKET_IFNAME"] == name
 
 
 @pytest.mark.tensorflow
