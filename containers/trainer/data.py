@@ -71,6 +71,8 @@ def find(folder):
 
 
 def read_bytes(path):
+    if os.path.exists(path) and not os.path.isfile(path):  # reading a pipe or a device may never end
+        raise Stop("data", "%s cannot be read: it is not a regular file" % path)
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -189,7 +191,7 @@ class Order(object):
         """Draw as draw() does, but `count` times at once. Return how many batches that makes: those without a
         duplicate."""
         places = self.random.randint(0, len(self.buffer), (count, self.batch))
-        places = places[(np.diff(np.sort(places)) > 0).all(axis=1)]
+        places = places[differ(places)]
         self.buffer[places.ravel()] = self.stream[:places.size]  # the last of several values for a place stays
         self.stream = self.stream[places.size:]
         return len(places)
@@ -201,7 +203,7 @@ class Order(object):
 
     def draw(self):
         places = self.random.randint(0, len(self.buffer), self.batch)
-        while len(np.unique(places)) < self.batch:
+        while not differ(places):
             if self.is_tight:
                 places = self.random.permutation(len(self.buffer))[:self.batch]
             else:
@@ -216,6 +218,11 @@ class Order(object):
             self.stream = np.concatenate([self.stream] + [parts[k] for k in self.random.permutation(self.files)])
         taken, self.stream = self.stream[:count], self.stream[count:]
         return taken.copy()
+
+
+def differ(places):
+    """Return whether the numbers in the last dimension all differ: several times faster than np.unique."""
+    return (np.diff(np.sort(places)) > 0).all(axis=-1)
 
 
 def windows(images, side):

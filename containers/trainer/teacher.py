@@ -172,14 +172,14 @@ class Kept(object):
 
     def watching(self, source, first, last):
         started, images, found = clock(), source.dataset.images, []
+        self.outside.voice.say("The teacher computes all %d examples beforehand" % len(images))
         for k in range(0, len(images), AT_ONCE):
             found.append(self.network.logits(source.prepared(images[k:k + AT_ONCE])))
             self.outside.signals.check(first)
         self.kept = np.concatenate(found)
         self.source, seconds = source, clock() - started
         self.outside.events.write("teacher", examples=len(images), seconds=seconds)
-        self.outside.voice.say("The teacher has computed all %d examples beforehand, in %.1f s" % (
-            len(images), seconds))
+        self.outside.voice.say("The teacher has computed them, in %.1f s" % seconds)
         return source
 
     def answers(self, step, examples, loss):

@@ -95,6 +95,13 @@ def test_a_missing_file_is_named(tmp_path):
     assert stop.value.kind == "data"
 
 
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "data_batch_1.bin")
+    with pytest.raises(Stop, match=r"data_batch_1\.bin cannot be read: it is not a regular file$") as stop:
+        data.training(str(tmp_path))
+    assert stop.value.kind == "data"
+
+
 def test_the_synthetic_set_is_the_same_bytes_on_every_python():
     dataset = data.synthetic("train")
     assert (dataset.images.shape, dataset.images.dtype, dataset.labels.dtype) == (
