@@ -43,17 +43,20 @@ def test_a_line_that_never_ends_ends_the_reading_with_a_warning(tmp_path: Path) 
     with path.open("ab") as file:
         file.write(b'\n{"b": 2}\n')
     for read in (lines(path), lines(path, (0, 100))):
-        with pytest.warns(UserWarning, match="a line of more than 16 MiB can't be read; it and what follows are"):
+        with pytest.warns(UserWarning, match="a line of more than 16 MiB, or several together, can't be read; it"):
             assert list(read) == [{"a": 1}]
     with pytest.warns(UserWarning, match="events.jsonl: a line of more than 16 MiB"):
         assert list(lines(path, (20, 4 * MOST_BYTES))) == []
     assert list(last_lines(path, 9)) == [{"b": 2}]
 
 
-def test_a_line_of_megabytes_is_read(tmp_path: Path) -> None:
+def test_a_line_of_megabytes_is_read_but_not_many_at_once(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(json.dumps({"a": "x" * (MOST_BYTES - 20)}) + '\n{"b": 2}\n')
     assert [list(line) for line in lines(path)] == [["a"], ["b"]]
+    path.write_text(f"{json.dumps({'a': 'x' * (MOST_BYTES // 3)})}\n" * 5)
+    with pytest.warns(UserWarning, match="a line of more than 16 MiB, or several together"):
+        assert len(list(lines(path))) == 3, "those who read them hold many at once"
 
 
 @pytest.mark.parametrize("name", [RECORD, EXIT])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from statistics import fmean
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import STARTED
+from made_summaries import summary
 
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import are_numbers, number
+from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.columns import read_story
+from ngcdl.report.shown.curves import Curve
 
 RUN = Run("x", "finished", STARTED, STARTED + 100)
 # values as a training writes them, and as another program or a broken clock may
@@ -93,7 +97,7 @@ def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
 
 @given(st.lists(st.tuples(TIMES, st.lists(st.tuples(st.integers(0, 2), VALUES), max_size=3)), max_size=20),
        st.integers(1, 30))  # fmt: skip
-def test_a_card_has_a_point_for_each_sample_from_its_first_on(lines: list[Any], many: int) -> None:
+def test_a_card_has_a_point_for_each_reading_and_a_gap_where_it_has_none(lines: list[Any], many: int) -> None:
     samples = [
         {"t": t, "gpus": [{"uuid": f"GPU-{card}", "watts": watts} for card, watts in gpus]} for t, gpus in lines * many
     ]
@@ -110,5 +114,17 @@ def test_a_card_has_a_point_for_each_sample_from_its_first_on(lines: list[Any], 
     cards = read_story(RUN, [], samples).measured.cards
     assert list(cards) == list(wanted)
     for uuid, (xs, ys) in wanted.items():
-        assert same(cards[uuid].curves["watts"].xs, xs)
-        assert same(cards[uuid].curves["watts"].ys, column(ys))
+        *points, gaps = cards[uuid].curves["watts"].drawable
+        *whole, all_gaps = Curve(array("d", xs), array("d", column(ys))).drawable
+        assert points == whole
+        assert gaps - {len(points[0])} == all_gaps - {len(points[0])}, "what comes after the last point is none"
+
+
+def test_cards_that_a_run_makes_up_take_no_place_in_samples_that_lack_them() -> None:
+    real = {"uuid": "GPU-real", "gpu_percent": 50}
+    samples = [{"t": STARTED + at, "gpus": [real, {"uuid": f"GPU-{at}"}]} for at in range(5000)]
+    cards = read_story(RUN, [], samples).measured.cards
+    assert len(cards["GPU-real"].curves["watts"].xs) == 5000
+    assert sum(len(card.curves["watts"].xs) for card in cards.values()) < 15_000
+    assert len(cards) == MOST_CARDS
+    assert [gpu.uuid for gpu in summary([], samples).gpus] == ["GPU-real"]

@@ -50,6 +50,8 @@ FILES = (RECORD, EVENTS, SAMPLES, LOG, TRACE, EXIT, SCRIPT, MANIFEST)  # only ru
 # Of a line, and of a file that is read whole: far more than ngcdl or its trainer ever writes. A sparse file of
 # terabytes, which is one such line, takes no place on a disk.
 MOST_BYTES = 16 << 20
+# Of a line that others may follow at once: who reads lines holds 64 of them together, which take 20 times the place.
+_USUAL_BYTES = 256 << 10
 
 
 def opened(path: Path, to_extend: bool = False, buffering: int = -1) -> IO[bytes]:
@@ -91,7 +93,7 @@ def lines(
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects of a .jsonl file. Torn or foreign lines are skipped, with a warning that says how many; the
     last one may still be in writing, or torn by a crash, and is skipped without. A line of more than MOST_BYTES ends
-    the reading, with a warning.
+    the reading, with a warning, and so do lines in a row that are longer than usual by as much together.
 
     If the file is missing or can't be read, yield nothing, and warn in the second case; the caller then shows figures
     made from it as unknown. `part`: yield only lines that begin in this range of bytes. `among`: yield only lines that
@@ -99,13 +101,16 @@ def lines(
     """
     import orjson  # four times as fast as json; imported late because a list of runs does not need it
 
-    skipped = 0
+    skipped = beyond = 0
     try:
         with opened(path) as file:
             for line in _part(file, *part) if part else _lines(file):
-                if len(line) > MOST_BYTES:
-                    what = f"a line of more than {MOST_BYTES >> 20} MiB can't be read; it and what follows are missing"
-                    warnings.warn(f"{path}: {what}", stacklevel=1)
+                beyond += len(line) - _USUAL_BYTES
+                if beyond < 0:
+                    beyond = 0
+                elif beyond > MOST_BYTES - _USUAL_BYTES:
+                    what = f"a line of more than {MOST_BYTES >> 20} MiB, or several together, can't be read"
+                    warnings.warn(f"{path}: {what}; it and what follows are missing", stacklevel=1)
                     break
                 if among and not among.search(line):
                     continue

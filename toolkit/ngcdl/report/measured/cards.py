@@ -18,6 +18,9 @@ from ngcdl.report.measured.taken import Name, Reasons, Taken, TakenCard
 # At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
 # looked up.
 TOLD_SHARE = 0.9
+# Each card takes the work of one in all samples. Of many cards, those in fewer than one of so many samples don't count:
+# they were lost soon, or a run made them up.
+_MANY, _SELDOM = 64, 16
 
 
 class Card:
@@ -121,6 +124,8 @@ def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:
     """Return the cards that these samples have, in the order in which they appear."""
     found = []
     for card in taken.cards.values():
+        if len(taken.cards) > _MANY and _SELDOM * len(card.rows) < taken.size:
+            continue
         readings = array("q", [-1]) * taken.size
         for reading, sample in enumerate(card.rows):
             readings[sample] = reading

@@ -21,6 +21,8 @@ _OF_A_CARD = (
     "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent",
 )  # fmt: skip
 _GAP, _UNREAD = 1, 2
+# Of one run, more than any cluster gives it: whoever writes samples could make up a new card in each.
+MOST_CARDS = 4096
 
 Reasons = frozenset[str]
 Name = tuple[float | None, str | None, str | None, str | None]  # a card's index, UUID, name and node
@@ -96,6 +98,10 @@ class Taken:
             read = set()
             for place, reading in enumerate(cards_in(line)):
                 key = str(reading.get("uuid") or reading.get("index"))
+                if key not in self.cards:
+                    if len(self.cards) == MOST_CARDS:
+                        continue
+                    self.cards[key] = TakenCard()
                 card = found.setdefault(key, {})
                 card[row] = (card[row][0] if row in card else place), reading
                 if number(reading.get("gpu_percent")) is not None:
@@ -104,7 +110,7 @@ class Taken:
             self._ever_read |= read
         for key, readings in found.items():
             places, told_there = zip(*readings.values(), strict=True)
-            self.cards.setdefault(key, TakenCard()).add(readings, places, told_there)
+            self.cards[key].add(readings, places, told_there)
         self.size += len(lines)
 
 

@@ -19,6 +19,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
 from ngcdl.report.measured.attempts import merged
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, column, number, numbers_in, text, texts_in
+from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
 from ngcdl.spec import kind_of
@@ -241,20 +242,23 @@ class _Cores:
 
 
 def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
-    """Add the cards' readings. From its first sample on a card has a point per sample, NaN if a reading is missing."""
-    found: dict[str, list[tuple[int, Line]]] = {key: [] for key in cards}
+    """Add the cards' readings: a point for each, and NaN at the first of the samples that lack a card seen before."""
+    found: dict[str, list[tuple[int, Line]]] = {}
     for place, readings in enumerate(told):
         for reading in readings if isinstance(readings, list) else ():
             if isinstance(reading, dict):
                 found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
     for key, placed in found.items():
-        if key not in cards:
+        seen = {place for place, _ in placed}
+        after = {place + 1 for place in seen}
+        if key in cards:
+            after.add(0)
+        elif len(cards) < MOST_CARDS:
             index = number(placed[0][1].get("index"))
             cards[key] = CardCurves(text(placed[0][1].get("name")), None if index is None else int(index))
-            begin = placed[0][0]
         else:
-            begin = 0
-        silent = set(range(begin, len(xs))).difference(place for place, _ in placed)
+            continue
+        silent = after - seen - {len(xs)}
         if silent:
             placed = sorted([*placed, *((place, {}) for place in silent)], key=itemgetter(0))
         _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed])
