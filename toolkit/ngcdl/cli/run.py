@@ -23,6 +23,8 @@ from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
 
+_NO_PYTHON = "this image has no python: take one of TensorFlow or PyTorch"
+
 
 def run(typed: Typed) -> int:
     """Run what was typed and return the exit code. Raise NgcdlError."""
@@ -108,7 +110,7 @@ def _next_step(done: Run, store: Store) -> None:
 
     lookup.say_how_to_go_on(store, done)
     if done.exit_code in (126, 127):
-        console.say("this image has no python: take one of TensorFlow or PyTorch")
+        console.say(_NO_PYTHON)
 
 
 def _question(done: Run, asked: Asked) -> None:
@@ -135,7 +137,7 @@ def _followed(ready: prepare.Ready, store: Store, screen: Screen, terminal: mean
         if ready.order.spec.workload:
             console.say(f"recorded as {ready.run.id}")
         if ready.order.spec.workload and error.exit_code in (126, 127):
-            console.say("this image has no python: take one of TensorFlow or PyTorch")
+            console.say(_NO_PYTHON)
         raise
 
 

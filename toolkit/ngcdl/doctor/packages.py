@@ -10,7 +10,6 @@ from ngcdl.doctor.chain import Step
 from ngcdl.doctor.sight import Programs
 
 MANAGERS = ("apt-get", "dnf", "zypper", "pacman")
-TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
 CDI_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"
 _TOOLKIT, _NVIDIA = "nvidia-container-toolkit", "https://nvidia.github.io/libnvidia-container"
@@ -108,8 +107,8 @@ def describe_gpus(path: str) -> str:
 
 
 def _repository(programs: Programs) -> tuple[str, ...]:
-    """Return the commands that add NVIDIA's repository as TOOLKIT_GUIDE does, but are repeatable, and that fail if a
-    download fails.
+    """Return the commands that add NVIDIA's repository as its guide (verdict.TOOLKIT) does, but are repeatable, and
+    that fail if a download fails.
 
     `gpg -o` asks before overwriting a file, `zypper addrepo` refuses an existing repository, and tee, into which the
     guide pipes its downloads, succeeds even if they fail.

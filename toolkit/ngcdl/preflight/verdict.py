@@ -16,6 +16,7 @@ from ngcdl.preflight.kernels import JETSON
 from ngcdl.spec import GpuRequest
 
 SCHEMA_1 = "https://docs.docker.com/engine/deprecated/#pushing-and-pulling-with-image-manifest-v2-schema-1"
+# "Prebuilt binaries will use AVX instructions"
 AVX = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
 TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)

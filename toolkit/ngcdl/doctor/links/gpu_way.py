@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ngcdl.doctor import injected, packages
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok
-from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_CONFIG, TOOLKIT_GUIDE, describe_gpus, service, toolkit, upgrade
+from ngcdl.doctor.packages import CDI_GUIDE, TOOLKIT_CONFIG, describe_gpus, service, toolkit, upgrade
 from ngcdl.doctor.sight import Engine, Sight, Trouble
 from ngcdl.engines.docker import podman
+from ngcdl.preflight.verdict import TOOLKIT
 
 NAME = "gpu-way"
 # Rootless Docker needs this setting, by the toolkit's guide, but it applies to the whole host:
@@ -42,7 +43,7 @@ def judge(sight: Sight) -> Finding | None:
             found,
             "The toolkit was removed, or the engine sees a different folder",
             *_install(engine, sight),
-            source=TOOLKIT_GUIDE,
+            source=TOOLKIT,
         )
     if (misled := _misled(engine, sight)) is not None:
         return misled
@@ -51,7 +52,7 @@ def judge(sight: Sight) -> Finding | None:
             cause = "On a Jetson the toolkit refuses it, and wants its runtime nvidia, which is not registered"
             return broken(NAME, engine.way.why, cause, *register(engine, sight), source=_REFUSED_HOOK)
         hint = "Only a run shows whether --gpus works; registering the runtime nvidia makes it certain"
-        return ok(NAME, engine.way.why, hint, *register(engine, sight), source=TOOLKIT_GUIDE)
+        return ok(NAME, engine.way.why, hint, *register(engine, sight), source=TOOLKIT)
     if engine.facts.default_runtime == "nvidia":
         return ok(NAME, f"{engine.way.why}, and it is the default for every container")
     return ok(NAME, engine.way.why)
@@ -128,20 +129,18 @@ def _none(engine: Engine, sight: Sight) -> Finding:
     if engine.registered is not None:
         found = f"{engine.registered} names the runtime nvidia, but the engine does not have it"
         return broken(
-            NAME, found, "The engine has not been restarted since", _restart_of(engine, sight), source=TOOLKIT_GUIDE
+            NAME, found, "The engine has not been restarted since", _restart_of(engine, sight), source=TOOLKIT
         )
     found = "Docker has no way to hand a GPU to a container"
     if sight.programs.names & _TOOLKIT:
         cause = "NVIDIA's container toolkit is installed, but not registered with this engine"
         if empty:
             cause += f"; CDI is on, but {' and '.join(empty)} describe{'s' if len(empty) == 1 else ''} no GPU"
-        return broken(NAME, found, cause, *register(engine, sight), source=TOOLKIT_GUIDE)
+        return broken(NAME, found, cause, *register(engine, sight), source=TOOLKIT)
     if empty:
         cause = f"The runtime nvidia is not registered, and no GPU is described in {' or '.join(empty)} for CDI"
-        return broken(NAME, found, cause, *_install(engine, sight), source=TOOLKIT_GUIDE)
-    return broken(
-        NAME, found, "NVIDIA's container toolkit is not installed", *_install(engine, sight), source=TOOLKIT_GUIDE
-    )
+        return broken(NAME, found, cause, *_install(engine, sight), source=TOOLKIT)
+    return broken(NAME, found, "NVIDIA's container toolkit is not installed", *_install(engine, sight), source=TOOLKIT)
 
 
 def _none_in_snap(sight: Sight) -> Finding:

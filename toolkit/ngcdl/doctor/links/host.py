@@ -6,12 +6,11 @@ from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
 from ngcdl.engines.values import architecture
+from ngcdl.preflight.verdict import AVX
 from ngcdl.telemetry.driver import WSL_GUIDE
 
 _SHM_BYTES = 1 << 30  # what NVIDIA's own commands give a container: --shm-size=1g
 _SHM_URL = "https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem"
-# "Prebuilt binaries will use AVX instructions": https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0
-_AVX_URL = "https://github.com/tensorflow/tensorflow/releases/tag/v1.6.0"
 _SELINUX_URL = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/troubleshooting.html"
 
 
@@ -23,7 +22,7 @@ def cpu(sight: Sight) -> Finding:
         return unchecked("cpu", "/proc/cpuinfo does not list its features")
     if "avx" not in kernel.cpu_flags:
         cause = "TensorFlow from 1.6 on dies of 'Illegal instruction'; a virtual machine may be given its host's CPU"
-        return warning("cpu", "x86_64 without AVX", cause, source=_AVX_URL)
+        return warning("cpu", "x86_64 without AVX", cause, source=AVX)
     best = next((name for name in ("avx512f", "avx2") if name in kernel.cpu_flags), "avx")
     return ok("cpu", f"x86_64 with {best.upper()}")
 
