@@ -68,12 +68,13 @@ def test_a_stop_leaves_nothing_running(house: House, words: tuple[str, ...]) -> 
 
 
 def test_a_second_ctrl_c_leaves_nothing_running(house: House) -> None:
-    deaf = "trap '' INT TERM; echo $$ > pid; while :; do sleep 0.2; done"
+    deaf = "trap '' INT TERM; echo $PPID > first; echo $$ > pid; while :; do sleep 0.2; done"
     with house.popen("run", "--", "setsid", "-w", "sh", "-c", deaf) as watcher:
-        worker = pid_in(house.home / "pid")
+        worker, first = pid_in(house.home / "pid"), pid_in(house.home / "first")
         watcher.send_signal(signal.SIGINT)
         assert watcher.stderr
         until(lambda: "press Ctrl-C again to kill" in watcher.stderr.readline(), "the first one")
+        until(lambda: is_gone(first), "the first one's end")  # else the second kills it before it has got SIGINT
         watcher.send_signal(signal.SIGINT)
         watcher.communicate(timeout=60)
     assert is_gone(worker)
