@@ -18,6 +18,7 @@ from ngcdl.report.compared.unlike import whole
 from ngcdl.report.measured.lines import number
 from ngcdl.report.measured.naming import PLANNED
 from ngcdl.report.shown import tables
+from ngcdl.spec import USUAL_SAMPLE_SECONDS
 
 _SPEEDS = frozenset({
     "examples_per_second", "seconds_per_batch", "examples_per_joule", "flops_per_second", "peak_share",
@@ -108,7 +109,8 @@ def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
 def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
     record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
     if spec := run.spec:  # what an older ngcdl did not know was not asked for
-        record["spec"] = {"packages": [], **spec, "workload": whole(run.workload) or None}
+        older = {"packages": [], "sample_seconds": USUAL_SAMPLE_SECONDS}
+        record["spec"] = {**older, **spec, "workload": whole(run.workload) or None}
     gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
     flat = dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
     if flat.pop("spec.tty", False):  # what is typed there is no input of the command, as a file or a pipe is
