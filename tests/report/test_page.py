@@ -226,7 +226,7 @@ def test_the_page_of_a_comparison_says_what_is_missing_of_it_and_each_finding_on
 def test_runs_that_are_not_comparable_get_no_ratio_and_the_reason(other: Made, why: str) -> None:
     document = page([GPU.story(), other.story("other", "B")])
     text = Parsed(document).text
-    assert f"A and B can't be compared: {why}" in text
+    assert f"A can't be compared with B: {why}" in text
     assert " times " not in text.partition("What others measured")[0]
 
 
@@ -239,9 +239,11 @@ def test_another_ngcdl_and_with_it_another_trainer_is_told_as_what_differs() -> 
     assert "can't be compared" not in text
 
 
-def test_of_three_runs_the_one_that_can_t_be_compared_is_left_out_of_the_verdict_and_named() -> None:
-    stories = [GPU.story(), CPU.story("b", "B"), replace(CPU, seed=7).story("c", "C")]
-    assert "C can't be compared with A" in Parsed(page(stories)).text
+def test_of_several_runs_those_that_can_t_be_compared_are_left_out_of_the_verdict_and_named() -> None:
+    stories = [GPU.story(), CPU.story("b", "B"), *(replace(CPU, seed=7).story(one, one) for one in "CD")]
+    text = Parsed(page(stories)).text
+    assert "C, D can't be compared with A" in text
+    assert "A can't be compared with C, D: different seed (0 / 7)." in text, "a reason is given once"
 
 
 def test_conditions_that_all_runs_share_are_said_once_and_of_each_run_only_what_differs() -> None:

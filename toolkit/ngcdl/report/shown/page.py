@@ -155,11 +155,14 @@ def _compared(comparison: Comparison | None) -> Markup | None:
 def _differences(stories: Sequence[Story], *, is_compared: bool) -> Markup | None:
     if len(stories) == 1:
         return None
-    parts = []
+    refused: dict[str, list[str]] = {}
     for story in () if is_compared else stories[1:]:
         if reasons := likeness.refused(stories[0], story):
-            text = f"{stories[0].letter} and {story.letter} can't be compared: {', '.join(reasons)}."
-            parts.append(tag("p", text, class_="warning"))
+            refused.setdefault(", ".join(reasons), []).append(story.letter)
+    parts = [
+        tag("p", f"{stories[0].letter} can't be compared with {', '.join(letters)}: {why}.", class_="warning")
+        for why, letters in refused.items()
+    ]
     rows = likeness.differences(stories)
     same = tag("p", "Besides what was measured, no difference was found.")
     parts.append(_table([_name(story) for story in stories], rows, "What differs") if rows else same)
