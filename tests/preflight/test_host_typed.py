@@ -148,6 +148,13 @@ def test_gpu_takes_what_belongs_to_a_card(text: str) -> None:
         ("Quadro M2000M", "5.0", "quadro"),
         ("GeForce GTX 950", "5.2", "geforce"),
         ("NVIDIA TITAN X (Pascal)", "6.1", "titan"),
+        ("NVIDIA GeForce GTX TITAN X", "5.2", "titan"),
+        ("GTX TITAN", "3.5", "titan"),
+        ("NVIDIA T1200 Laptop GPU", "7.5", None),
+        ("Quadro T2000", "7.5", "quadro"),
+        ("NVIDIA RTX A500 Laptop GPU", "8.6", "nvidiartx"),
+        ("Jetson Nano", "5.3", None),
+        ("Jetson Orin Nano", "8.7", None),
     ],
 )
 def test_cards_are_known_by_the_names_that_drivers_give_them(name: str, capability: str, brand: str | None) -> None:

@@ -1,7 +1,8 @@
 """Which card a name means: its compute capability from the catalogue, its brand from the words of the name.
 
 The catalogue names cards for people ("GeForce RTX 4090 4080 4070", "RTX A6000..A2000"), so a name matches a group if
-the group has all its words. A name that matches groups of several capabilities ("RTX 6000") counts as unknown.
+the group has all its words; only that group if it has no others ("GTX TITAN", "GTX TITAN X"). A name that matches
+groups of several capabilities ("RTX 6000") counts as unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NOISE = re.compile(
 )
 # GTX1080Ti: spaces are often left out in a shell.
 _GLUED = re.compile(r"(?<=[gr]tx)(?=\d)|(?<=\d)(?=(?:ti|super)\b)")
-_MODEL = re.compile(r".*\d.*|titan|orin|xavier|thor|spark")
+_MODEL = re.compile(r".*\d.*|titan|nano|orin|xavier|thor|spark")
 _RANGE = re.compile(r"([a-z]?)(\d+)\.\.[a-z]?(\d+)")
 _DATA_CENTRE = re.compile(r"(?:[abhklmpv]|gb|gh)\d{1,3}[gs]?|t4g?")
 _GRACE = re.compile(r"g[bh]\d+")  # NVIDIA's ARM processor, Grace, with Blackwell or Hopper: GB200, GH200
@@ -61,10 +62,11 @@ def _fitting(name: str) -> Iterator[tuple[str, set[str]]]:
     wanted = set(_words(name))
     if not any(_MODEL.fullmatch(word) for word in wanted):
         return
-    for row in rows("gpu_families"):
-        for group in row["gpus"].split(";"):
-            if wanted <= set(_words(group)):
-                yield row["capability"], set(_words(group, noise=True))
+    groups = [(row["capability"], group) for row in rows("gpu_families") for group in row["gpus"].split(";")]
+    found = [(capability, group) for capability, group in groups if wanted <= set(_words(group))]
+    whole = [(capability, group) for capability, group in found if wanted == set(_words(group))]
+    for capability, group in whole or found:
+        yield capability, set(_words(group, noise=True))
 
 
 def _words(text: str, *, noise: bool = False) -> Iterator[str]:
