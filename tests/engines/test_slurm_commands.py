@@ -102,12 +102,15 @@ def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NGC_API_KEY", "nvapi-hush")
-    stand_in(programs, "sbatch", f'env > {programs}/seen; echo "a warning of the site"; echo "123;lab"')
+    stand_in(programs, "sbatch", f'env > {programs}/seen; echo "a site says"; echo "123;lab"; echo "7 left"')
     typed = {"HF_TOKEN": "mine", "PATH": "/nowhere", "LD_PRELOAD": "/no.so", "SLURM_DEBUG": "9", "EPOCHS": "3"}
     assert commands.submit(programs / "job.sh", typed) == "123", "it is found, by our own PATH"
     seen = (programs / "seen").read_text()
     assert "HF_TOKEN=mine" in seen
     assert not [name for name, value in typed.items() if name != "HF_TOKEN" and f"{name}={value}\n" in seen]
+    says(programs, "sbatch", "")
+    with pytest.raises(SlurmRefused, match="sbatch named no job"):
+        commands.submit(programs / "job.sh", {})
     assert "NGC_API_KEY" not in seen
 
 

@@ -97,9 +97,10 @@ def test_a_cluster_that_only_sbatch_would_speak_to_is_refused(
             choose()
 
 
-@pytest.mark.parametrize(
-    "word", ["--array=1-4", "--arr 1-4", "-a1-4", "--output=x", "-o x", "--error=x", "-e x", "--wait", "-W", "--wrap=x"]
-)
+@pytest.mark.parametrize("word", [
+    "--array=1-4", "--arr 1-4", "-a1-4", "--output=x", "-o x", "--error=x", "-e x", "--wait", "-W", "--wrap=x",
+    "--test-only",
+])  # fmt: skip
 def test_an_option_with_which_a_job_can_t_be_followed_is_refused(programs: Path, word: str) -> None:
     with pytest.raises(BadOption, match=re.escape(f"--sbatch={word}: ")) as refused:
         SlurmEngine(programs).placed(Placement(options=("--exclusive", word), container="docker"))

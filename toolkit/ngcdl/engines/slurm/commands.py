@@ -193,7 +193,10 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
     given = variables.for_sbatch(os.fsdecode(script.read_bytes()), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)
-    return text.splitlines()[-1].partition(";")[0]
+    ids = re.findall(r"^(\d+)(?:;.*)?$", text, re.MULTILINE)  # beside whatever a site's own sbatch prints
+    if not ids:
+        raise SlurmRefused(f"sbatch named no job: {text[:200]!r}")
+    return str(ids[-1])
 
 
 def check(script: str) -> None:

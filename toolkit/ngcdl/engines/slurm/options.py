@@ -36,6 +36,7 @@ _UNFOLLOWED = {
     "error": "ngcdl reads errors, too, from the output in the run's folder",
     "wait": "sbatch would return only when the job has ended, and ngcdl follows the job from its start",
     "wrap": "the job is ngcdl's own script",
+    "test-only": "nothing would be submitted",
 }
 _SHORT = {"a": "array", "o": "output", "e": "error", "W": "wait"}
 
