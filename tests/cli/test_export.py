@@ -12,7 +12,7 @@ from made_runs import DIGEST, IMAGE, Made
 
 from ngcdl.cli import export
 from ngcdl.folder import IMPORTED
-from ngcdl.record import Gpu
+from ngcdl.record import Gpu, Image
 
 ONE_CARD = {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
 GPU, CPU = "20231114-221320-cifar10-gpu001", "20231114-221320-cifar10-cpu001"
@@ -146,6 +146,16 @@ def test_what_ran_without_an_image_or_with_added_packages_becomes_no_service(hou
     done = house.run("export", "compose", GPU)
     assert (done.returncode, done.stdout) == (2, "")
     assert "ngcdl run IMAGE -- sh -c 'pip install --user einops && python train.py'\n" in done.stderr
+
+
+def test_an_image_of_this_engine_s_own_is_pulled_from_nowhere(house: House) -> None:
+    spec = {"image": "mine:latest", "command": ["true"], "gpus": "none"}
+    Made("cpu").keep(house.store, CPU, spec=spec, image=Image("docker.io/library/mine:latest", None, DIGEST))
+    (service,) = yaml.safe_load(house.run("export", "compose", CPU).stdout)["services"].values()
+    assert (service["image"], service["pull_policy"]) == ("docker.io/library/mine:latest", "never")
+    done = house.run("export", "k8s", CPU)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "ngcdl run REGISTRY/mine:latest --engine kubernetes --gpus none --dry-run -- true\n" in done.stderr
 
 
 def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its_own(kept: House) -> None:

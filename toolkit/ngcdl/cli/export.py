@@ -39,6 +39,8 @@ def export(form: str, name: str) -> None:
         )
     with Screen(output_to_stderr=True) as screen:
         before = repeat.request_again(run, config, store, screen, dry=True)
+        if engine != USUAL and before.asked.image and before.asked.image.id:
+            raise _not_on_nodes(run, engine, before.asked.image.typable)
         asked = replace(before.asked, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
         write = _service if engine == USUAL else _for_cluster
         text = write(run, asked, config, store, screen)
@@ -103,10 +105,19 @@ def _engine(form: str, name: str) -> str:
     return forms.get(form, form)
 
 
-def _in_an_image(run: Run, engine: str) -> str:
+def _not_on_nodes(run: Run, engine: str, name: str) -> BadOption:
+    there = f"REGISTRY/{name.rpartition('/')[2]}"
+    return BadOption(
+        f"{run.id} ran in {name}, an image of its engine's own, which no node of a cluster can pull.",
+        "Push it to a registry that they reach, and run it from there:\n"
+        f"    docker tag {name} {there} && docker push {there}\n    {_in_an_image(run, engine, there)}",
+    )
+
+
+def _in_an_image(run: Run, engine: str, image: str = "pytorch") -> str:
     """Return the line that runs the same in an image; on a cluster, that prints the script or manifest for it."""
     is_cluster, gpus = kind_of(engine).is_cluster, str(_gpus(run))
-    words = ["ngcdl", "run", "pytorch", *(["--engine", engine] * is_cluster), "--gpus", gpus]
+    words = ["ngcdl", "run", image, *(["--engine", engine] * is_cluster), "--gpus", gpus]
     own = ["--", *map(str, (run.spec or {}).get("command") or ())]
     words += ["--train", run.workload["name"]] if run.workload else ["--dry-run"] * is_cluster + own
     return shlex.join(words)
