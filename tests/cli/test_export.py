@@ -41,6 +41,18 @@ def test_data_that_was_asked_to_be_synthetic_lacks_no_option_that_export_does_no
     assert "--data-pvc" not in done.stderr
 
 
+@pytest.mark.parametrize(("form", "line"), [
+    ("slurm", f"NGCDL_DATA=FOLDER ngcdl export slurm {CPU}"),
+    ("compose", f"NGCDL_DATA=FOLDER ngcdl export compose {CPU}"),
+    ("k8s", f"ngcdl run nvcr.io/nvidia/tensorflow@{DIGEST} --engine kubernetes --gpus none --train cifar10 "
+            "--data-pvc CLAIM --dry-run"),
+])  # fmt: skip
+def test_that_the_data_of_a_run_is_not_here_is_told(house: House, form: str, line: str) -> None:
+    Made("cpu", steps=100).keep(house.store, CPU)
+    told = house.run("export", form, CPU).stderr
+    assert f"trained on cifar10; this trains on made-up images. With a copy:\n    {line}\n" in told
+
+
 def test_a_run_that_had_no_card_asks_for_none(kept: House) -> None:
     *_, job = yaml.safe_load_all(kept.run("export", "k8s", CPU).stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]

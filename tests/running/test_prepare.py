@@ -261,7 +261,7 @@ def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
     assert not config.cache.exists()
     assert "--data synthetic" in " ".join(spec.command)
     assert "GPUs: none" in show.said[0]
-    assert "the run itself downloads it" in show.said[-1]
+    assert "ngcdl run downloads it" in show.said[-1]
 
 
 def test_a_pull_says_whose_key_it_uses_and_gives_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import prepare, repeat, sources
 from ngcdl.settings import Settings
-from ngcdl.spec import KINDS, USUAL, GpuRequest, Placement, kind_of
+from ngcdl.spec import KINDS, USUAL, GpuRequest, Placement, RunSpec, kind_of
 from ngcdl.storing.store import Store
 
 COMPOSE = "compose"
@@ -52,6 +52,7 @@ def export(form: str, name: str) -> None:
 def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
     asked = replace(asked, device=None)
     picked, spec, _ = prepare.decide(asked, config, store, show, dry=True)
+    _say_if_made_up(run, spec, asked.engine)
     order = Order(spec, run.id, store.folder(run.id), sources.planned_target(picked, asked), picked.way.name)
     request = picked.engine.request(order)
     return str(request.get("to_keep", request["script"]))
@@ -70,12 +71,23 @@ def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show)
     data = sources.data(asked.workload, config, show, dry=True).folder if asked.workload else None
     device = "cpu" if gpus.kind == "none" else "gpu"
     spec = plan.of(asked, asked.image, gpus, device, data, store.folder)
+    _say_if_made_up(run, spec, COMPOSE)
     user = None if asked.root else _user(run)
     spec = plan.with_extra(replace(spec, user=user), asked.extra)
     groups = [] if user in (None, _INSIDE_ROOT) else sorted({*os.getgroups()} - {os.getgid()})
     image = run.image.reference or str(asked.image)
     target = image if asked.image.id else str(asked.image)
     return compose.service(Order(spec, run.id, store.folder(run.id), target, way), image, groups)
+
+
+def _say_if_made_up(run: Run, spec: RunSpec, form: str) -> None:
+    """Say if a training is printed with made-up images, because those that it had are not here."""
+    if not spec.workload or run.dataset is None or run.is_synthetic or "synthetic" not in spec.command:
+        return
+    line = f"NGCDL_DATA=FOLDER ngcdl export {form} {run.id}"
+    if not kind_of(form).shares_files:
+        line = f"{_in_an_image(run, form, str(spec.image))} --data-pvc CLAIM --dry-run"
+    console.say(f"WARNING: {run.id} trained on {run.dataset}; this trains on made-up images. With a copy:\n    {line}")
 
 
 def _user(run: Run) -> str:

@@ -33,7 +33,7 @@ def data(workload: Workload, settings: Settings, show: Show, dry: bool) -> datas
     if dry and workload.data == "auto" and not os.environ.get(dataset.FOLDER):
         if there := dataset.cached(settings.cache):
             return there
-        show.say("CIFAR-10 is not here yet: this plan has --data synthetic; the run itself downloads it first.")
+        show.say("CIFAR-10 is not here yet: this plan has --data synthetic; ngcdl run downloads it first.")
         return dataset.Dataset("synthetic", None, None, "nothing is cached yet")
     return dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
 
