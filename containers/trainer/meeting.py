@@ -1,7 +1,8 @@
 """How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells the others who is there.
 
-Every other node sends a line {"node", "ports"}, one free port per replica, and gets {"workers": ["host:port", ...]}:
-all replicas by rank. A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
+Every other node sends a line {"node", "nodes", "ports"}, one free port per replica, and gets {"workers": ["host:port",
+...]}: all replicas by rank; or {"refused": why} if the nodes were not started alike: replicas would wait for others
+that never come. A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
 MASTER_ADDR, to which the others connected. A link-local one is told without its zone (the %eth0 of fe80::1%eth0), and
 each node adds its own, because the network interface may have another name there.
 """
@@ -42,7 +43,7 @@ def meet(nodes, node, ports, signals):
     if node == 0:
         workers = received(nodes, host, int(port), ports, signals, until)
     else:
-        workers = reported(node, address, int(port), ports, signals, until)
+        workers = reported(nodes, node, address, int(port), ports, signals, until)
     return [one.replace("]", mark + zone + "]") if one.lower().startswith("[fe80:") else one for one in workers]
 
 
@@ -71,10 +72,18 @@ def received(nodes, address, port, ports, signals, until):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    came, found[told["node"]] = told["node"], (unmapped(came_from[0].partition("%")[0]), told["ports"])
+                    came, theirs = told["node"], (told["nodes"], len(told["ports"]))
+                    is_like = theirs == (nodes, len(ports)) and 0 < came < nodes
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
+                if not is_like:
+                    why = "node %s was started for %s nodes with --replicas %s, and node 0 for %s with %s: all need " \
+                          "the same, and each an NGCDL_NODE of its own" % ((came,) + theirs + (nodes, len(ports)))
+                    tell(list(lines.values()) + [line], {"refused": why})
+                    line.close()
+                    raise Stop("bad_argument", why)
+                found[came] = unmapped(came_from[0].partition("%")[0]), told["ports"]
                 if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
                 lines[came] = line
@@ -84,15 +93,19 @@ def received(nodes, address, port, ports, signals, until):
                     del found[gone]
             workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port)
                        for _, (host, ports) in sorted(found.items()) for port in ports]
-            for line in lines.values():
-                try:
-                    line.sendall((json.dumps({"workers": workers}) + "\n").encode("ascii"))
-                except EnvironmentError:  # the node died meanwhile: the replicas will fail when they connect
-                    continue
+            tell(lines.values(), {"workers": workers})
         finally:
             for line in lines.values():
                 line.close()
     return workers
+
+
+def tell(lines, what):
+    for line in lines:
+        try:
+            line.sendall((json.dumps(what) + "\n").encode("ascii"))
+        except EnvironmentError:  # the node died meanwhile: the replicas will fail when they connect
+            continue
 
 
 def of_both_families():
@@ -116,7 +129,7 @@ def is_closed(line):
     return bool(select.select([line], [], [], 0)[0])
 
 
-def reported(node, address, port, ports, signals, until):
+def reported(nodes, node, address, port, ports, signals, until):
     while True:
         signals.check(None)
         try:
@@ -124,11 +137,14 @@ def reported(node, address, port, ports, signals, until):
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
-                line.sendall((json.dumps({"node": node, "ports": ports}) + "\n").encode("ascii"))
+                line.sendall((json.dumps({"node": node, "nodes": nodes, "ports": ports}) + "\n").encode("ascii"))
                 go_by(line.getsockname()[0])
                 told = line.makefile("r").readline()
+            answer = json.loads(told) if told else {}
+            if "refused" in answer:
+                raise Stop("bad_argument", answer["refused"])
             if told:
-                return json.loads(told)["workers"]
+                return answer["workers"]
             why = "it closed the connection"
         except EnvironmentError as error:
             why = error.strerror or str(error)

@@ -11,6 +11,7 @@ import pytest
 from conftest import until
 
 from trainer import meeting
+from trainer.events import Stop
 from trainer.group import Group
 from trainer.host import text
 from trainer.signals import Signals
@@ -51,6 +52,18 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
         nodes = [threads.submit(meeting.meet, 2, node, [10 + node], Signals()) for node in (0, 1)]
         assert [node.result(LIMIT) for node in nodes] == [[f"[{host}]:10", f"[{host}]:11"]] * 2
     assert os.environ["GLOO_SOCKET_IFNAME"] == name
+
+
+@pytest.mark.parametrize(("nodes", "node", "ports"), [(2, 1, [11, 12]), (3, 1, [11]), (2, 2, [11])])
+def test_nodes_that_were_not_started_alike_are_all_told_so(port, nodes, node, ports):
+    """Else each waits for replicas that nobody has started, for hours."""
+    with ThreadPoolExecutor() as threads:
+        both = [threads.submit(meeting.meet, 2, 0, [10], Signals())]
+        both += [threads.submit(meeting.meet, nodes, node, ports, Signals())]
+        for one in both:
+            why = f"node {node} was started for {nodes} nodes with --replicas {len(ports)}, and node 0 for 2 with 1: "
+            with pytest.raises(Stop, match=why):
+                one.result(LIMIT)
 
 
 @pytest.mark.tensorflow
@@ -106,7 +119,7 @@ def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(reused):
 def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(port):
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 3, 0, [10], Signals())
-        until(lambda: knocked(port, b'{"node": 1, "ports": [1]}\n'), "node 0 listens")
+        until(lambda: knocked(port, b'{"node": 1, "nodes": 3, "ports": [1]}\n'), "node 0 listens")
         others = [threads.submit(meeting.meet, 3, node, [10 + node], Signals()) for node in (1, 2)]
         found = first.result(LIMIT)
         assert [other.result(LIMIT) for other in others] == [found, found]
