@@ -31,8 +31,9 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
              "framework": asked.framework, "step": 0}
     asked.steps = to_reach(asked, source)
     first = prepare(asked, workload, model, network, about, voice)
-    if hasattr(source, "skip"):
-        source.skip(first)
+    if first and hasattr(source, "skip"):
+        voice.say("Drawing the order of the images of these %d steps again" % first)
+        source.skip(first, lambda: signals.check(first))
     source = sliced(source, group)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
