@@ -160,7 +160,6 @@ def test_a_text_is_cut_by_its_width_and_has_a_mark() -> None:
     assert console.cut("训练模型", 8) == "训练模型"
     assert console.cut("训练模型", 7) == "训练..."
     assert console.cut("ab cdef", 6) == "ab..."
-    assert console.filling("训练模型", 6) == "训... "
 
 
 def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:

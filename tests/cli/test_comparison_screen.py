@@ -14,13 +14,13 @@ def test_the_last_line_of_the_run_under_way_is_drawn_in_place(monkeypatch: pytes
     screen = ComparisonScreen(is_cluster=False)
     screen._clock = iter(range(100)).__next__
     screen.begins("round 1 of 3, cpu")
-    assert terminal.said() == f"\r{'round 1 of 3, cpu: running':<43}"
+    assert terminal.said() == "\rround 1 of 3, cpu: running\x1b[K"
     screen.chunk(Chunk("stdout", b"step 1\nste"))
-    assert terminal.said() == f"\r{'round 1 of 3, cpu: ste':<43}"
+    assert terminal.said() == "\rround 1 of 3, cpu: ste\x1b[K"
     screen.chunk(Chunk("stderr", b"p 2 \x1b]0;title\x07of 9 " + b"x" * 90 + b"\r"))
-    assert terminal.said() == f"\r{'round 1 of 3, cpu: step 2 of 9 ' + 'x' * 90:.40}...", "no longer than the line"
+    assert terminal.said() == f"\r{'round 1 of 3, cpu: step 2 of 9 ' + 'x' * 90:.38}...\x1b[K", "^C fits behind it"
     screen.chunk(Chunk("stdout", "语言\r\n\n".encode()))
-    assert terminal.said() == f"\r{'round 1 of 3, cpu: 语言':<41}", "these two are as wide as four"
+    assert terminal.said() == "\rround 1 of 3, cpu: 语言\x1b[K"
     screen.say("round 1 of 3, cpu: took 5 s")
     assert terminal.said() == "\r\x1b[Kngcdl: round 1 of 3, cpu: took 5 s\n"
     screen.begins("round 1 of 3, gpu")
@@ -46,7 +46,7 @@ def test_of_a_training_s_step_the_speed_is_whole_on_80_columns(monkeypatch: pyte
     screen.chunk(Chunk("stdout", step))
     said = terminal.said()
     assert said.startswith("\rround 1 of 3, device=gpu: step 1230, loss = 4.68 (4721.3 examples/sec; ")
-    assert said.endswith("...")
+    assert said.endswith("...\x1b[K")
 
 
 def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_tensorflow_s_chatter_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> N
     assert terminal.said() == ""
     screen.chunk(Chunk("stdout", b"step 1\n"))
     screen.chunk(Chunk("stderr", b"I0000 00:00:1795749864.404123 11648 port.cc:153] more of it\n"))
-    assert set(terminal.said().split("\r")[1:]) == {f"{'round 1 of 3, cpu: step 1':<43}"}
+    assert set(terminal.said().split("\r")[1:]) == {"round 1 of 3, cpu: step 1\x1b[K"}
 
 
 def test_output_that_comes_too_fast_to_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import os
+import pty
 import re
 import signal
 from pathlib import Path
@@ -27,12 +29,19 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
 def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
     folder = house.store.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
     (folder / "log.txt").write_text("up\n")
-    said, out = house.home / "err", house.home / "out"
-    with said.open("w") as err, out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=err) as process:
-        until(lambda: "known yet" in said.read_text() and out.read_text(), "a word")
-        process.send_signal(signal.SIGINT)
-    (told,) = said.read_text().splitlines()
-    assert (process.returncode, out.read_text()) == (130, "up\n")
+    out, (ours, theirs) = house.home / "out", pty.openpty()
+    with out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=theirs) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while data := os.read(ours, 65536):
+                said += data
+                if b"known yet" in data:
+                    until(out.read_text, "a word")
+                    process.send_signal(signal.SIGINT)
+    os.close(ours)
+    told, end = said.decode().replace("\r\n  ", " ").splitlines()
+    assert (process.returncode, out.read_text(), end) == (130, "up\n", ""), "a new line for the shell's prompt"
     assert told.startswith("ngcdl: No Docker engine answers at ")
     assert told.endswith("What became of the run is not known yet.")
 

@@ -63,7 +63,8 @@ class ComparisonScreen(Screen):
         if width is None or not self._moving or self._progress:
             return
         line = " ".join(console.plain(f"{self._what}: {text}").split())
-        self._write(sys.stderr, f"\r{console.filling(line, width - 1)}".encode(errors="replace"))
+        # Not to the last columns: a Ctrl-C's ^C behind it would begin another line, and _wipe would miss this one.
+        self._write(sys.stderr, f"\r{console.cut(line, width - 3)}\x1b[K".encode(errors="replace"))
         self._is_drawn = True
 
     def _wipe(self) -> None:

@@ -13,6 +13,7 @@ from ngcdl import console, settings
 from ngcdl.errors import BadKey, BadOption, KeyNotRemoved, NoKey
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME, Credential, check_key
+from ngcdl.running.signals import Interrupted
 from ngcdl.spec import NVCR
 
 _HELPERS_URL = "https://docs.docker.com/go/credential-store/"
@@ -154,8 +155,8 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
     except EOFError:
         console.result("")
         raise NoKey(is_asked=True) from None
-    except BaseException:
-        console.result("")  # the shell's next prompt starts on a new line
+    except Interrupted:
+        console.end_line()
         raise
 
 
