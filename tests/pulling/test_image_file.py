@@ -89,7 +89,7 @@ def test_a_wait_that_the_registry_asks_of_every_connection_is_told_once(table: T
 
 
 def test_ctrl_c_ends_a_wait_of_minutes_that_the_registry_asks_for(table: Table, tmp_path: Path) -> None:
-    table.ngc.fail("/blobs/", status(429, Retry_After="35"))
+    table.ngc.fail("/blobs/", status(429, Retry_After="280"))
 
     def say(line: str) -> None:
         if "Waiting" in line:
@@ -99,7 +99,7 @@ def test_ctrl_c_ends_a_wait_of_minutes_that_the_registry_asks_for(table: Table, 
     saving = image_file.Saving(table.image, tmp_path / "image.tar", None, table.folder, table.shown.append, say)
     with pytest.raises(KeyboardInterrupt):
         saving.save(("linux", "amd64"))
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 240
 
 
 def test_a_layer_that_is_not_its_digest_makes_no_file(table: Table, tmp_path: Path) -> None:

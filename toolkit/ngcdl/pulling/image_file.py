@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 from ngcdl.engines.values import WAITING, ShowPull
@@ -41,6 +41,8 @@ from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest, configuration
 from ngcdl.spec import ImageRef
 from ngcdl.whole import linked, remove_dead
+
+_LOOK_SECONDS = 0.5  # between two looks for a Ctrl-C
 
 
 def loaded_name(ref: ImageRef) -> str:
@@ -153,11 +155,18 @@ class Saving:
             for _ in range(connections):
                 threading.Thread(target=work, daemon=True).start()
             for _ in range(connections):
-                if (error := ends.get()) is not None:
+                if (error := _got(ends)) is not None:
                     raise error
         finally:
             waiting.clear()
             stopping.set()
+
+
+def _got(ends: SimpleQueue[Exception | None]) -> Exception | None:
+    """Wait for the next one. With a limit: a Ctrl-C in the moment before a wait is noticed only after it."""
+    while True:
+        with contextlib.suppress(Empty):
+            return ends.get(timeout=_LOOK_SECONDS)
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
