@@ -67,7 +67,7 @@ def test_a_lock_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:
             pass
         other.start()
         assert not taken.is_set()
-    other.join(60)
+    other.join(240)
     assert taken.is_set()
 
 

@@ -23,7 +23,7 @@ def start(
     command: list[str],
     ready: Callable[[], bool],
     env: dict[str, str] | None = None,
-    seconds: float = 40,
+    seconds: float = 240,
 ) -> int:
     """Start a process in its own session, record it, wait until `ready()` is true, and return its pid. Raise LabError
     if it ends first or is not ready within `seconds`; it may then still be running."""

@@ -320,7 +320,7 @@ def test_a_terminal_is_told_that_a_command_was_recorded_and_a_script_s_stderr_is
     ours, theirs = pty.openpty()
     with house.popen(*RUN, "-c", "print('result')", stderr=theirs) as process:
         os.close(theirs)
-        assert process.communicate(timeout=60)[0] == "result\n"
+        assert process.communicate(timeout=240)[0] == "result\n"
     seen = b""
     with contextlib.suppress(OSError):  # EIO: the other end is closed
         while data := os.read(ours, 65536):
@@ -339,7 +339,7 @@ def test_a_program_sees_the_size_of_the_terminal_from_its_start(house: House) ->
         shown = b""
         while b"size " not in shown or b"\n" not in shown.partition(b"size ")[2]:
             shown += os.read(ours, 65536)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     os.close(ours)
     assert b"size 77 33" in shown
 
@@ -362,7 +362,7 @@ def test_one_whose_watcher_was_killed_is_found_and_stopped(house: House) -> None
         (run_id,) = until(house.store.ids)
         until(lambda: house.store.load(run_id).container)
         watcher.kill()
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert "running" in house.run("runs").stdout
     house.run("stop", run_id)
     assert local.LocalEngine(house.home, house.store.root).find(run_id) is None

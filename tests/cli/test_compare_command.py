@@ -204,7 +204,7 @@ def test_ctrl_c_stops_the_run_under_way_and_reports_what_is_whole(trained: House
     until(lambda: trained.store.ids() and (trained.store.folder(trained.store.ids()[0]) / "events.jsonl").exists())
     until(lambda: "step" in (trained.store.folder(trained.store.ids()[0]) / "events.jsonl").read_text())
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopped by SIGINT; what is complete:" in err
@@ -223,7 +223,7 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
     file.unlink()
     file.mkdir()
     go.touch()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 125, err
     assert f"it ended early; what is complete: ngcdl compare --show {file.stem}\n" in err
 

@@ -52,12 +52,12 @@ def test_it_is_said_once_that_a_run_of_this_host_lost_what_wrote_its_log(house: 
         watcher.stdout.readline()
         until(lambda: house.store.load(house.store.find("last")).container)
         watcher.kill()
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     with house.popen("logs", "-f") as process:
         assert process.stderr
         told = process.stderr.readline()
         house.run("stop", "last")
-        out, more = process.communicate(timeout=60)
+        out, more = process.communicate(timeout=240)
     assert (process.returncode, out, more) == (0, "up\n", "")
     assert "no ngcdl watches this run any more, so nothing more comes into its log; waiting for its end." in told
 

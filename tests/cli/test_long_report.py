@@ -43,7 +43,7 @@ def test_a_report_that_is_ended_leaves_no_process_behind(long: House, number: si
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     child = until(lambda: children.read_text().split(), "the second process")[0]
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == code
     assert said in ("", "ngcdl: interrupted\n")
     until(lambda: not Path(f"/proc/{child}").exists(), "its end")

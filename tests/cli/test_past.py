@@ -174,7 +174,7 @@ def test_a_command_that_had_a_terminal_gets_one_only_where_there_is_one(
         streams = {"stdin": theirs, "stdout": theirs} if stdin == "a terminal" else {"stdin": subprocess.DEVNULL}
         with kept.popen(*line, env=env, before=before, **streams) as process:
             os.close(theirs)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
         out = _read(ours) if stdin == "a terminal" else out
     os.close(ours)
     assert process.returncode == 0, err

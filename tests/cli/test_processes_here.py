@@ -62,7 +62,7 @@ def test_a_stop_leaves_nothing_running(house: House, words: tuple[str, ...]) -> 
     with house.popen("run", "--", *words) as watcher:
         worker = pid_in(house.home / "pid")
         assert house.run("stop", "last").returncode == 0
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert is_gone(worker)
     assert (house.record()["status"], watcher.returncode) == ("interrupted", 143)
 
@@ -76,7 +76,7 @@ def test_a_second_ctrl_c_leaves_nothing_running(house: House) -> None:
         until(lambda: "press Ctrl-C again to kill" in watcher.stderr.readline(), "the first one")
         until(lambda: is_gone(first), "the first one's end")  # else the second kills it before it has got SIGINT
         watcher.send_signal(signal.SIGINT)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert is_gone(worker)
     assert (house.record()["status"], watcher.returncode) == ("interrupted", 130)
 
@@ -86,7 +86,7 @@ def test_ctrl_c_is_passed_on_to_a_command(house: House) -> None:
         assert watcher.stdout
         assert watcher.stdout.readline() == "up\n"
         watcher.send_signal(signal.SIGINT)
-        out, _ = watcher.communicate(timeout=60)
+        out, _ = watcher.communicate(timeout=240)
     assert (watcher.returncode, out, (house.home / "saved").exists()) == (0, "saved\n", True)
     assert house.record()["reason"] == "stopped by SIGINT"
 
@@ -102,7 +102,7 @@ def test_no_signal_leaves_a_command_without_its_record(
         assert watcher.stdout
         assert watcher.stdout.readline() == "up\n"
         watcher.send_signal(number)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     record = house.record()
     assert (watcher.returncode, record["status"], record["exit_code"]) == (code, status, code)
 
@@ -115,7 +115,7 @@ def test_ctrl_c_that_ends_the_reader_too_leaves_the_command_its_output_until_it_
         with os.fdopen(reader) as read:
             assert read.readline() == "up\n"
         watcher.send_signal(signal.SIGINT)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert (house.home / "saved").exists()
     assert "Traceback" not in (house.store.folder(house.store.find("last")) / "log.txt").read_text()
 
@@ -133,7 +133,7 @@ def test_a_run_whose_watcher_was_killed_is_known_by_its_process_alone(house: Hou
         worker = pid_in(house.home / "pid")
         until(lambda: house.store.load(house.store.find("last")).container)
         watcher.kill()
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert "running" in house.run("runs").stdout
     assert not is_gone(worker)
     house.run("stop", "last")
@@ -146,7 +146,7 @@ def test_a_run_within_a_run_is_stopped_with_it_and_both_are_recorded(house: Hous
         worker = pid_in(house.home / "pid")
         until(lambda: all(house.store.load(one).container for one in house.store.ids()))
         watcher.send_signal(signal.SIGTERM)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     assert is_gone(worker)
     assert [house.store.load(one).status for one in house.store.ids()] == ["interrupted"] * 2
 
@@ -193,6 +193,6 @@ def test_on_a_terminal_a_shell_has_its_functions_and_nothing_of_it_outlives_a_st
         while b"\ncalled" not in shown:
             shown += os.read(ours, 65536)
         watcher.send_signal(signal.SIGTERM)
-        watcher.communicate(timeout=60)
+        watcher.communicate(timeout=240)
     os.close(ours)
     assert is_gone(worker)

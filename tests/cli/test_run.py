@@ -39,7 +39,7 @@ def started(house: House, *more: str, **env: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert "Traceback" not in err, err
     return process.returncode, out, err
 
@@ -221,7 +221,7 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     waiting = trained.popen("wait")
     stopped = trained.run("stop", run_id)
     assert "interrupted, exit code 143, stopped by ngcdl stop" in stopped.stderr
-    assert (waiting.wait(60), trained.run("wait", run_id).returncode) == (143, 143)
+    assert (waiting.wait(240), trained.run("wait", run_id).returncode) == (143, 143)
 
 
 def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:

@@ -163,7 +163,7 @@ def test_a_signal_during_a_preparation_leaves_the_summary_of_what_ran_and_what_d
         env = {"DOCKER_HOST": f"unix://{tmp_path}/d.sock"}
         with trained.popen(*words, env=env) as process, silent.accept()[0]:
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
     assert (process.returncode, "Traceback" in err) == (143, False), err
     assert "skipped, stopped: cifar10, CPU against GPU; " in out
 

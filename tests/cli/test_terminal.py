@@ -124,7 +124,7 @@ class AskingJob(TornJob):
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def resize(self, rows: int, columns: int) -> None:
-        if self.lock.acquire(timeout=60):
+        if self.lock.acquire(timeout=240):
             super().resize(rows, columns)
             self.lock.release()
 

@@ -79,7 +79,7 @@ def host(house: House, library: Path) -> Iterator[Host]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=240)
     return process.returncode, out
 
 
@@ -118,7 +118,7 @@ def test_one_that_was_killed_while_it_waited_is_in_nobody_s_way(host: Host) -> N
     first, _ = host.waiting("a", "--gpus", "1", "--", *CARDS)
     second, _ = host.waiting("b", "--gpus", "1", "--", *CARDS)
     first.kill()
-    first.communicate(timeout=60)
+    first.communicate(timeout=240)
     host.set("", "")
     assert ended(second) == (0, f"{SECOND}\n")
     assert (len(host.house.store.ids()), host.tickets()) == (1, [])

@@ -65,7 +65,7 @@ def test_what_is_done_meanwhile_is_under_way_at_once_and_its_error_is_raised_whe
 
     def made(name):
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(240)
         if name == "bad":
             raise OSError("disk gone")
         return name
@@ -74,7 +74,7 @@ def test_what_is_done_meanwhile_is_under_way_at_once_and_its_error_is_raised_whe
         begun.clear()
         go_on.clear()
         wait = meanwhile(made, name)
-        assert begun.wait(30), "before anybody waits for it"
+        assert begun.wait(240), "before anybody waits for it"
         go_on.set()
         if name == "good":
             assert wait() == "good"

@@ -267,7 +267,7 @@ def until_started(process, folder):
             time.sleep(0.05)
     finally:
         process.terminate()
-        said = process.communicate(timeout=60)
+        said = process.communicate(timeout=240)
     assert process.returncode == 143, said
     return events(folder, "start")[0]["autotune"]
 

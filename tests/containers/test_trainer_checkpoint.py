@@ -125,7 +125,7 @@ try:
 except Stop as stop:
     print(stop.kind)
 """
-    out, err = child(code, tmp_path).communicate(timeout=60)
+    out, err = child(code, tmp_path).communicate(timeout=240)
     assert out == "disk_full\n", err
     assert names(tmp_path / "checkpoints") == ["step-1.npz"]
     assert newest(tmp_path)[0]["step"] == 1

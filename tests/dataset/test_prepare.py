@@ -177,7 +177,7 @@ def test_after_kill_9_the_next_process_goes_on_with_range(host: Host, tmp_path: 
     with child(host.cache, server.url) as process:
         wait_for(lambda: host.part.exists() and host.part.stat().st_size > 30_000)
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
     have = host.part.stat().st_size
     assert whole(host.prepare(archive=small.archive_of(PACKED, server.url)))
     assert server.seen[1]["range"] == f"bytes={have}-"

@@ -162,7 +162,7 @@ def test_a_program_that_no_signal_ends_is_left_behind(monkeypatch: pytest.Monkey
     (process,) = left
     assert (process.poll(), process.stdout and process.stdout.closed) == (None, True)
     process.kill()
-    process.wait(60)
+    process.wait(240)
 
 
 def test_systemctl_counts_only_where_systemd_runs(tmp_path: Path) -> None:

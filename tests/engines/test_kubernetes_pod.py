@@ -41,7 +41,7 @@ class Pod:
 
     def says(self, script: str, **variables: str) -> tuple[int, bytes]:
         with self.starts("sh", "-c", script, "trainer", **variables) as process:
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=240)
         return process.returncode, said
 
     def brings(self, trainer: Path) -> None:
@@ -107,7 +107,7 @@ def test_sigterm_is_passed_on_and_the_end_that_follows_is_waited_for(pod: Pod, t
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=240)
     assert (process.returncode, first) == (143, b"ready\n")
     assert told(said, tmp_path / "kept").startswith(b"saved\n")
     assert json.loads((tmp_path / "kept" / "exit.json").read_text())["code"] == 143
@@ -126,7 +126,7 @@ def test_a_pod_in_the_place_of_a_lost_one_goes_on_from_the_checkpoint(pod: Pod, 
     (pod.run / "checkpoints").mkdir(parents=True)
     (pod.run / "checkpoints" / "step-10.npz").touch()
     with pod.starts("sh", "-c", 'echo "$@"', "trainer", "a", NGCDL_TRAINING=training) as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=240)
     assert said.splitlines()[0].decode() == words.format(run=pod.run)
 
 

@@ -101,7 +101,7 @@ def test_a_task_that_slurm_kills_is_no_lost_node_and_one_that_ngcdl_stops_has_it
         until((tmp_path / "up").exists, "the training")
         os.killpg(process.pid, signal.SIGTERM)
         if is_stop:
-            process.wait(60)
+            process.wait(240)
         else:
             until(lambda: (tmp_path / ".task-0-n1").read_text() == "137\n", "the mark")
             os.killpg(process.pid, signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_a_container_that_hangs_while_it_has_time_to_end_is_removed_once_slurm_e
                 return (tmp_path / "removed").exists()
 
             until(is_removed, "the removal")
-            process.wait(60)
+            process.wait(240)
         finally:
             (tmp_path / "removed").touch()
     assert (tmp_path / "waits").read_text() == "25\n"
@@ -322,7 +322,7 @@ def test_with_apptainer_or_singularity_one_node_fills_the_cache_that_all_may_sha
     program(tmp_path, "scontrol", ":")
     known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": nodes, "SLURM_JOB_NODELIST": "n1"}
     words, path = ["bash", "job.sh"], {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    done = subprocess.run(words, cwd=tmp_path, env={**path, **known}, timeout=60, check=False)
+    done = subprocess.run(words, cwd=tmp_path, env={**path, **known}, timeout=240, check=False)
     assert ((tmp_path / "calls").read_text().split(), done.returncode) == (calls, code)
 
 

@@ -27,7 +27,7 @@ class Commands:
 
     def __call__(self, *words: str, fails: bool = False) -> str:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=60, cwd=self.folder,
+            words, capture_output=True, text=True, timeout=240, cwd=self.folder,
             env={**os.environ, **self.cluster.environment()}, check=False,
         )  # fmt: skip
         assert (done.returncode != 0) == fails, done.stderr

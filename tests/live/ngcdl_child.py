@@ -218,7 +218,7 @@ class User:
         for child in self._children:
             if child.process.poll() is None:
                 child.process.kill()
-            child.process.wait(60)
+            child.process.wait(240)
         for path in self.runs.glob("*/run.json"):
             owner = json.loads(path.read_text()).get("owner") or {}
             with contextlib.suppress(ProcessLookupError, OSError):
@@ -226,7 +226,7 @@ class User:
                     os.kill(owner["pid"], signal.SIGKILL)
         left: list[str] = []
         with contextlib.suppress(AssertionError):  # the test may have killed its engine
-            end = time.monotonic() + (0 if self.may_leave_containers else 20)
+            end = time.monotonic() + (0 if self.may_leave_containers else 120)
             while (left := self.containers()) and time.monotonic() < end:
                 time.sleep(0.1)  # a detached run's container is removed after the record is closed
             if left:

@@ -55,7 +55,7 @@ class OwnEngine:
         """Kill dockerd and its containerd (a new dockerd starts its own); its containers and their shims stay."""
         assert self._process
         self._process.kill()
-        self._process.wait(60)
+        self._process.wait(240)
         killed: list[Path] = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):

@@ -225,8 +225,8 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
     os.close(inner)
     text, seen = "", 0
     with os.fdopen(outer, "r+b", buffering=0) as screen:
-        end = time.monotonic() + 120
-        while time.monotonic() < end and select.select([screen], [], [], 60)[0]:
+        end = time.monotonic() + 240
+        while time.monotonic() < end and select.select([screen], [], [], 240)[0]:
             try:
                 data = screen.read(65536)
             except OSError:  # Linux returns EIO once nobody has the terminal open
@@ -236,7 +236,7 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
                 asked = "".join(text.splitlines()[-2:])
                 screen.write(f"{answer if 'chmod 600' in asked else 'n'}\n".encode())
                 seen = len(text)
-    return child.wait(60), text
+    return child.wait(240), text
 
 
 def test_a_bundle_holds_what_was_found_and_nothing_secret(patient: Patient) -> None:

@@ -49,7 +49,7 @@ class Machine:
                 self.plant(energy_mj=123_456_789 + int(50_000 * (time.monotonic() - began)))
                 threading.Event().wait(0.1)
             self.go.touch()
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
         return out, self.house.record()
 

@@ -102,7 +102,7 @@ def test_a_container_that_a_killed_ngcdl_had_not_started_is_no_finished_run(user
     with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
         relay.hold(rb"^POST /[^ ]*/start")
         child = user.start("run", "busybox:1", "--", "true", DOCKER_HOST=relay.address)
-        assert relay.held.wait(60)
+        assert relay.held.wait(240)
         _kill9(child)
     assert len(user.containers()) == 1
     listed = _listed(user)

@@ -63,7 +63,7 @@ class PullingEngine(FakeEngine):
         return str(image.digest)
 
     def _get(self, image: ImageRef, path: str) -> bytes:
-        connection = http.client.HTTPConnection(image.registry, timeout=20)
+        connection = http.client.HTTPConnection(image.registry, timeout=240)
         with contextlib.closing(connection):
             connection.request("GET", f"/v2/{image.repository}/{path}")
             answer = connection.getresponse()

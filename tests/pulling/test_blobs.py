@@ -158,17 +158,17 @@ def test_a_second_one_who_wants_the_blob_waits_and_fetches_nothing(tmp_path: Pat
     def at_piece() -> None:
         if first.event().current_bytes >= 2_000_000 and not is_half.is_set():
             is_half.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(240)
 
     worker = threading.Thread(target=first.fill, args=(Line(at_piece=at_piece).open,))
     worker.start()
-    assert is_half.wait(20)
+    assert is_half.wait(240)
     seen: list[int] = []
 
     def look(_seconds: float) -> None:
         seen.append(second.event().current_bytes)
         may_go_on.set()
-        worker.join(20)
+        worker.join(240)
 
     line = Line()
     second.fill(line.open, look)
@@ -240,7 +240,7 @@ def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob) -> 
     with pytest.raises(RegistryUnreachable):
         blob.fill(Line(cuts=[2_000_000] * 99).open, lambda _: None)
     blob.fail(RegistryUnreachable("nvcr.io", "cut"))
-    reader.join(20)
+    reader.join(240)
     assert told[-1] == "no more"
     assert told[-2] == 2_000_000
 
@@ -259,7 +259,7 @@ def test_a_reader_that_waits_reads_the_file_that_is_filled_though_another_took_i
     nobodys.close()
     assert not list(tmp_path.iterdir()), "what is empty is not kept"
     blob.fill(Line().open)
-    reader.join(20)
+    reader.join(240)
     assert b"".join(found) == CONTENT
 
 

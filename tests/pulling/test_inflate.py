@@ -50,7 +50,7 @@ def test_what_has_arrived_is_given_before_the_rest_has(tmp_path: Path) -> None:
     def at_piece() -> None:
         nonlocal came
         came += 1
-        assert came < 20 or gate.wait(20)
+        assert came < 20 or gate.wait(240)
 
     line.at_piece = at_piece
     blob = Blob(tmp_path, f"sha256:{hashlib.sha256(packed).hexdigest()}", len(packed))
@@ -88,7 +88,7 @@ def test_a_damaged_half_of_another_day_is_no_layer_that_is_no_gzip(tmp_path: Pat
     blob = Blob(tmp_path, name.replace("-", ":"), len(packed))
     gate = threading.Event()
     line = Line(packed)
-    line.at_piece = lambda: bool(gate.wait(20)) and None
+    line.at_piece = lambda: bool(gate.wait(240)) and None
     filling = threading.Thread(target=blob.fill, args=(line.open,))
     tar = pieces(blob)
     assert next(tar)

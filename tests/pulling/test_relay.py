@@ -55,7 +55,7 @@ class Upstream:
         return line.open(start)
 
     def _wait(self, gate: threading.Event) -> None:
-        assert gate.wait(20)
+        assert gate.wait(240)
 
     def close(self) -> None: ...
 
@@ -86,7 +86,7 @@ def offering_a_tar(folder: Path, layer: bytes) -> Iterator[tuple[Relay, str]]:
 
 
 def get(relay: Relay, path: str, method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
-    connection = http.client.HTTPConnection(relay.name.registry, timeout=20)
+    connection = http.client.HTTPConnection(relay.name.registry, timeout=240)
     with contextlib.closing(connection):
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -137,7 +137,7 @@ def test_an_engine_that_goes_on_gets_the_rest(tmp_path: Path, asked: str, start:
 def test_bytes_are_handed_on_before_the_rest_has_come(tmp_path: Path) -> None:
     upstream = Upstream({DIGEST: CONTENT}, {DIGEST: threading.Event()})
     with relaying(tmp_path, upstream, [DIGEST]) as relay:
-        connection = http.client.HTTPConnection(relay.name.registry, timeout=20)
+        connection = http.client.HTTPConnection(relay.name.registry, timeout=240)
         with contextlib.closing(connection):
             connection.request("GET", blob_path(relay))
             answer = connection.getresponse()
@@ -152,7 +152,7 @@ def test_what_the_engine_asks_for_goes_before_what_is_fetched_ahead(tmp_path: Pa
     first, *rest = contents
     upstream = Upstream(contents, {first: threading.Event()})
     with relaying(tmp_path, upstream, list(contents)) as relay:
-        assert upstream.was_asked.wait(20)
+        assert upstream.was_asked.wait(240)
         assert relay.want(rest[2]) is not None
         upstream.gates[first].set()
         assert get(relay, blob_path(relay, rest[1]))[2] == b"c"
@@ -194,7 +194,7 @@ def test_when_the_registry_fails_the_engine_gets_nothing_more(tmp_path: Path) ->
 def test_tls_is_answered_as_what_it_is_not(tmp_path: Path) -> None:
     with relaying(tmp_path, Upstream({DIGEST: CONTENT}), [DIGEST]) as relay:
         host, _, port = relay.name.registry.partition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as line:
+        with socket.create_connection((host, int(port)), timeout=240) as line:
             line.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # a ClientHello without a line end
             assert line.recv(100).startswith(b"HTTP/1.0 400")
 
@@ -203,7 +203,7 @@ def test_after_its_end_nobody_listens(tmp_path: Path) -> None:
     with relaying(tmp_path, Upstream({DIGEST: CONTENT}), [DIGEST]) as relay:
         host, _, port = relay.name.registry.partition(":")
     with silent_port(host, int(port)), pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=20)
+        socket.create_connection((host, int(port)), timeout=240)
 
 
 def test_a_tar_is_given_from_its_beginning_or_not_at_all(tmp_path: Path) -> None:

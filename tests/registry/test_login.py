@@ -44,7 +44,7 @@ def run(user: dict[str, str], way: str, stdin: str | bytes = b"", **variables: s
         input=stdin if isinstance(stdin, bytes) else stdin.encode(),
         env={**user, **variables},
         capture_output=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     result = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -168,7 +168,7 @@ def test_a_key_typed_at_the_prompt_is_hidden(user, ngc):
             if not chunk:
                 break
             shown += chunk
-        assert process.wait(30) == 0, shown
+        assert process.wait(240) == 0, shown
     finally:
         process.kill()
         process.wait()

@@ -302,7 +302,7 @@ def test_who_must_wait_for_another_s_choice_says_so(store: Store) -> None:
         other.start()
         until(lambda: said, "what it waits for")
         assert said == ["waiting for another ngcdl to choose its GPUs"]
-    other.join(20)
+    other.join(240)
     assert said[1:] == ["chosen"]
 
 

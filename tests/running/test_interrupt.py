@@ -53,7 +53,7 @@ def test_a_command_gets_ctrl_c_and_is_asked_to_stop_by_the_others(number: signal
     stopper, job = Stopper(7, print, is_command=True), FakeJob()
     stopper.job = job
     stopper.on_signal(number)
-    assert job.ending.wait(20)
+    assert job.ending.wait(240)
     stopper.ended()
     assert job.asked == [asked]
 
@@ -84,7 +84,7 @@ def test_a_closed_terminal_or_a_second_stop_kills_nothing(first: signal.Signals,
             os.kill(os.getpid(), number)
         until(lambda: job.asked)
         for thread in set(threading.enumerate()) - before:
-            thread.join(20)
+            thread.join(240)
     assert (job.asked, stopper.signal) == (["stop 7"], first)
 
 
@@ -141,7 +141,7 @@ def test_a_job_whose_time_is_up_is_stopped_and_no_signal_came() -> None:
     stopper, job = Stopper(7, said.append), FakeJob()
     stopper.job = job
     stopper.stop_at(0.0)
-    assert job.ending.wait(20)
+    assert job.ending.wait(240)
     stopper.ended()
     assert (job.asked, stopper.signal, stopper.is_late) == (["stop 7"], None, True)
     assert said == ["the time is up: stopping"]
@@ -216,7 +216,7 @@ def test_a_job_whose_time_is_up_is_asked_until_it_could_be_and_each_failure_is_s
     stopper, job = Stopper(7, said.append, retry_seconds=0.01), Busy()
     stopper.job = job
     stopper.stop_at(0.0)
-    assert job.ending.wait(20)
+    assert job.ending.wait(240)
     stopper.ended()
     assert job.asked == ["stop", "stop", "stop 7"]
     assert (said[0], len(said), said.count(EngineHangs("unix socket", 60).message)) == (
@@ -253,7 +253,7 @@ def test_a_job_that_has_been_asked_as_its_time_was_up_is_not_asked_twice() -> No
     before = set(threading.enumerate())
     stopper.on_signal(signal.SIGHUP)
     for thread in set(threading.enumerate()) - before:
-        thread.join(20)
+        thread.join(240)
     until(lambda: STOPPING in said)
     stopper.ended()
     assert job.asked == ["stop 7"]
@@ -269,7 +269,7 @@ def test_a_job_that_ended_is_not_asked_again_whatever_its_stop_came_to() -> None
     stopper, job = Stopper(7, print, retry_seconds=0.0), Gone()
     stopper.job = job
     stopper.stop_at(0.0)
-    assert job.ending.wait(20)
+    assert job.ending.wait(240)
     until(lambda: stopper._bell and not stopper._bell.is_alive(), "the end of the timer")
     assert job.asked == ["stop 7"]
 

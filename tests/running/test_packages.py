@@ -228,7 +228,7 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
 
     def slow(order: Order) -> None:
         entered.set()
-        assert go.wait(20)
+        assert go.wait(240)
         (order.folder / packages.INSTALLED).write_text("einops==1\n")
 
     engine = PipEngine(FakeJob(), pip=slow)
@@ -236,12 +236,12 @@ def test_two_at_once_install_once(tmp_path: Path) -> None:
         threading.Thread(target=packages.installed, args=(engine, SPEC, TARGET, None, tmp_path, show)) for _ in range(2)
     ]
     both[0].start()
-    assert entered.wait(20)
+    assert entered.wait(240)
     both[1].start()
     until(lambda: any("another ngcdl" in line for line in show.said), "that the second waits")
     go.set()
     for thread in both:
-        thread.join(20)
+        thread.join(240)
     assert len(engine.orders) == 1
 
 

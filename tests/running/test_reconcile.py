@@ -35,7 +35,7 @@ def killed(house: House, **env: str) -> tuple[str, int]:
     events = house.store.folder(run_id) / EVENTS
     until(lambda: "step" in [line["event"] for line in lines(events)], "its step: it says no more before it ends")
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     return run_id, int(run.container.split(":")[1])
 
 
@@ -94,7 +94,7 @@ def test_two_commands_at_once_agree_and_close_it_once(house: House) -> None:
     os.kill(pid, signal.SIGKILL)
     until(lambda: gone(pid), "its end")
     both = [house.popen("show", run_id, "--json") for _ in range(3)]
-    records = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    records = [json.loads(process.communicate(timeout=240)[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0, 0]
     assert records[0] == records[1] == records[2] == json.loads(json.dumps(house.store.load(run_id).as_json()))
     assert records[0]["status"] == "lost"

@@ -157,7 +157,7 @@ def test_a_card_that_another_run_took_after_the_last_look_is_waited_for_again(ca
     assert child.stderr.readline() == "another run took the GPU meanwhile: waiting again\n"
     assert child.stderr.readline().startswith(f"waiting for 2 free GPUs; GPU 1 (NVIDIA A100-SXM4-40GB): {run.id}; ")
     store.save(run.closed("finished", 0, None, 2.0))
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=240)
     assert json.loads(out)["cards"] == [FIRST, SECOND]
 
 

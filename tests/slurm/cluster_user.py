@@ -37,7 +37,7 @@ class Someone(House):
         stand_in(self.home / "bin", name, f'exec {shlex.join(words)} "$@"')
 
     def slurm(self, *words: str) -> str:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=self.environment(), check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=self.environment(), check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -79,7 +79,7 @@ class Someone(House):
 
         until(is_there, "the first step")
 
-    def ended(self, run_id: str, seconds: float = 60) -> dict[str, Any]:
+    def ended(self, run_id: str, seconds: float = 240) -> dict[str, Any]:
         """Wait until the record is closed, at most `seconds`; return it."""
         return dict(until(lambda: (it := self.record(run_id))["status"] != "running" and it, "the end", seconds))
 

@@ -34,7 +34,7 @@ def test_all_runs_of_a_comparison_wait_for_each_other_and_end_in_order_also_wher
     until(lambda: len(jobs := in_records(someone)) == 4 and all(jobs), "the last job, in its record")
     assert someone.slurm("squeue", "-h", "-o", "%T %r").count("Dependency") == 3
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert "it is still running: 0 of 4 runs have ended" in someone.run("compare", "--show", "last").stdout
     go.touch()
     found = until(lambda: (it := shown(someone))["ratio"] and it["ratio"]["pairs"] == 2 and it, "the end")
@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_run_under_way_and_withdraws_the_others(someone: Someone
     until(lambda: len(jobs := in_records(someone)) == 4 and all(jobs), "the last job, in its record")
     someone.begun(shown(someone)["trials"][0]["run"])
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert "nodes=1 was interrupted" in out
     someone.sees_an_empty_queue()

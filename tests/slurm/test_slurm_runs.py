@@ -71,7 +71,7 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     process = someone.popen(*TRAIN, env={"STAND_IN": "go", "STAND_IN_GO": str(go)})
     run_id = until(lambda: [one for one in someone.store.ids() if someone.store.load(one).container], "the job")[0]
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     someone.begun(run_id)
     assert someone.record()["status"] == "running"
     run = someone.store.load(run_id)  # without a job, and older than a submission takes, it is found by its name
@@ -79,7 +79,7 @@ def test_a_run_goes_on_without_ngcdl_and_is_found_again(someone: Someone) -> Non
     assert someone.record()["container"].startswith("slurm:")
     follower = someone.popen("logs", "-f", run_id)
     go.touch()
-    out, _ = follower.communicate(timeout=60)
+    out, _ = follower.communicate(timeout=240)
     assert "step 0" in out
     assert someone.record()["status"] == "finished"
 
@@ -99,7 +99,7 @@ def test_ctrl_c_stops_what_is_followed(someone: Someone) -> None:
     run_id = until(lambda: [one for one in someone.store.ids() if someone.store.load(one).container], "the job")[0]
     someone.begun(run_id)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     run = someone.record()
     assert (run["status"], run["exit_code"], run["reason"]) == ("interrupted", 130, "stopped by SIGINT")
     until(lambda: someone.state(run_id) == "FAILED", "the end of its job")
@@ -128,7 +128,7 @@ def test_what_waits_says_for_what_and_is_cancelled_at_once(someone: Someone) -> 
     until(lambda: "it waits for nodes to become free" in (someone.record(second)["reason"] or ""), "the reason")
     follower = someone.popen("logs", "-f", second)
     assert "interrupted" in someone.run("stop", second).stderr
-    follower.communicate(timeout=60)
+    follower.communicate(timeout=240)
     someone.run("stop", first)
 
 
@@ -174,7 +174,7 @@ def test_a_lost_node_s_job_is_queued_again_and_every_step_is_trained_once(someon
     go.touch()
     # in place of Slurm's two minutes: what the first attempt still sends would hit the next
     someone.slurm("scontrol", "update", f"JobId={someone.job(run_id)}", "StartTime=now+10")
-    run = someone.ended(run_id, 120)
+    run = someone.ended(run_id)
     assert (run["status"], run["exit_code"]) == ("finished", 0)
     steps = [event["step"] for event in someone.events(run_id) if event["event"] == "step"]
     assert steps == list(range(10))
@@ -226,6 +226,6 @@ def test_a_script_to_keep_is_handed_in_by_anybody_for_a_run_of_its_own(lab: dict
 
 def test_a_run_whose_time_is_up_saves_and_says_so(someone: Someone) -> None:
     run_id = someone.submits("--nodes", "2", "--time", "1", STAND_IN="wait")  # so short that the first check warns
-    run = someone.ended(run_id, 200)  # slurmctld checks every 30 s (PERIODIC_TIMEOUT), later when it is busy
+    run = someone.ended(run_id)  # slurmctld checks every 30 s (PERIODIC_TIMEOUT), later when it is busy
     assert (run["status"], run["reason"]) == ("interrupted", "Slurm's time limit was reached (--time)")
     assert someone.events(run_id)[-1]["kind"] == "interrupted"

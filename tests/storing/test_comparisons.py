@@ -97,7 +97,7 @@ def test_a_stop_waits_until_no_other_ngcdl_changes_a_comparison(store: Store) ->
         stop.start()
         stop.join(0.2)  # without a lock, stop() would end in this time
         comparisons.save(changed, store)
-    stop.join(20)
+    stop.join(240)
     found = comparisons.load(kept.id, store)
     assert (found.finished is not None, found.trials) == (True, changed.trials)
 

@@ -54,7 +54,7 @@ def saving(store: Store, inject: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", SAVE,
          str(store.root), RUN.id],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
 
 

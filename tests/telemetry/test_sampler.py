@@ -263,7 +263,7 @@ def test_it_stops_at_once_twice_and_before_it_began(tmp_path: Path) -> None:
         sampler.start()
     sampler.stop()
     assert sampler._thread
-    sampler._thread.join(60)
+    sampler._thread.join(240)
     assert not sampler._thread.is_alive()
 
 

@@ -19,7 +19,7 @@ def pids():
 
 with unexpected_use.UnexpectedUse(pids, print):
     for _ in range(3):
-        assert looked.acquire(timeout=20)
+        assert looked.acquire(timeout=240)
 print(json.dumps(len(begun)))
 """
 

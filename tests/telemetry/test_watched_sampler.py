@@ -46,18 +46,18 @@ def relayed(path: Path, cards: Any, patience: float = 0.2) -> Iterator[WatchedSa
         yield relay
     finally:
         relay.stop()
-        running.join(60)
+        running.join(240)
         assert not running.is_alive()
 
 
 def until(path: Path, met: Callable[[list[dict[str, Any]]], Any]) -> list[dict[str, Any]]:
-    """Wait up to 60 s for rows that meet the condition; return all rows."""
-    end = time.monotonic() + 60
+    """Wait for rows that meet the condition; return all rows."""
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         if met(found := list(lines(path))):
             return found
         time.sleep(0.02)
-    raise AssertionError(f"no such rows in 60 s: {found[-3:]}")
+    raise AssertionError(f"no such rows in 240 s: {found[-3:]}")
 
 
 def test_each_tick_has_an_answer_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_while_a_call_hangs_the_others_are_read_and_its_late_answer_is_thrown_aw
     with relayed(tmp_path / "s", cards) as relay:
         until(tmp_path / "s", lambda rows: len(rows) >= 2)
         cards.may.clear()
-        assert cards.hangs.wait(60)
+        assert cards.hangs.wait(240)
         asked, before = cards.questions, len(list(lines(tmp_path / "s")))
         until(tmp_path / "s", lambda rows: sum(not row["gpus"] for row in rows[before:]) >= 5)
         cards.may.set()

@@ -16,7 +16,7 @@ from lab_parts.slurm.daemons import Daemons
 from lab_parts.slurm.programs import Programs
 from lab_parts.where import Lab, LabError, step
 
-IDLE_SECONDS = 30
+IDLE_SECONDS = 240
 
 
 class Cluster:

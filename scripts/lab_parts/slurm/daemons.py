@@ -43,6 +43,6 @@ class Daemons:
         return (done.stdout or " ") if done.returncode == 0 else None
 
     def run(self, name: str, *words: str) -> None:
-        done = subprocess.run([self.at(name), *words], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([self.at(name), *words], capture_output=True, text=True, timeout=240)
         if done.returncode:
             raise LabError(f"{name} {' '.join(words)} failed: {(done.stderr or done.stdout).strip()[-500:]}")
