@@ -33,6 +33,7 @@ def test_between_close_samples_memory_is_not_looked_for_and_far_ones_are_too_few
     sample(gpu_percent=None),
     sample(memory_used_bytes=None),
     sample(uuid="GPU-2"),
+    sample(uuid=["GPU-1"]),
     {"gpus": []},
     {"gap": "the driver does not answer"},
 ])  # fmt: skip

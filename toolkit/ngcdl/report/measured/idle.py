@@ -19,8 +19,9 @@ def are_idle(samples: Iterable[Line], uuids: Sequence[str], due: float) -> bool:
     first: dict[str, float] = {}
     count = 0
     for sample in samples:
-        found = sample.get("gpus")
-        cards = {card.get("uuid"): card for card in found if isinstance(card, dict)} if isinstance(found, list) else {}
+        told = sample.get("gpus")
+        found = told if isinstance(told, list) else []
+        cards = {str(card.get("uuid")): card for card in found if isinstance(card, dict)}
         for uuid in uuids:
             card = cards.get(uuid, {})
             percent = number(card.get("gpu_percent"))
