@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -13,13 +14,13 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from made_runs import Made
 
 from ngcdl import whole
-from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, StateNotWritable
+from ngcdl.errors import ArchiveBroken, BadOption, NotWritten, RecordBroken, StateNotWritable
 from ngcdl.folder import IMPORTED, MOST_BYTES
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
@@ -98,6 +99,19 @@ def test_a_link_that_the_run_put_into_its_folder_is_not_followed(store: Store, t
     packed(store, tmp_path / "x.tar", "run-1")
     with tarfile.open(tmp_path / "x.tar") as tar:
         assert tar.getnames() == ["run-1/run.json", "run-1/events.jsonl", "SHA256SUMS"]
+
+
+def test_a_file_of_a_run_that_can_t_be_read_is_named_and_not_the_archive(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path) -> IO[bytes]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    MADE.keep(store, "run-1")
+    monkeypatch.setattr(archive, "opened", refused)  # root may read all
+    with pytest.raises(RecordBroken, match=r"run-1/run\.json .*Permission denied"):
+        packed(store, tmp_path / "x.tar", "run-1")
+    assert not (tmp_path / "x.tar").exists()
 
 
 def test_a_file_that_is_there_already_is_left_as_it_is(store: Store, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO
 
 from ngcdl import whole
-from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, StateNotWritable
+from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, RecordBroken, StateNotWritable
 from ngcdl.folder import CHECKPOINTS, FILES, HOME, IMPORTED, SAMPLES_OF_NODES, opened
 from ngcdl.folder import content as content_of
 from ngcdl.record import Run
@@ -51,7 +51,8 @@ _SUMS_BYTES = 1 << 22
 
 
 def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[StoredComparison] = ()) -> None:
-    """Write `runs`, which must have ended, and `comparisons` to `file`. Raise NotWritten, leaving no file behind."""
+    """Write `runs`, which must have ended, and `comparisons` to `file`. Raise NotWritten or RecordBroken, leaving no
+    file behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
     try:
@@ -64,7 +65,8 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
 
 
 def write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
-    """Write `runs`, which must have ended, and `comparisons` to `raw`, which may be a pipe. Raise OSError."""
+    """Write `runs`, which must have ended, and `comparisons` to `raw`, which may be a pipe. Raise OSError or
+    RecordBroken."""
     sums = []
     with tarfile.open(fileobj=raw, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for run in runs:
@@ -101,8 +103,12 @@ def _is_file(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
-    """Add the current content of the file, and return its SHA-256."""
-    with opened(path) as file:
+    """Add the current content of the file, and return its SHA-256. Raise RecordBroken if it can't be read."""
+    try:
+        content = opened(path)
+    except OSError as error:
+        raise RecordBroken(path, error.strerror or str(error)) from error
+    with content as file:
         state = os.fstat(file.fileno())
         summed = _Summed(file)
         archive.addfile(_entry(name, state.st_size, state.st_mtime), summed)
