@@ -213,6 +213,15 @@ def test_a_run_that_was_imported_is_looked_at_freely_and_replayed_only_where_it_
     assert other.run("runs", "replay", "last", env={"MY_TOKEN": "mine"}).returncode == 0, "that one is our own"
 
 
+def test_a_replay_where_its_cards_are_not_names_the_run_with_others(house: House, tmp_path: Path) -> None:
+    Made(steps=100, dataset="synthetic").keep(house.store, GPU)
+    with serving(Daemon(tmp_path / "d.sock")) as daemon:
+        done = house.run("runs", "replay", GPU, "--trust", env={"DOCKER_HOST": daemon.host})
+    assert f"{GPU} can't be repeated: its GPUs are not here: " in done.stderr
+    assert "With others:\n      ngcdl run " in done.stderr
+    assert " --gpus 1\n" in done.stderr
+
+
 def test_a_run_that_something_else_started_can_t_be_replayed(kept: House) -> None:
     path = kept.store.folder(CPU) / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"spec": None, "engine": "compose"}))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from ngcdl import console, settings
 from ngcdl.cli import lookup
-from ngcdl.errors import BadOption, BlobMissing, NoSuchRun, NotRepeatable, UnknownRepository, UnknownTag
+from ngcdl.errors import BadOption, BlobMissing, NoGpu, NoSuchRun, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
+from ngcdl.report.measured import naming
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, difference
 from ngcdl.report.shown.likeness import kept_apart
@@ -191,6 +192,12 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
         code, again_id = starting.carry_out(asked, config, store, screen, detach=detach, as_json=as_json)
     except (UnknownTag, UnknownRepository, BlobMissing) as error:
         raise NotRepeatable(before.id, f"its image is no longer available: {error.message}") from error
+    except NoGpu as error:
+        if error.is_busy or not before.gpus:
+            raise
+        others = replace(before, spec={**(before.spec or {}), "gpus": str(len(before.gpus))})
+        hint = f"With others:\n    {naming.command(others)}"
+        raise NotRepeatable(before.id, f"its GPUs are not here: {error.found}", hint) from error
     console.say(f"what differs:  ngcdl runs diff {before.id} {again_id}")
     return code
 
