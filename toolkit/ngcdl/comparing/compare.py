@@ -20,8 +20,8 @@ from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.running import gpu_claims, prepare
-from ngcdl.running.owner import is_alive
 from ngcdl.running.prepare import Settled
+from ngcdl.running.stopping import has_runner
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.comparisons import StoredComparison
@@ -135,16 +135,16 @@ def compared(kept: StoredComparison, store: Store) -> Comparison:
             remarks.append(f"{trial.arm}, round {trial.round}: {error.message}")
             continue
         measured[trial.arm, trial.round] = MeasuredRun.of(run, lines(store.folder(run.id) / EVENTS))
-    remarks += _unfinished(kept, [one.run for one in measured.values()])
+    remarks += _unfinished(store, kept, [one.run for one in measured.values()])
     rounds = range(1, max((trial.round for trial in kept.trials), default=0) + 1)
     arms = [Arm(name, tuple(measured.get((name, n)) for n in rounds), device) for name, device in kept.arms]
     return comparison(arms, kept.vary, remarks, kept.scaling)
 
 
-def _unfinished(kept: StoredComparison, runs: Sequence[Run]) -> Iterator[str]:
+def _unfinished(store: Store, kept: StoredComparison, runs: Sequence[Run]) -> Iterator[str]:
     """Yield a remark on the runs that have not ended, or were never started, if the comparison is not closed."""
     planned, going = kept.repeat * len(kept.arms), sum(run.status == "running" for run in runs)
-    if kept.finished is None and (going or is_alive(kept.owner)):
+    if kept.finished is None and (going or has_runner(store, kept)):
         yield f"it is still running: {len(kept.trials) - going} of {planned} runs have ended"
     elif kept.finished is None and len(kept.trials) < planned:
         yield f"it did not finish: {len(kept.trials)} of {planned} runs were started"
