@@ -63,15 +63,25 @@ def arguments(argv):
             parser.error("--data needs a folder, or the word synthetic")
         if asked.times > 1 and not hasattr(imported(asked.workload), "TIMES"):
             parser.error("--times does not apply to %s" % asked.workload)
+        asked.nodes, asked.node = place()
+        if not 0 <= asked.node < asked.nodes:
+            parser.error("NGCDL_NODES must be the number of machines, and NGCDL_NODE which of them this is, from 0")
         asked.argv = sys.argv[1:] if argv is None else list(argv)
         fill(asked)
     return asked
 
 
+def place():
+    """Return how many machines there are, and which of them this is; (0, 0) if the environment gives no numbers."""
+    try:
+        return int(os.environ.get("NGCDL_NODES") or 1), int(os.environ.get("NGCDL_NODE") or 0)
+    except ValueError:
+        return 0, 0
+
+
 def fill(asked):
     """Fill in the workload's defaults and name the run's folder."""
     workload = imported(asked.workload)
-    asked.nodes, asked.node = int(os.environ.get("NGCDL_NODES") or 1), int(os.environ.get("NGCDL_NODE") or 0)
     asked.largest = asked.batch == "largest"
     asked.batch = workload.BATCH if asked.largest or not asked.batch else asked.batch
     asked.log_frequency = asked.log_frequency or getattr(workload, "LINES", 10)

@@ -36,7 +36,7 @@ def meet(nodes, node, ports, signals):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo looks up the hostname, which may not resolve
         return ["127.0.0.1:%d" % port for port in ports]
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-    if not address or not port.isdigit():
+    if not address or not port.isdigit() or not 0 < int(port) < 65536:
         raise Stop("bad_argument", "NGCDL_NODES is %d: MASTER_ADDR and MASTER_PORT must say where node 0 is" % nodes)
     until = clock() + PATIENCE_SECONDS
     host, mark, zone = address.partition("%")

@@ -40,7 +40,7 @@ def dataset(folder, split, classes, side, decoder=decoder):
             names = ordered(names, place, found(folder, "train"))
         listed = listing(place, names)
     except EnvironmentError as error:
-        raise stopped_by(error, place, "data")
+        raise stopped_by(error, error.filename or place, "data")  # of 20,000 files it may be one link to nowhere
     return Pictures(place, names, listed, side, *decoder())
 
 

@@ -119,8 +119,17 @@ def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path, few
     assert not events(tmp_path, "checkpoint")
 
 
-def test_a_node_that_does_not_know_the_first_one_says_so(tmp_path):
-    code, _, err = trainer("cifar10", "--out", tmp_path, NGCDL_NODES="2", NGCDL_NODE="1", MASTER_ADDR="")
-    assert code == 1
-    assert "MASTER_ADDR and MASTER_PORT must say where node 0 is" in err
+@pytest.mark.parametrize(
+    ("environment", "exit_code", "said"),
+    [
+        ({"NGCDL_NODES": "2", "MASTER_ADDR": ""}, 1, "MASTER_ADDR and MASTER_PORT must say where node 0 is"),
+        ({"NGCDL_NODES": "2", "MASTER_ADDR": "::1", "MASTER_PORT": "65536"}, 1, "must say where node 0 is"),
+        ({}, 2, "NGCDL_NODES must be the number of machines, and NGCDL_NODE which"),
+        ({"NGCDL_NODES": "two"}, 2, "NGCDL_NODES must be the number of machines, and NGCDL_NODE which"),
+    ],
+)
+def test_a_node_that_does_not_know_its_place_says_so(tmp_path, environment, exit_code, said):
+    """Node 1 of a single one would train, and neither say nor record it."""
+    code, _, err = trainer("cifar10", "--out", tmp_path, NGCDL_NODE="1", **environment)
+    assert (code, said in err) == (exit_code, True), err
     assert names(tmp_path) == []  # node 0 records

@@ -53,6 +53,12 @@ def test_a_class_has_the_same_label_in_the_test_however_its_folder_is_written(tm
     assert stopped.value.kind == "data"
 
 
+def test_a_link_to_nowhere_is_named(tmp_path):
+    (pets(tmp_path, 1) / "train" / "cats" / "cats.7.png").symlink_to("nowhere")
+    with pytest.raises(Stop, match=r"cats\.7\.png: No such file or directory"):
+        read(tmp_path)
+
+
 def test_empty_files_are_counted_before_any_picture_is_asked_for(tmp_path):
     pets(tmp_path, 1)
     (tmp_path / "test" / "cats" / "cats.0.png").write_bytes(b"")
