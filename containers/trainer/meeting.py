@@ -87,7 +87,7 @@ def received(nodes, address, port, ports, signals, until):
                 if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
                 lines[came] = line
-                go_by(unmapped(line.getsockname()[0]))
+                go_by(named(line.getsockname()))
                 for gone in [n for n, waiting in lines.items() if is_closed(waiting)]:
                     lines.pop(gone).close()
                     del found[gone]
@@ -118,6 +118,11 @@ def of_both_families():
     return made
 
 
+def named(place):
+    """Return the address in what a socket calls a place, with its zone if it has one."""
+    return unmapped(socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0])
+
+
 def unmapped(host):
     """Return an address of IPv4 as such: to a socket of both families it is ::ffff:10.0.0.1."""
     return host[len("::ffff:"):] if host.startswith("::ffff:") and "." in host else host
@@ -138,7 +143,7 @@ def reported(nodes, node, address, port, ports, signals, until):
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
                 line.sendall((json.dumps({"node": node, "nodes": nodes, "ports": ports}) + "\n").encode("ascii"))
-                go_by(line.getsockname()[0])
+                go_by(named(line.getsockname()))
                 told = line.makefile("r").readline()
             answer = json.loads(told) if told else {}
             if "refused" in answer:
@@ -157,9 +162,8 @@ def reported(nodes, node, address, port, ports, signals, until):
 def connected(address, port):
     """Connect to node 0: by IPv4 if its name has both, because IPv6 may lead nowhere."""
     for found in sorted(socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM), key=lambda one: one[0]):
-        host = socket.getnameinfo(found[4], socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]  # with its zone
         try:
-            return socket.create_connection((host, port), ANSWER_SECONDS)
+            return socket.create_connection((named(found[4]), port), ANSWER_SECONDS)
         except EnvironmentError as error:
             failed = error
     raise failed
@@ -173,7 +177,8 @@ def go_by(address):
     interface but loopback and docker*, such as a bridge of docker compose. The other machine may have a bridge with the
     same address, and NCCL then waits forever. The user's own setting for NCCL is kept. "=" makes NCCL match the whole
     name: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"""
-    for name in having6(address) if ":" in address else having4(address):
+    zone = address.partition("%")[2]  # a link-local address may be that of several interfaces
+    for name in [zone] if zone else having6(address) if ":" in address else having4(address):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
         if not any(line.startswith("NCCL_SOCKET_IFNAME=") for line in nccl_lines()):
             os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + name)
@@ -193,7 +198,7 @@ def having4(address):
 
 def having6(address):
     """Yield the names of the network interfaces that have this address of IPv6."""
-    wanted = binascii.hexlify(socket.inet_pton(socket.AF_INET6, address.partition("%")[0])).decode("ascii")
+    wanted = binascii.hexlify(socket.inet_pton(socket.AF_INET6, address)).decode("ascii")
     for line in (text("/proc/net/if_inet6") or "").splitlines():
         if line.startswith(wanted):
             yield line.split()[-1]

@@ -149,6 +149,13 @@ def test_nccl_goes_by_the_interface_that_reaches_node_0_unless_another_was_chose
     assert (kept["GLOO_SOCKET_IFNAME"], kept.get("NCCL_SOCKET_IFNAME")) == ("lo", wanted)
 
 
+def test_of_interfaces_that_share_a_link_local_address_the_one_that_reached_node_0_is_used(monkeypatch):
+    kept = {}
+    monkeypatch.setattr(meeting.os, "environ", kept)
+    meeting.go_by("fe80::7%i1")
+    assert (kept["GLOO_SOCKET_IFNAME"], kept["NCCL_SOCKET_IFNAME"]) == ("i1", "=i1")
+
+
 def knocked(port, word=b""):
     """Connect and drop: silently, like a port scanner, or after a word, like a node that dies."""
     with socket.socket() as line:
