@@ -229,7 +229,7 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("compare",), "a bundled training: --train with alexnet-r, "),
+    (("compare", "pytorch", "tensorflow"), "--.\n      ngcdl compare pytorch tensorflow --train cifar10\n"),
     (("compare", "--vary", "foo=1,2"), "--vary foo=1,2: must be NAME=VALUE,VALUE with batch, "),
     ((*COMPARE, "--vary", "threads=1"), "at least two values"),
     ((*COMPARE, "--vary", "threads=1,1"), "all different"),
@@ -276,7 +276,6 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
     (("compare", "pytorch", "--gpus", "none", "--", "ls"), "    ngcdl run pytorch --gpus none -- ls\n"),
     (("compare", "pytorch", "--steps", "99", "--", "ls"), "--steps: only --train reads that"),
     (("compare", "pytorch", "--repeat", "0", "--", "ls"), "--repeat"),
-    (("compare", "pytorch"), "or a command of your own, after -- (and an image)"),
     (("compare", "--vary", "image=pytorch", "--", "ls"), "at least two values"),
     (("compare", "pytorch", "--vary", "device=cpu", "--", "ls"), "ngcdl compare IMAGE -- python train.py"),
     (("compare", "--train", "smoke"), "smoke is a check without a speed to compare"),

@@ -176,7 +176,7 @@ from ngcdl.record import Run
         (("run", "tensorflow:1", "--times", "3"), "    ngcdl workloads\n"),
         (("run", "pytorch:1", "--epochs", "3", "--", "ls"), "if the command reads it, type it after --"),
         (("run", "tensorflow:1", "--engine", "local"), "not an image"),
-        (("run", "cuda"), "no 'latest'. Whether an engine here has cuda:latest is not known: No Docker engine answers"),
+        (("run", "cuda"), "no 'latest'. No engine here was asked for cuda:latest: No Docker engine answers"),
         (("run", "ubuntu"), "  On Docker Hub?\n      ngcdl run docker.io/ubuntu:latest\n"),
         (
             ("run", "-e", "A=1", "ubuntu", "--", "ls", "ubuntu"),

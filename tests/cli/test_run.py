@@ -161,7 +161,7 @@ def test_a_signal_between_the_record_and_the_start_closes_the_record(tmp_path: P
 @pytest.mark.parametrize("more", [(), ("-t",)])
 def test_a_terminal_that_was_asked_for_where_none_is_is_told_to_be_missing(house: House, more: tuple[str, ...]) -> None:
     done = house.run("run", *more, "--", "true")
-    assert (done.returncode, "-t: the run gets no terminal" in done.stderr) == (0, bool(more))
+    assert (done.returncode, "-t: the run gets no terminal: stdin and stdout must" in done.stderr) == (0, bool(more))
 
 
 def test_a_detached_run_does_not_get_what_is_piped_and_that_is_said(house: House) -> None:

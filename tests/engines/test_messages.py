@@ -192,6 +192,9 @@ def test_a_certificate_that_the_engine_does_not_trust_is_given_to_the_engine(tex
 
 
 def test_a_registry_that_limits_is_named() -> None:
+    hint = pull_meaning("dial tcp: no such host", "docker.io").hint
+    assert "curl -sI https://registry-1.docker.io/v2/\n" in hint, "docker.io itself is a web site"
+    assert "NGCDL_REGISTRY" not in hint
     assert pull_meaning("toomanyrequests: slow down", "nvcr.io").message.startswith("nvcr.io is limiting")
 
 

@@ -208,6 +208,15 @@ def test_who_asks_the_registry_for_docker_hub_s_image_is_told_its_name(error: Ng
     assert error.hint == said + (offer if is_offered else "")
 
 
+def test_a_framework_s_version_typed_for_a_tag_is_told_the_tags_that_have_it() -> None:
+    error = UnknownTag("nvcr.io/nvidia/tensorflow:2.11.0-gpu", ())
+    with pytest.raises(UnknownTag), judge.spelt(ImageRef.parse("tensorflow:2.11.0-gpu")):
+        raise error
+    tags = ("23.03-tf2-py3", "23.02-tf2-py3", "23.01-tf2-py3")
+    lines = "".join(f"    nvcr.io/nvidia/tensorflow:{tag}\n" for tag in tags)
+    assert f"by year and month. With tensorflow 2.11, for example:\n{lines}All" in error.hint
+
+
 def test_a_registry_that_can_t_be_asked_leaves_an_unknown_image_to_the_pull(config: settings.Settings) -> None:
     (line,) = before(ref("nosuch:1"), TODAY, config, None)
     assert line.startswith(f"it is not known whether {NOWHERE}/nvidia/nosuch:1 can run here: ")

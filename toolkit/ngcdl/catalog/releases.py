@@ -84,6 +84,12 @@ def find(framework: str, tag: str) -> Release | None:
     return _by_tag().get((framework, tag))
 
 
+def with_version(framework: str, minor: str) -> tuple[str, ...]:
+    """List the framework's tags whose images have its version `minor`, such as 2.8, newest first."""
+    every = ((tag, find(framework, tag)) for tag in tags(framework))
+    return tuple(tag for tag, has in every if has and f"{has.framework_version}.".startswith(f"{minor}."))
+
+
 def frameworks() -> tuple[str, ...]:
     return tuple(sorted({release.framework for release in _all()}))
 

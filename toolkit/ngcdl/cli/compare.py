@@ -14,7 +14,7 @@ from ngcdl.cli import lookup, project, typed_container
 from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
-from ngcdl.cli.typed import Typed, image_of, parsed
+from ngcdl.cli.typed import Typed, again, image_of, parsed
 from ngcdl.cli.varied import AXES, FORM, OTHERS, arms, check_images, example, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
@@ -41,23 +41,23 @@ MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
 ROUNDS = 3
+_OWN = ("--", "python", "train.py")
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
     """Run the comparison that was typed, print it and return the exit code. `others` are further images."""
     if not typed.train and not typed.command:
-        config = settings.load()
-        for name in filter(None, (typed.image, *others)):
+        config, images = settings.load(), [name for name in (typed.image, *others) if name]
+        for name in images:
             image_of(name, config, "compare")
-        vary = rounds.vary
-        form = f"--train with {', '.join(trainings.names())}"
+        vary, said = rounds.vary, "Nothing to compare: name a training with --train, or a command after --."
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
-            form += f"; --vary {vary}: {FORM.rstrip('.')}"
+            said += f" --vary {vary}: {FORM}"
         raise BadOption(
-            f"compare runs a bundled training: {form}; or a command of your own, after -- (and an image).",
+            said,
             example(vary.partition("=")[0])
             if vary
-            else "    ngcdl compare --train cifar10\n    ngcdl compare -- python train.py",
+            else "\n".join(again(["compare", *images, *what]) for what in (("--train", "cifar10"), _OWN)),
         )
     _check_gpus(typed, others, rounds)
     kept, number = carried_out(typed, others, rounds)

@@ -42,9 +42,11 @@ class RegistryUnreachable(RegistryError):
     ) -> None:
         """`is_untrusted`: the host's certificate is not trusted here, or if `by_engine`, by the engine, which has CA
         files of its own. `is_invalid`: the certificate is not for that host, or not valid now."""
+        is_hub = host == "docker.io"  # engines call the registry so; at that address is a web site
         hint = (
-            f"Check the network, then:\n    curl -sI https://{host}/v2/\n"
-            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon. NGCDL_REGISTRY names a mirror."
+            f"Check the network, then:\n    curl -sI https://{'registry-1.docker.io' if is_hub else host}/v2/\n"
+            "Behind a proxy, set HTTPS_PROXY here and for the Docker daemon."
+            f"{'' if is_hub else ' NGCDL_REGISTRY names a mirror.'}"
         )
         if is_untrusted:
             hint = _CA_OF_DOCKER.format(host=host) if by_engine else _CA
@@ -138,6 +140,14 @@ class UnknownTag(RegistryError):
             hint = f"The registry lists {which}. What it has:\n    ngcdl images {name}"
         super().__init__(f"{reference} does not exist.", hint)
         self.nearest, self.name = tuple(nearest), name
+
+    def is_version(self, what: str, tags: Sequence[str]) -> None:
+        """Say which `tags` have `what`, to a user who typed the version of a framework for a tag, as on Docker Hub."""
+        self.hint = (
+            f"NGC's tags are releases, by year and month. With {what}, for example:\n"
+            + "\n".join(f"    {self.name}:{tag}" for tag in tags)
+            + f"\nAll of them, and which of them run here:\n    ngcdl images {self.name} --all"
+        )
 
     def leads_on(self, line: str) -> None:
         """Say what to type, `line` with the nearest tag, to a user who left the tag to ngcdl."""

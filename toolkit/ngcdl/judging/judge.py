@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _OF_THE_CPU = frozenset({"architecture", "schema1", "disk", "avx"})
 # The search for the newest tag that runs queries the registry for at most this many tags that no table has.
 _UNKNOWN_TAGS = 3
+_WITH_VERSION = 3  # tags to name to a user who typed a framework's version for a tag
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,14 @@ def spelt(ref: ImageRef, is_lacking: bool = False) -> Iterator[None]:
     """Add what was probably meant to an error of the registry, which does not say which repositories exist.
 
     `is_lacking`: it may be a name of the engine's own, which was asked, and has no such image."""
+    *_, owner, name = ("", *ref.repository.split("/"))
     try:
         yield
     except UnknownTag as error:
-        if not error.nearest:
+        minor = re.match(r"\d+\.\d+", ref.tag or "")
+        if minor and owner == "nvidia" and (tags := releases.with_version(name, minor[0])):
+            error.is_version(f"{name} {minor[0]}", tags[:_WITH_VERSION])
+        elif not error.nearest:
             _add_docker_hub(error, ref)
         raise
     except RegistryError as error:
@@ -123,7 +129,6 @@ def spelt(ref: ImageRef, is_lacking: bool = False) -> Iterator[None]:
             if is_lacking:
                 error.not_here_either(str(ref.short))
             _add_docker_hub(error, ref)
-        *_, owner, name = ("", *ref.repository.split("/"))
         near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
         if near and near[0] != name:
             error.hint = f"Did you mean {near[0]}?\n{error.hint}"

@@ -53,7 +53,7 @@ def without_engine(image: ImageRef, registry: str, why: NgcdlError) -> ImageRef:
     """Do as settled() where no engine can be asked, because of `why`: no image is the engine's own."""
     if not may_be_own(image, registry):
         return image
-    return _not_own(image, registry, f"Whether an engine here has {image.short}:latest is not known: {why.message}")
+    return _not_own(image, registry, f"No engine here was asked for {image.short}:latest: {why.message}")
 
 
 def _not_own(image: ImageRef, registry: str, said: str) -> ImageRef:

@@ -138,7 +138,8 @@ def run(typed: Typed, tty: bool, rm: bool) -> int:
     from ngcdl.cli import terminal
 
     if tty and (typed.detach or not terminal.is_here()):  # else the run gets one, whether -t was typed or not
-        console.say("-t: the run gets no terminal: for that stdin and stdout must be one, and --detach not typed")
+        why = "it is detached" if typed.detach else "stdin and stdout must both be one, in the foreground"
+        console.say(f"-t: the run gets no terminal: {why}")
     if typed.interactive and typed.detach:
         from ngcdl.engines.local import program  # 7 ms that other runs do without
 
