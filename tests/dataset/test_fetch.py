@@ -30,7 +30,7 @@ def test_the_archive_is_downloaded_verified_and_unpacked(host: Host, serve: Serv
     dataset = host.prepare(archive=at(server))
     assert whole(dataset)
     assert (dataset.kind, dataset.sha256) == ("cifar10", small.TRAINING_SHA256)
-    assert dataset.note == "the official files, to the bit"
+    assert dataset.note == "the official files, bit for bit"
     assert not host.part.exists()
     assert len(server.seen) == 1
 

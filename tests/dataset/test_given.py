@@ -31,7 +31,7 @@ def test_a_folder_with_the_binary_form_is_taken_as_it_is(host: Host, tmp_path: P
     dataset = host.prepare(str(tmp_path / "mine"))
     assert (dataset.kind, dataset.folder) == ("cifar10", tmp_path / "mine")
     assert dataset.sha256 == small.TRAINING_SHA256
-    assert dataset.note == "the official files, to the bit"
+    assert dataset.note == "the official files, bit for bit"
     assert not host.cache.exists()
 
 
@@ -42,7 +42,7 @@ def test_other_bytes_with_good_sizes_and_labels_are_taken_and_said(host: Host, t
     path.write_bytes(content)
     dataset = host.prepare(str(tmp_path / "mine"))
     assert dataset.sha256 != small.TRAINING_SHA256
-    assert "not the official files to the bit (data_batch_2.bin differ)" in (dataset.note or "")
+    assert "not identical to the official files (other bytes: data_batch_2.bin)" in (dataset.note or "")
 
 
 @pytest.mark.parametrize("name", [FOLDER, "any name"])

@@ -127,7 +127,7 @@ def cached(cache: Path) -> Dataset | None:
 
 
 def _from_cache(kept: CachedArchive, training: str) -> Dataset:
-    return Dataset("cifar10", kept.folder, training, "the official files, to the bit")
+    return Dataset("cifar10", kept.folder, training, "the official files, bit for bit")
 
 
 def _from_folder(folder: Path, kept: CachedArchive, say: Callable[[str], None]) -> Dataset:

@@ -52,10 +52,10 @@ def _checked(folder: Path, name: str, official: Mapping[str, str | None], archiv
             training.update(content)
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
             other.append(file)
-    note = "the official files, to the bit"
+    note = "the official files, bit for bit"
     if other:
-        which = "all six files differ" if len(other) == 6 else f"{', '.join(other)} differ"
-        note = f"not the official files to the bit ({which}), but sizes and labels are right"
+        which = "all six" if len(other) == 6 else ", ".join(other)
+        note = f"not identical to the official files (other bytes: {which}), but sizes and labels are right"
     return Batches(folder, name, tuple(official), training.hexdigest(), note)
 
 
