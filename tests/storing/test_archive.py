@@ -101,6 +101,16 @@ def test_a_link_that_the_run_put_into_its_folder_is_not_followed(store: Store, t
         assert tar.getnames() == ["run-1/run.json", "run-1/events.jsonl", "SHA256SUMS"]
 
 
+def test_a_run_by_a_name_that_no_import_takes_in_is_not_exported(store: Store, other: Store, tmp_path: Path) -> None:
+    for name in ("lauf-ö", "my run", "x;ls"):
+        MADE.keep(store, name)
+    packed(store, tmp_path / "x.tar", "lauf-ö")
+    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["lauf-ö"]
+    for name in ("my run", "x;ls"):
+        with pytest.raises(BadOption, match=f"{name}: no import takes in"):
+            packed(store, tmp_path / "y.tar", name)
+
+
 def test_a_file_of_a_run_that_can_t_be_read_is_named_and_not_the_archive(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

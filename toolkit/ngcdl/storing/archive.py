@@ -40,8 +40,9 @@ from ngcdl.storing.store import Store
 SUMS = "SHA256SUMS"
 _OF_NODE = r"samples-[0-9A-Za-z_.-]{1,120}\.jsonl"
 _STEP = r"step-[0-9]{1,18}\.npz"
+_RUN = r"\w[\w.-]{0,120}"  # nothing that a shell would read in a line that ngcdl advises
 _NAME = re.compile(
-    r"(?P<run>[0-9A-Za-z][0-9A-Za-z_.-]{0,120})/"
+    rf"(?P<run>{_RUN})/"
     rf"(?P<file>{'|'.join(re.escape(one) for one in FILES)}|{_OF_NODE}|{CHECKPOINTS}/{_STEP})"
 )
 _COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
@@ -51,8 +52,8 @@ _SUMS_BYTES = 1 << 22
 
 
 def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[StoredComparison] = ()) -> None:
-    """Write `runs`, which must have ended, and `comparisons` to `file`. Raise NotWritten or RecordBroken, leaving no
-    file behind."""
+    """Write `runs`, which must have ended, and `comparisons` to `file`. Raise NotWritten, BadOption or RecordBroken,
+    leaving no file behind."""
     if not file.name:
         raise NotWritten(file, "it is a folder")
     try:
@@ -65,11 +66,14 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
 
 
 def write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
-    """Write `runs`, which must have ended, and `comparisons` to `raw`, which may be a pipe. Raise OSError or
-    RecordBroken."""
+    """Write `runs`, which must have ended, and `comparisons` to `raw`, which may be a pipe. Raise OSError,
+    BadOption or RecordBroken."""
     sums = []
     with tarfile.open(fileobj=raw, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for run in runs:
+            if not re.fullmatch(_RUN, run.id):  # what the trainer recorded by itself has its folder's name
+                hint = f"Its folder, and the id in the run.json there, can have another:\n    {store.folder(run.id)}"
+                raise BadOption(f"{run.id}: no import takes in a name of more than letters, digits, _, . and -.", hint)
             for name, path in _files(store.folder(run.id)):
                 sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
         for kept in comparisons:
