@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ngcdl.storing.nodesamples import samples
+from ngcdl.storing.nodesamples import MOST_NODES, samples
 
 
 def test_what_several_nodes_measured_in_the_same_second_is_one_with_the_gpus_of_all(tmp_path: Path) -> None:
@@ -120,3 +120,11 @@ def test_a_sample_whose_time_is_no_number_is_passed_over(tmp_path: Path, t: Any)
     (tmp_path / "samples-0.jsonl").write_text(json.dumps({"t": t}) + "\n" + json.dumps({"t": 11.0}) + "\n")
     (tmp_path / "samples-1.jsonl").write_text(json.dumps({"t": 11.5}) + "\n")
     assert [sample["t"] for sample in samples(tmp_path)] == [11.0]
+
+
+def test_of_files_that_a_run_makes_up_only_so_many_are_read(tmp_path: Path) -> None:
+    for node in range(MOST_NODES + 1):
+        (tmp_path / f"samples-{node:05}.jsonl").touch()
+    (tmp_path / f"samples-{MOST_NODES:05}.jsonl").write_text('{"t": 1.0}\n')
+    with pytest.warns(UserWarning, match="has samples of 1025 nodes: 1024 of them are read"):
+        assert list(samples(tmp_path)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
@@ -18,6 +19,8 @@ SECOND = 1.0
 GONE_SECONDS = 2.0
 # Nodes begin together: a node whose first sample is more than this much later replaced another one, after a restart.
 LATE_SECONDS = 60.0
+# Whoever writes into a run's folder could make up any number of nodes, and each sample asks after every node.
+MOST_NODES = 1024
 
 
 def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, Any]]:
@@ -27,6 +30,9 @@ def samples(folder: Path, last_bytes: int | None = None) -> Iterator[dict[str, A
     _OF_NODES are combined, and the first node provides the others. If a running node has no sample in that second, the
     fields in _OF_NODES are left out. None has `seconds` then: each node's sampler began at a time of its own."""
     files = sample_files(folder)
+    if len(files) > MOST_NODES:
+        warnings.warn(f"{folder} has samples of {len(files)} nodes: {MOST_NODES} of them are read", stacklevel=1)
+        files = files[:MOST_NODES]
     found = [lines(path) if last_bytes is None else last_lines(path, last_bytes) for path in files]
     if len(found) == 1:
         return found[0]
