@@ -93,7 +93,9 @@ def _keep_standard_streams() -> None:
 
 def _drop_stdout() -> None:
     if sys.stdout:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from ngcdl import console
+
+        console.discard(sys.stdout.fileno())
 
 
 def _writable(stream: object) -> bool:

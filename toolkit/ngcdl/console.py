@@ -190,6 +190,13 @@ def result_stream() -> IO[bytes]:
     return sys.stdout.buffer
 
 
+def discard(descriptor: int) -> None:
+    """Let whatever is written to `descriptor` from now on go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
 def result(text: str, styled: bool = False) -> None:
     """Write a result for people to stdout. Control characters are removed unless ngcdl itself has `styled` the text,
     because records hold what containers wrote. Raise OSError if stdout can't be written."""

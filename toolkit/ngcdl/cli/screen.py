@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -254,9 +253,7 @@ class Screen:
 
     def _lose(self, stream: TextIO, error: OSError) -> None:
         """Discard all further output on `stream`, which can't be written to. Say so, unless its reader has gone."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+        console.discard(stream.fileno())
         if isinstance(error, BrokenPipeError):
             self._unread.append(stream)
             return

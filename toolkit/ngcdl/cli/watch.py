@@ -163,9 +163,7 @@ def _answer(answer: dict[str, Any]) -> None:
     """Report once, on stdout, how the start went, and close that pipe."""
     with contextlib.suppress(OSError):  # nobody reads the pipe any more
         os.write(1, json.dumps(answer).encode() + b"\n")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    console.discard(1)
 
 
 def watch(argv: list[str]) -> int:
