@@ -16,7 +16,7 @@ from trainer.group import Group
 from trainer.host import text
 from trainer.signals import Signals
 
-LIMIT = 120
+LIMIT = 240
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from conftest import events, losses, names, start, trained, trainer, until
 from trainer import data, meeting
 from trainer.signals import Signals
 
-LIMIT = 120
+LIMIT = 240
 PACKED = Path(__file__).parents[3] / "shared" / "cifar10"
 
 

@@ -17,7 +17,7 @@ from trainer.group import Group
 from trainer.recipe import Model, Turn, untrained
 from trainer.workloads import resnet_56
 
-LIMIT = 120
+LIMIT = 240
 FEWER_CHAINS = """
 from trainer import made
 whole = made.chains

@@ -21,7 +21,7 @@ from trainer.group import Group
 from trainer.recipe import Model, recipe, sgd
 from trainer.signals import Signals
 
-LIMIT = 120
+LIMIT = 240
 
 
 LATE = "import os, time\nwhile not os.path.exists({!r}):\n    time.sleep(0.02)"
