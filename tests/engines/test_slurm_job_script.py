@@ -211,6 +211,34 @@ def test_a_preemption_that_only_the_tasks_were_told_of_is_recorded_but_not_one_t
     assert (done.returncode, told["code"], told["why"]) == (int(mark), int(mark), why)
 
 
+@pytest.mark.parametrize(
+    ("mode", "by", "does", "is_queued_again"),
+    [
+        ("REQUEUE", "partition_prio", "true", True),
+        ("CANCEL", "partition_prio", "true", False),
+        ("REQUEUE", "qos", "true", False),  # whose own mode then counts
+        ("REQUEUE", "partition_prio", "touch .stopping", False),
+    ],
+)
+def test_a_preempted_job_that_ends_before_its_grace_time_does_is_queued_again_where_slurm_would_do_that_at_its_end(
+    tmp_path: Path, mode: str, by: str, does: str, is_queued_again: bool
+) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    program(tmp_path, "srun", f"{does}; echo 143 >.task-0-n1; exit 0")
+    said = f"""case $* in
+"show job 7 -o") echo "{PREEMPTED}" ;;
+"show partition low -o") echo "PartitionName=low PreemptMode={mode} State=UP" ;;
+"show config") echo "PreemptType             = preempt/{by}" ;;
+requeue*) touch again ;;
+esac"""
+    program(tmp_path, "scontrol", said)
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_PARTITION": "low"}
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", **known}
+    done = subprocess.run(["bash", "job.sh"], cwd=tmp_path, env=where, check=False)
+    ends = [done.returncode, (tmp_path / "again").exists(), (tmp_path / "exit.json").exists()]
+    assert ends == [143, is_queued_again, not is_queued_again]
+
+
 @pytest.mark.parametrize("made", ["ln -sfT mine", "mkfifo"])
 def test_what_the_job_writes_and_reads_beside_a_container_is_no_link_and_no_pipe_that_the_container_has_made(
     tmp_path: Path, made: str

@@ -32,13 +32,12 @@ anew() {
     set +o noclobber
 }
 unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
+is_preempted() {
+    told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+    [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) && ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]
+}
 ended() {
-    told=
-    [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
-    if [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
-        ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]; then
-        why='"preempted"'
-    fi
+    [ "$1" = 0 ] || ! is_preempted || why='"preempted"'
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
     printf -v told "$told" "$1" "$(date +%s.%N)" "$attempt" "$why"

@@ -29,16 +29,15 @@ anew() {
     set +o noclobber
 }
 unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
+## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
+## elsewhere only the tasks are told, by SIGTERM. A preemption that suspends a job (PreemptMode=SUSPEND,GANG) sets
+## PreemptTime, too, and it stays: SuspendTime, when the job was last suspended or resumed, is not earlier then.
+is_preempted() {
+    told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
+    [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) && ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]
+}
 ended() {
-    ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
-    ## elsewhere only the tasks are told, by SIGTERM. A preemption that suspends a job (PreemptMode=SUSPEND,GANG) sets
-    ## PreemptTime, too, and it stays: SuspendTime, when the job was last suspended or resumed, is not earlier then.
-    told=
-    [ "$1" = 0 ] || told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)
-    if [[ $told =~ \ PreemptTime=([0-9][^ ]*)\ SuspendTime=([^ ]*) &&
-        ${BASH_REMATCH[1]} > ${BASH_REMATCH[2]#None} ]]; then
-        why='"preempted"'
-    fi
+    [ "$1" = 0 ] || ! is_preempted || why='"preempted"'
     told='{"code": %s, "t": %s, "restarts": %s, "why": %s}\n'
     # shellcheck disable=SC2059
     printf -v told "$told" "$1" "$(date +%s.%N)" "$attempt" "$why"
@@ -88,6 +87,14 @@ for file in "$RUN/.task-$attempt-"*; do
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt @RESTARTS@ ]; then
     echo "ngcdl: a node was lost; the job is requeued" >&2
+    unlinked
+    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+fi
+## Before 24.05 Slurm itself does not requeue a preempted job that ends within its GraceTime.
+if [ "$code" != 0 ] && [ ! -e "$RUN/.stopping" ] && is_preempted &&
+    scontrol show config | grep -q "^PreemptType *= preempt/partition_prio" &&
+    scontrol show partition "$SLURM_JOB_PARTITION" -o | grep -qE " PreemptMode=(GANG,)?REQUEUE"; then
+    echo "ngcdl: another job preempted it; the job is requeued" >&2
     unlinked
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
