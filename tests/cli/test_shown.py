@@ -151,6 +151,8 @@ def test_data_of_its_own_is_not_called_synthetic(house: House, capsys: pytest.Ca
     assert "\ndata imagenet: v2\n" in rows(house, run, capsys)
     made_up = replace(run, id="y", dataset="made (SYNTHETIC)", dataset_note=None)
     assert "\ndata SYNTHETIC, nothing real\n" in rows(house, made_up, capsys)
+    made_up = replace(made_up, id="z", dataset_note="no network: x: y")
+    assert "\ndata SYNTHETIC, nothing real (no network: x: y)\n" in rows(house, made_up, capsys)
 
 
 def test_a_run_that_finished_is_not_out_of_memory_though_a_process_inside_was_killed(

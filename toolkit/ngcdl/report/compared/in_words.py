@@ -21,7 +21,7 @@ def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     yield from console.table(_rows(it), width)
     yield ""
     if it.synthetic:
-        yield f"SYNTHETIC data, nothing real: {it.synthetic}"
+        yield f"SYNTHETIC data, nothing real ({it.synthetic})"
     yield from ratios(it)
     yield from it.diagnosis
     if it.published:
