@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Docker takes all but "as": https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
 _LIMITS = sorted({*LIMITS} - {"as"})
+_FEWEST_BYTES = 1 << 20
 
 
 def added(typed: Typed, own: RunSpec | None) -> RunSpec:
@@ -56,14 +57,23 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
         environment=tuple(parse_environment(text, os.environ) for text in typed.environment),
         packages=requirements.listed(typed.packages, current_folder()) if typed.packages else (),
         ports=tuple(Port.parse(text) for text in typed.ports),
-        shm_bytes=parse_bytes(typed.shm_size, "--shm-size "),
+        shm_bytes=_size(typed.shm_size, "--shm-size"),
         ulimits=limits,
         cpu_limit=cpus,
-        memory_bytes=None if typed.memory is None else parse_bytes(typed.memory, "--memory "),
+        memory_bytes=None if typed.memory is None else _size(typed.memory, "--memory"),
         workdir=typed.workdir,
         stdin=typed.interactive,
         sample_seconds=sample_seconds,
     )
+
+
+def _size(text: str, option: str) -> int:
+    """Parse a size. A number alone means bytes, as for docker. Raise BadOption if they are so few that GiB were meant:
+    with --shm-size 8 /dev/shm has 4 KiB, and a data loader fails."""
+    number = parse_bytes(text, f"{option} ")
+    if text.strip().isdigit() and number < _FEWEST_BYTES:
+        raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    {option} {number}g")
+    return number
 
 
 def mounts(typed: Typed) -> tuple[Mount, ...]:
