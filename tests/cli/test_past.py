@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import shutil
+import socket
 import subprocess
 import tarfile
 from dataclasses import replace
@@ -86,7 +87,14 @@ def test_runs_go_from_one_home_to_another(kept: House, tmp_path: Path) -> None:
 
 
 def test_runs_go_through_a_pipe_and_no_run_s_name_is_taken_for_the_file_s(kept: House) -> None:
-    done = kept.shell(f"ngcdl runs export {GPU} {CPU} - | XDG_STATE_HOME={kept.home}/other ngcdl runs import -")
+    line = "ngcdl runs export {0} {1} - | tee kept.tar | XDG_STATE_HOME={2}/other ngcdl runs import -"
+    done = kept.shell(line.format(GPU, CPU, kept.home))
+    assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
+    ours, theirs = socket.socketpair()  # which nobody can open by /dev/stdin
+    with ours, theirs:
+        ours.sendall((kept.home / "kept.tar").read_bytes())
+        ours.shutdown(socket.SHUT_WR)
+        done = kept.run("runs", "import", "-", stdin=theirs, env={"XDG_STATE_HOME": f"{kept.home}/third"})
     assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
     for words in ((GPU,), (GPU, CPU), (GPU, "last")):
         refused = kept.run("runs", "export", *words)

@@ -160,8 +160,10 @@ def take_in(file: str) -> None:
     """Import the runs and comparisons of an archive and print their ids. Raise ArchiveBroken or BadOption."""
     from ngcdl.storing import archive
 
-    path = Path("/dev/stdin" if file == _STDOUT else file)
-    for run_id in archive.take_in(lookup.open_store(), path, console.say):
+    path, stream = Path(file), None
+    if file == _STDOUT and sys.stdin:  # not by its path: a socket, or another user's pipe, can't be opened again
+        path, stream = Path("stdin"), sys.stdin.buffer
+    for run_id in archive.take_in(lookup.open_store(), path, console.say, stream):
         console.result(run_id)
 
 

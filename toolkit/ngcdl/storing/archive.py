@@ -137,14 +137,15 @@ class _Summed(io.RawIOBase):
         return data
 
 
-def take_in(store: Store, file: Path, say: Callable[[str], None]) -> list[str]:
+def take_in(store: Store, file: Path, say: Callable[[str], None], stream: IO[bytes] | None = None) -> list[str]:
     """Import the runs and comparisons in `file`, and return their ids. Runs and comparisons that are already here are
-    left as they are, which `say` reports. Raise BadOption or ArchiveBroken, having imported nothing, or
-    StateNotWritable, when some may have been imported: see above."""
+    left as they are, which `say` reports. `stream`: what to read, if it is open already; `file` is its name then. Raise
+    BadOption or ArchiveBroken, having imported nothing, or StateNotWritable, when some may have been imported: see
+    above."""
     store.ensure_writable()
     try:
         with _draft(store.root) as draft:
-            found = _unpack(file, Path(draft))
+            found = _unpack(file, stream, Path(draft))
             folders = [path for path in found if path.parent.name != COMPARISONS]
             for folder in folders:
                 _accept(file, Store(Path(draft)), folder.name)
@@ -177,10 +178,10 @@ def _draft(root: Path) -> Iterator[str]:
         yield draft
 
 
-def _unpack(file: Path, draft: Path) -> list[Path]:
+def _unpack(file: Path, stream: IO[bytes] | None, draft: Path) -> list[Path]:
     found: dict[str, str] = {}
     sums: dict[str, str] | None = None
-    with tarfile.open(file, mode="r|") as archive:
+    with tarfile.open(file, mode="r|", fileobj=stream) as archive:
         for entry in archive:
             if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or entry.sparse is not None:
                 raise ArchiveBroken(file, f"{entry.name[:80]!r} is not a regular file")
