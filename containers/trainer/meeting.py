@@ -72,7 +72,8 @@ def received(nodes, address, port, ports, signals, until):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    came, theirs = told["node"], (told["nodes"], len(told["ports"]))
+                    # a trainer of an older image does not tell how many nodes it was started for
+                    came, theirs = told["node"], (told.get("nodes", nodes), len(told["ports"]))
                     is_like = theirs == (nodes, len(ports)) and 0 < came < nodes
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()

@@ -1,5 +1,6 @@
 """Several machines meet at a port of the first, whoever else connects to it."""
 
+import json
 import os
 import socket
 import struct
@@ -37,6 +38,15 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
         until(lambda: knocked(port), "node 0 listens")
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+
+
+def test_a_node_whose_image_has_an_older_trainer_meets_the_others(port):
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
+        until(lambda: knocked(port), "node 0 listens")
+        with socket.create_connection(("127.0.0.1", port)) as line:
+            line.sendall(b'{"node": 1, "ports": [11]}\n')
+            assert json.loads(line.makefile().readline())["workers"] == first.result(LIMIT)
 
 
 @pytest.mark.parametrize("start", ["0000", "fe80"], ids=["loopback", "link-local"])
