@@ -128,7 +128,9 @@ def test_a_training_that_was_too_short_says_that_it_can_t_be_told_why(house: Hou
     house.store.create(replace(short, id="y", status="failed"))
     assert "too few to say" not in house.run("show", "y").stdout
     house.store.create(replace(short, id="z", engine="compose"))
-    assert "too few to say)" in house.run("show", "z").stdout
+    house.store.create(replace(short, id="often", spec={"sample_seconds": 0.5}))
+    for each in ("z", "often"):
+        assert "too few to say)" in house.run("show", each).stdout
 
 
 def test_json_of_a_run_has_every_documented_key(kept: House) -> None:

@@ -21,7 +21,7 @@ from ngcdl.report.measured.case import is_command, shares_memory
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
-from ngcdl.spec import KINDS, SHORTEST_SAMPLE_SECONDS, kind_of, redacted_words, samples_to_full
+from ngcdl.spec import FULL_SECONDS, KINDS, SHORTEST_SAMPLE_SECONDS, kind_of, redacted_words
 from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.sample import MISSED
@@ -284,7 +284,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
     taken = run.summary.training_samples if run.summary.steps is not None else None
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
         count, more = f"{taken} sample{'' if taken == 1 else 's'}", ""
-        if samples_to_full(run.sample_seconds) == 1 and run.engine in KINDS and not kind_of(run.engine).is_cluster:
+        if run.sample_seconds > FULL_SECONDS and run.engine in KINDS and not kind_of(run.engine).is_cluster:
             more = f"; more come with --sample-every {SHORTEST_SAMPLE_SECONDS:g}"
         rows.append(("why", f"{NOT_AVAILABLE} ({count} while it trained, too few to say{more})"))
     return rows

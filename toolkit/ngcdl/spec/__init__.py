@@ -11,6 +11,12 @@ from ngcdl.spec.image import NVCR, ImageRef
 from ngcdl.spec.kinds import KINDS, USUAL, Kind, kind_of
 from ngcdl.spec.placement import CONTAINERS, Placement
 from ngcdl.spec.run import RunSpec
-from ngcdl.spec.sampling import SHORTEST_SAMPLE_SECONDS, USUAL_SAMPLE_SECONDS, parse_sample_seconds, samples_to_full
+from ngcdl.spec.sampling import (
+    FULL_SECONDS,
+    SHORTEST_SAMPLE_SECONDS,
+    USUAL_SAMPLE_SECONDS,
+    parse_sample_seconds,
+    samples_to_full,
+)
 from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
 from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload

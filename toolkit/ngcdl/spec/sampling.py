@@ -12,7 +12,7 @@ USUAL_SAMPLE_SECONDS = 1.0
 SHORTEST_SAMPLE_SECONDS, LONGEST_SAMPLE_SECONDS = 0.1, 30.0
 # /proc/stat counts in hundredths of a second: over 0.1 s a processor's use has a resolution of 10 percentage points,
 # over 0.5 s of 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
-_FULL_SECONDS = 0.5
+FULL_SECONDS = 0.5
 
 
 def parse_sample_seconds(seconds: float) -> float:
@@ -26,4 +26,4 @@ def parse_sample_seconds(seconds: float) -> float:
 def samples_to_full(sample_seconds: float) -> int:
     """Return how many samples make one full sample, which tells everything: the others tell the GPUs' use and power
     alone."""
-    return ceil(_FULL_SECONDS / sample_seconds)
+    return ceil(FULL_SECONDS / sample_seconds)
