@@ -1,10 +1,11 @@
 """How the parents of several machines find each other: node 0 listens at MASTER_PORT and tells the others who is there.
 
-Every other node sends a line {"node", "nodes", "ports"}, one free port per replica, and gets {"workers": ["host:port",
-...]}: all replicas by rank; or {"refused": why} if the nodes were not started alike: replicas would wait for others
-that never come. A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
-MASTER_ADDR, to which the others connected. A link-local one is told without its zone (the %eth0 of fe80::1%eth0), and
-each node adds its own, because the network interface may have another name there.
+Every other node sends a line {"node", "ports", "alike"}, one free port per replica and what all must have in common,
+and gets {"workers": ["host:port", ...]}: all replicas by rank; or {"refused": why} if the nodes were not started alike:
+replicas would wait for others that never come, or train on other batches than they report. A node's host is the address
+that it connected from, an IPv6 address in brackets; node 0's is MASTER_ADDR, to which the others connected. A
+link-local one is told without its zone (the %eth0 of fe80::1%eth0), and each node adds its own, because the network
+interface may have another name there.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -29,9 +30,10 @@ SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
 
 
-def meet(nodes, node, ports, signals):
+def meet(nodes, node, ports, signals, alike=()):
     """Return where the replicas of all nodes listen, "host:port" by rank; ports: those of this node's replicas, in
-    order."""
+    order; alike: {name: value} of what must be the same on all nodes."""
+    alike = dict(alike, NGCDL_NODES=nodes, replicas=len(ports))
     if nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo looks up the hostname, which may not resolve
         return ["127.0.0.1:%d" % port for port in ports]
@@ -41,15 +43,15 @@ def meet(nodes, node, ports, signals):
     until = clock() + PATIENCE_SECONDS
     host, mark, zone = address.partition("%")
     if node == 0:
-        workers = received(nodes, host, int(port), ports, signals, until)
+        workers = received(alike, host, int(port), ports, signals, until)
     else:
-        workers = reported(nodes, node, address, int(port), ports, signals, until)
+        workers = reported(alike, node, address, int(port), ports, signals, until)
     return [one.replace("]", mark + zone + "]") if one.lower().startswith("[fe80:") else one for one in workers]
 
 
-def received(nodes, address, port, ports, signals, until):
+def received(alike, address, port, ports, signals, until):
     """Wait for all the others, then answer them."""
-    found, lines = {0: (address, ports)}, {}
+    found, lines, nodes = {0: (address, ports)}, {}, alike["NGCDL_NODES"]
     with contextlib.closing(of_both_families()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -72,15 +74,13 @@ def received(nodes, address, port, ports, signals, until):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = json.loads(line.makefile("r").readline())
-                    # a trainer of an older image does not tell how many nodes it was started for
-                    came, theirs = told["node"], (told.get("nodes", nodes), len(told["ports"]))
-                    is_like = theirs == (nodes, len(ports)) and 0 < came < nodes
+                    theirs = dict(alike, replicas=len(told["ports"]))
+                    theirs.update(told.get("alike", {}))  # an older image's trainer tells nothing else
+                    came, why = told["node"], unlike(told["node"], theirs, alike)
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
-                if not is_like:
-                    why = "node %s was started for %s nodes with --replicas %s, and node 0 for %s with %s: all need " \
-                          "the same, and each an NGCDL_NODE of its own" % ((came,) + theirs + (nodes, len(ports)))
+                if why:
                     tell(list(lines.values()) + [line], {"refused": why})
                     line.close()
                     raise Stop("bad_argument", why)
@@ -99,6 +99,17 @@ def received(nodes, address, port, ports, signals, until):
             for line in lines.values():
                 line.close()
     return workers
+
+
+def unlike(node, theirs, own):
+    """Return how another node was started in another way than node 0; None if it was not."""
+    names = [name for name in sorted(own) if theirs[name] != own[name]]
+    if names:
+        first, second = (", ".join("%s %s" % (name, those[name]) for name in names) for those in (theirs, own))
+        return "node %s was started with %s, and node 0 with %s: all need the same" % (node, first, second)
+    if not 0 < node < own["NGCDL_NODES"]:
+        return "a node has the NGCDL_NODE %s, and there are %d: they count from 0" % (node, own["NGCDL_NODES"])
+    return None
 
 
 def tell(lines, what):
@@ -135,7 +146,7 @@ def is_closed(line):
     return bool(select.select([line], [], [], 0)[0])
 
 
-def reported(nodes, node, address, port, ports, signals, until):
+def reported(alike, node, address, port, ports, signals, until):
     while True:
         signals.check(None)
         try:
@@ -143,7 +154,7 @@ def reported(nodes, node, address, port, ports, signals, until):
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
-                line.sendall((json.dumps({"node": node, "nodes": nodes, "ports": ports}) + "\n").encode("ascii"))
+                line.sendall((json.dumps({"node": node, "ports": ports, "alike": alike}) + "\n").encode("ascii"))
                 go_by(named(line.getsockname()))
                 told = line.makefile("r").readline()
             answer = json.loads(told) if told else {}

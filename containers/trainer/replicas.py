@@ -29,6 +29,9 @@ from .signals import Signals
 MARK = "\x1e"
 GRACE_SECONDS = 10.0  # once a replica has failed, for the others to end by themselves
 POLL_SECONDS = 0.05
+# What the nodes could not train together without, or not notice. They notice another seed by their weights (group.py).
+ALIKE = ("workload", "framework", "device", "batch", "steps", "epochs", "seconds", "feed", "precision", "compile",
+         "clip", "no_dropout", "queue_fraction")
 
 
 def check(asked, workload):
@@ -55,7 +58,7 @@ def least_batch(asked, workload):
 def lead(asked, voice, signals):
     """Start this machine's replicas and wait for them. If they stop early, raise the reason as a Stop."""
     with contextlib.closing(Ports(asked.replicas)) as ports:  # until all have ended
-        workers = meet(asked.nodes, asked.node, ports.numbers, signals)
+        workers = meet(asked.nodes, asked.node, ports.numbers, signals, {name: getattr(asked, name) for name in ALIKE})
         signals.check(None)
         conduct(asked, workers, voice, signals)
 

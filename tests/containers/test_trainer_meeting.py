@@ -64,15 +64,21 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
     assert os.environ["GLOO_SOCKET_IFNAME"] == name
 
 
-@pytest.mark.parametrize(("nodes", "node", "ports"), [(2, 1, [11, 12]), (3, 1, [11]), (2, 2, [11])])
-def test_nodes_that_were_not_started_alike_are_all_told_so(port, nodes, node, ports):
-    """Else each waits for replicas that nobody has started, for hours."""
+@pytest.mark.parametrize(
+    ("nodes", "node", "ports", "batch", "said"),
+    [
+        (2, 1, [11, 12], 8, "node 1 was started with replicas 2, and node 0 with replicas 1: all need the same"),
+        (3, 1, [11], 9, "node 1 was started with NGCDL_NODES 3, batch 9, and node 0 with NGCDL_NODES 2, batch 8: all"),
+        (2, 2, [11], 8, "a node has the NGCDL_NODE 2, and there are 2: they count from 0"),
+    ],
+)
+def test_nodes_that_were_not_started_alike_are_all_told_so(port, nodes, node, ports, batch, said):
+    """Else each waits for replicas that nobody has started, for hours, or another batch is trained on than is told."""
     with ThreadPoolExecutor() as threads:
-        both = [threads.submit(meeting.meet, 2, 0, [10], Signals())]
-        both += [threads.submit(meeting.meet, nodes, node, ports, Signals())]
+        both = [threads.submit(meeting.meet, 2, 0, [10], Signals(), {"batch": 8})]
+        both += [threads.submit(meeting.meet, nodes, node, ports, Signals(), {"batch": batch})]
         for one in both:
-            why = f"node {node} was started for {nodes} nodes with --replicas {len(ports)}, and node 0 for 2 with 1: "
-            with pytest.raises(Stop, match=why):
+            with pytest.raises(Stop, match=said):
                 one.result(LIMIT)
 
 
@@ -129,7 +135,7 @@ def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(reused):
 def test_a_machine_that_dies_while_it_waits_and_comes_again_keeps_nobody_apart(port):
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 3, 0, [10], Signals())
-        until(lambda: knocked(port, b'{"node": 1, "nodes": 3, "ports": [1]}\n'), "node 0 listens")
+        until(lambda: knocked(port, LEFT), "node 0 listens")
         others = [threads.submit(meeting.meet, 3, node, [10 + node], Signals()) for node in (1, 2)]
         found = first.result(LIMIT)
         assert [other.result(LIMIT) for other in others] == [found, found]
@@ -164,6 +170,9 @@ def test_of_interfaces_that_share_a_link_local_address_the_one_that_reached_node
     monkeypatch.setattr(meeting.os, "environ", kept)
     meeting.go_by("fe80::7%i1")
     assert (kept["GLOO_SOCKET_IFNAME"], kept["NCCL_SOCKET_IFNAME"]) == ("i1", "=i1")
+
+
+LEFT = b'{"node": 1, "ports": [1], "alike": {"NGCDL_NODES": 3, "replicas": 1}}\n'
 
 
 def knocked(port, word=b""):

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from conftest import events, losses, names, start, trained, trainer, until
 
-from trainer import data, meeting
+from trainer import data, meeting, replicas
+from trainer.arguments import arguments
 from trainer.signals import Signals
 
 LIMIT = 240
@@ -89,7 +90,9 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
         first = start(*words, NGCDL_NODE="0", PYTHONPATH=few, **names_of)
         for name, value in names_of.items():
             monkeypatch.setenv(name, value)
-        host, _, port = meeting.meet(2, 1, [own], Signals())[0].rpartition(":")
+        asked = vars(arguments(["cifar10", "--framework", "pytorch", "--device", "cpu", "--out", "unused"]))
+        alike = {name: asked[name] for name in replicas.ALIKE}
+        host, _, port = meeting.meet(2, 1, [own], Signals(), alike)[0].rpartition(":")
         until(lambda: answers(host, int(port)), "the replica waits for the other")
         time.sleep(1)  # the replica listens briefly before it waits
         first.terminate()
