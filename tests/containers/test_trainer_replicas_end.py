@@ -16,6 +16,7 @@ import pytest
 from conftest import CONTAINERS, FEW, events, start, until
 
 from trainer import group, layers, meeting, replicas
+from trainer.arguments import arguments
 from trainer.events import Stop, Voice
 from trainer.group import Group
 from trainer.recipe import Model, recipe, sgd
@@ -108,7 +109,7 @@ class Told(Signals):
 
 
 def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monkeypatch):
-    asked = argparse.Namespace(node=0, nodes=1, replicas=2, workload="cifar10")
+    asked = arguments(["cifar10", "--out", str(tmp_path), "--replicas", "2"])
     path = tmp_path / "deaf"
     path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({LIMIT})\n")
     path.chmod(0o755)
