@@ -83,8 +83,7 @@ class Relay:
                         muted = True
                         if self._answer_too:
                             engine.sendall(data)
-                            while not self._closed.is_set() and not select.select([engine], [], [], 0.2)[0]:
-                                pass  # until the engine has answered: creating takes half a minute on a busy disk
+                            self._await_answer(client, engine)
                         self.held.set()
                     elif not data:
                         del open_ends[source]
@@ -94,6 +93,18 @@ class Relay:
                             return
                     elif not muted:
                         target.sendall(data)
+
+    def _await_answer(self, client: socket.socket, engine: socket.socket) -> None:
+        """Wait until the engine has answered, however slow its disk is. Meanwhile pass on the rest of the request: its
+        body comes after its head, often in another piece, and without it the engine would wait, too."""
+        while not self._closed.is_set():
+            ready = select.select([client, engine], [], [], 0.2)[0]
+            if engine in ready:
+                return
+            if client in ready:
+                if not (rest := client.recv(65536)):
+                    return
+                engine.sendall(rest)
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ def test_ctrl_c_before_the_start_leaves_no_container(user: User, tmp_path: Path,
     with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
         relay.hold_answer(request_line) if b"create" in request_line else relay.hold(request_line)
         child = user.start("run", "busybox:1", "--", "sleep", "600", DOCKER_HOST=relay.address)
-        assert relay.held.wait(120)
+        assert relay.held.wait(240)
         child.signal(signal.SIGINT)
         done = child.done()
     assert done.code == 130, done
