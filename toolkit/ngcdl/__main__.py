@@ -31,6 +31,11 @@ def main() -> None:
         gpu.end_begun()
     for stream in (sys.stdout, sys.stderr):
         _writable(stream)
+    if code == 128 + signal.SIGINT and os.isatty(2):
+        # Ctrl-C: $? is 130 either way, but only if a program dies of the signal does the shell end the loop in which it
+        # was typed, and put its prompt on a new line. https://www.cons.org/cracauer/sigint.html
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     # Everything is closed and flushed. Tearing down a thousand modules one by one would cost every user 40 ms.
     os._exit(code)
 

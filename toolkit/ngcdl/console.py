@@ -85,12 +85,6 @@ def say(text: str) -> None:
     _write(sys.stderr, wrapped(f"ngcdl: {typable(plain(text))}", sys.stderr) + "\n")
 
 
-def end_line() -> None:
-    """Start a new line on stderr, if it is a terminal."""
-    if columns(sys.stderr):
-        _write(sys.stderr, "\n")
-
-
 def wrapped(text: str, stream: Any, indent: int = 2, lead: str = "") -> str:
     """Wrap `text` if `stream` is a terminal, with continuation lines indented; lines with commands stay whole. A word
     that is longer than an indented line, such as an address, has a line of its own, not indented. `lead` stands before

@@ -156,7 +156,7 @@ def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[s
         console.result("")
         raise NoKey(is_asked=True) from None
     except Interrupted:
-        console.end_line()
+        console.result("")  # what is said of it starts on a new line
         raise
 
 

@@ -29,13 +29,6 @@ class Front(TyperGroup):
         del ctx
         return list(console.COMMANDS)
 
-    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:  # typer says nothing, and the terminal showed ^C: the shell's prompt would follow it
-            console.end_line()
-            raise
-
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write all that follows the description."""
         with formatter.section("Start here"):
