@@ -51,7 +51,10 @@ _LEAVE = {
 class EngineAbsent(EngineError):
     def __init__(self, address: str, why: str, *, is_default: bool = True, named_by: str = "DOCKER_HOST") -> None:
         """`named_by`: what sets the address, if it is not the default one."""
-        start = "See what is missing on this machine, or start it:\n    ngcdl doctor\n    sudo systemctl start docker\n"
+        start = (
+            "See what is missing on this machine:\n    ngcdl doctor\n"
+            "Docker is installed, but not running?\n    sudo systemctl start docker\n"
+        )
         named = f"{named_by} sets that address. Correct it, or go back to the default:\n{_LEAVE[named_by]}\n"
         self._before = start if is_default else named
         super().__init__(f"No Docker engine answers at {address}: {why}.")
