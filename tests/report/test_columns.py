@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -93,6 +94,9 @@ def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
     assert same(card.curves["memory_used_bytes"].xs, [0, 3, 4])
     assert same(card.curves["sm_mhz"].ys, [math.nan] * 3)
     assert card.throttled.spans == [(0, 0), (4, 4)]
+    samples = [{"t": STARTED + 30 * at, "gpus": [whole]} for at in (0, 1, 2, 4, 8)]
+    (card,) = read_story(replace(RUN, spec={"sample_seconds": 30}), [], samples).measured.cards.values()
+    assert card.throttled.spans == [(0, 120), (240, 240)], "one may be missing"
 
 
 @given(st.lists(st.tuples(TIMES, st.lists(st.tuples(st.integers(0, 2), VALUES), max_size=3)), max_size=20),

@@ -22,9 +22,9 @@ from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, column, num
 from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
-from ngcdl.spec import kind_of
+from ngcdl.spec import USUAL_SAMPLE_SECONDS, kind_of
 
-# Samples are a second apart: a state that two consecutive samples report is taken to have held between them, too.
+# A state that two samples report is taken to have held between them, too, if one at most is missing there.
 _SAMPLES_APART = 2.5
 # Readings of a card that are left out of some samples when sampling faster (telemetry/sample.py).
 _IN_WHOLE = frozenset({"memory_used_bytes", "sm_mhz", "throttle_reasons"})
@@ -66,7 +66,7 @@ def read_story(run: Run, events: Iterable[Line], samples: Iterable[Line]) -> Sto
     training = Training()
     _read(training, run.started, events, partial(_told_seldom, training))
     training.spans = _spans(training)
-    return _story(run, training, _measured(run.started, samples, training.spans))
+    return _story(run, training, _measured(run, samples, training.spans))
 
 
 def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) -> Story:
@@ -76,14 +76,14 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
     seldom = partial(_told_seldom, training)
     _read(training, run.started, events.beginning, seldom)
     expected = [] if events.last is None else _spans(training, events.last - run.started)
-    measured = _measured(run.started, samples(), expected)
+    measured = _measured(run, samples(), expected)
     if (rest := events.rest()) is None:
         _read(training, run.started, events.end, seldom)
     else:
         _join(training, rest)
     training.spans = _spans(training)
     if training.spans != expected:
-        measured = _measured(run.started, samples(), training.spans)
+        measured = _measured(run, samples(), training.spans)
     return _story(run, training, measured)
 
 
@@ -201,11 +201,12 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
         it.training_accuracies.add(step, number(event.get("accuracy")))
 
 
-def _measured(started: float, samples: Iterable[Line], spans: Sequence[tuple[float, float]]) -> SampledCurves:
-    it, cores = SampledCurves(), _Cores(spans or [(-inf, inf)])
+def _measured(run: Run, samples: Iterable[Line], spans: Sequence[tuple[float, float]]) -> SampledCurves:
+    it, cores, started = SampledCurves(), _Cores(spans or [(-inf, inf)]), run.started
+    apart = _SAMPLES_APART * max(run.sample_seconds, USUAL_SAMPLE_SECONDS)
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
-        _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines])
+        _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines], apart)
         lines = [line for line in lines if "host_cpu_percent" in line]  # the others leave the host out
         xs = [line["t"] - started for line in lines]
         it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
@@ -241,7 +242,7 @@ class _Cores:
         return tuple(total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
 
 
-def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object]) -> None:
+def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object], apart: float) -> None:
     """Add the cards' readings: a point for each, and NaN at the first of the samples that lack a card seen before."""
     found: dict[str, list[tuple[int, Line]]] = {}
     for place, readings in enumerate(told):
@@ -261,10 +262,10 @@ def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[obj
         silent = after - seen - {len(xs)}
         if silent:
             placed = sorted([*placed, *((place, {}) for place in silent)], key=itemgetter(0))
-        _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed])
+        _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed], apart)
 
 
-def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -> None:
+def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line], apart: float) -> None:
     # When sampling faster, the readings in _IN_WHOLE are not due in every sample: their absence is no gap.
     wholes = [both for both in zip(xs, readings, strict=True) if not (both[1] and _IN_WHOLE.isdisjoint(both[1]))]
     whole_xs, whole_readings = [x for x, _ in wholes], [reading for _, reading in wholes]
@@ -274,15 +275,15 @@ def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line]) -
         curve.extend(whole_xs if is_seldom else xs, column(told))
     for x, reading in wholes:
         if reasons := reading.get("throttle_reasons"):
-            _throttle(card.throttled, x, reasons)
+            _throttle(card.throttled, x, reasons, apart)
 
 
-def _throttle(it: Throttled, x: float, told: object) -> None:
+def _throttle(it: Throttled, x: float, told: object, apart: float) -> None:
     reasons = [one for one in texts_in(told) or () if one != throttling.IDLE]
     if not reasons:
         return
     it.reasons.update(reasons)
-    if it.spans and x - it.spans[-1][1] <= _SAMPLES_APART:
+    if it.spans and x - it.spans[-1][1] <= apart:
         it.spans[-1] = (it.spans[-1][0], x)
     else:
         it.spans.append((x, x))
