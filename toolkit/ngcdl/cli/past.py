@@ -163,6 +163,8 @@ def take_in(file: str) -> None:
     path, stream = Path(file), None
     if file == _STDOUT and sys.stdin:  # not by its path: a socket, or another user's pipe, can't be opened again
         path, stream = Path("stdin"), sys.stdin.buffer
+        if stream.isatty():
+            raise BadOption("-: stdin is a terminal.", "    ngcdl runs import FILE.tar")
     for run_id in archive.take_in(lookup.open_store(), path, console.say, stream):
         console.result(run_id)
 
