@@ -72,7 +72,8 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
                                   nor with a teacher. A checkpoint can be resumed with any number of replicas
 
 ENVIRONMENT
-       NGCDL_NODES, NGCDL_NODE    how many machines, and which of them (from 0) this is; each has --replicas replicas
+       NGCDL_NODES, NGCDL_NODE    how many machines, and which of them (from 0) this is; each has --replicas replicas,
+                                  and all need the same arguments, but for folders
        MASTER_ADDR, MASTER_PORT   where the others find node 0. All share the run's folder, but only node 0 writes there
                                   (apart from --samples) and prints; not with TensorFlow 1
        NGCDL_REPLICA              set by the trainer for the replicas that it starts (group.py)
