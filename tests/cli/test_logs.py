@@ -29,18 +29,19 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
 def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
     folder = house.store.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
     (folder / "log.txt").write_text("up\n")
-    out, (ours, theirs) = house.home / "out", pty.openpty()
-    with out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=theirs) as process:
+    out, wide, (ours, theirs) = house.home / "out", {"COLUMNS": "500"}, pty.openpty()
+    with out.open("w") as file, house.popen("logs", "-f", stdout=file, stderr=theirs, env=wide) as process:
         os.close(theirs)
         said = b""
+        while b"known yet" not in said:
+            said += os.read(ours, 65536)
+        until(out.read_text, "a word")
+        process.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):  # EIO: the other end is closed
             while data := os.read(ours, 65536):
                 said += data
-                if b"known yet" in data:
-                    until(out.read_text, "a word")
-                    process.send_signal(signal.SIGINT)
     os.close(ours)
-    (told,) = said.decode().replace("\r\n  ", " ").splitlines()
+    (told,) = said.decode().splitlines()
     assert (process.returncode, out.read_text()) == (-signal.SIGINT, "up\n"), "for the shell, which ends a loop by that"
     assert told.startswith("ngcdl: No Docker engine answers at ")
     assert told.endswith("What became of the run is not known yet.")
