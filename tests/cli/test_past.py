@@ -97,7 +97,7 @@ def test_runs_go_through_a_pipe_and_no_run_s_name_is_taken_for_the_file_s(kept: 
         done = kept.run("runs", "import", "-", stdin=theirs, env={"XDG_STATE_HOME": f"{kept.home}/third"})
     assert (done.returncode, done.stdout.split()) == (0, [GPU, CPU]), done.stderr
     ours, theirs = pty.openpty()
-    with open(ours, "rb"), open(theirs, "rb") as terminal:
+    with os.fdopen(ours), os.fdopen(theirs) as terminal:
         assert "stdin is a terminal" in kept.run("runs", "import", "-", stdin=terminal).stderr
     for words in ((GPU,), (GPU, CPU), (GPU, "last")):
         refused = kept.run("runs", "export", *words)
