@@ -81,6 +81,14 @@ def test_a_second_ctrl_c_leaves_nothing_running(house: House) -> None:
     assert (house.record()["status"], watcher.returncode) == ("interrupted", 130)
 
 
+def test_a_command_s_own_exit_code_of_a_ctrl_c_ends_no_loop_of_the_shell(house: House) -> None:
+    ours, theirs = pty.openpty()  # on a terminal a Ctrl-C does
+    with house.popen("run", "--", "sh", "-c", "exit 130", stderr=theirs) as watcher:
+        assert watcher.wait(240) == 130
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_ctrl_c_is_passed_on_to_a_command(house: House) -> None:
     with house.popen("run", "--", sys.executable, "-c", HEEDS_CTRL_C) as watcher:
         assert watcher.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,9 +31,26 @@ NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a ki
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_before_there_is_a_job_interrupts(number: signal.Signals) -> None:
     stopper = Stopper(1, print)
-    with pytest.raises(Interrupted) as caught, stopper.listening():
+    with pytest.raises(Interrupted) as caught, stopper.listening(), stopper.looking():
         os.kill(os.getpid(), number)
     assert (caught.value.number, stopper.signal, stopper.name) == (number, number, number.name)
+
+
+def test_during_a_start_a_signal_is_noticed_that_interrupted_no_call() -> None:
+    stopper, (ours, theirs) = Stopper(1, print), socket.socketpair()
+
+    def to_another_thread() -> None:  # as if it had come just before the main thread's call
+        time.sleep(0.1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    ours.settimeout(240)
+    began = time.monotonic()
+    with ours, theirs, stopper.listening(), stopper.looking():
+        threading.Thread(target=to_another_thread).start()
+        with pytest.raises(Interrupted):
+            ours.recv(1)
+    assert time.monotonic() - began < 200
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("first", SIGNALS)

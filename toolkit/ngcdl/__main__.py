@@ -26,18 +26,28 @@ def main() -> None:
             raise SystemExit(0)
     # Start-up creates a hundred thousand objects and hardly any garbage: collections would take a tenth of its time.
     gc.set_threshold(100_000)
+    came, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)  # it gets the number of each signal that Python handles
     code = _guarded(sys.argv[1:])
     if gpu := sys.modules.get("ngcdl.telemetry.gpu"):
         gpu.end_begun()
     for stream in (sys.stdout, sys.stderr):
         _writable(stream)
-    if code == 128 + signal.SIGINT and os.isatty(2):
+    if code == 128 + signal.SIGINT and os.isatty(2) and signal.SIGINT in _read(came):
         # Ctrl-C: $? is 130 either way, but only if a program dies of the signal does the shell end the loop in which it
         # was typed, and put its prompt on a new line. https://www.cons.org/cracauer/sigint.html
+        # A command may have ended with 130 by itself.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     # Everything is closed and flushed. Tearing down a thousand modules one by one would cost every user 40 ms.
     os._exit(code)
+
+
+def _read(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, 1 << 16)
+    except BlockingIOError:
+        return b""
 
 
 def _guarded(argv: list[str]) -> int:

@@ -22,6 +22,7 @@ KILL_SECONDS = 5.0
 # How long to wait after a failed stop before the job is asked to stop again. The failed stop may have reached the job
 # all the same, and a training that gets a second SIGTERM ends at once, so its grace period must be over first.
 RETRY_SECONDS = float(TRAINING_GRACE_SECONDS)
+_LOOK_SECONDS = 0.5  # between two looks for a signal during a start
 
 
 class Unkillable(BaseException):
@@ -56,6 +57,7 @@ class Stopper:
         self.afterwards: int | None = None  # the first signal that came after the job had ended
         self._is_asked = False  # a stop is under way, or was accepted
         self._alarm: threading.Timer | None = None
+        self._is_given_up = False  # the kill was not confirmed in time
         self._bell: threading.Timer | None = None
 
     @property
@@ -143,11 +145,23 @@ class Stopper:
     def _wake(self) -> None:
         """Make the main thread raise Unkillable, even in the middle of an engine call."""
         if not self._is_over:
+            self._is_given_up = True
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
 
     def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._is_over:
+        if self._is_given_up and not self._is_over:
             raise Unkillable
+
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Interrupt the system calls of the main thread twice a second while the block lasts. Python handles a signal
+        that comes in the moment before a call only once the call has ended, and an engine may never answer.
+        https://docs.python.org/3/library/signal.html#execution-of-python-signal-handlers"""
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def ended(self) -> None:
         """Ignore signals from now on: the job is over or given up, and what is left to do, mainly closing its record,

@@ -113,11 +113,11 @@ class Course:
         engine = self._ready.engine
         # An engine with containers can find a job again that a signal cut off from ngcdl in mid start. Nobody can find
         # such a process of this host, so signals wait until it has started.
-        whole = contextlib.nullcontext() if engine.has_containers or self._is_cluster else signals_deferred()
+        has_finder = engine.has_containers or self._is_cluster
         with (
             waiting.telling(self._show.say, lambda: None if self._stopper.signal else engine.waits_for),
             waiting.alongside(_load_what_follows, "ngcdl-loading"),
-            whole,
+            self._stopper.looking() if has_finder else signals_deferred(),
         ):
             job = self.job = self._stopper.job = engine.start(self._ready.order)
         if isinstance(job, OutlivesEngine):
