@@ -160,7 +160,9 @@ def test_what_ran_without_an_image_or_with_added_packages_becomes_no_service(hou
     assert "ngcdl run IMAGE -- sh -c 'pip install --user einops && python train.py'\n" in done.stderr
 
 
-def test_an_image_of_this_engine_s_own_is_pulled_from_nowhere(house: House) -> None:
+def test_an_image_of_this_engine_s_own_is_pulled_from_nowhere_and_one_that_was_loaded_from_a_file_is(
+    house: House,
+) -> None:
     spec = {"image": "mine:latest", "command": ["true"], "gpus": "none"}
     Made("cpu").keep(house.store, CPU, spec=spec, image=Image("docker.io/library/mine:latest", None, DIGEST))
     (service,) = yaml.safe_load(house.run("export", "compose", CPU).stdout)["services"].values()
@@ -168,6 +170,10 @@ def test_an_image_of_this_engine_s_own_is_pulled_from_nowhere(house: House) -> N
     done = house.run("export", "k8s", CPU)
     assert (done.returncode, done.stdout) == (2, "")
     assert "ngcdl run REGISTRY/mine:latest --engine kubernetes --gpus none --dry-run -- true\n" in done.stderr
+    Made("cpu").keep(house.store, GPU, spec=spec | {"image": IMAGE}, image=Image(IMAGE, None, DIGEST))
+    (service,) = yaml.safe_load(house.run("export", "compose", GPU).stdout)["services"].values()
+    assert (service["image"], "pull_policy" in service) == (IMAGE, False)
+    assert f'image: "{IMAGE}"\n' in house.run("export", "k8s", GPU).stdout
 
 
 def test_a_run_becomes_a_script_of_slurm_that_makes_a_folder_for_each_run_of_its_own(kept: House) -> None:

@@ -39,7 +39,7 @@ def export(form: str, name: str) -> None:
         )
     with Screen(output_to_stderr=True) as screen:
         before = repeat.request_again(run, config, store, screen, dry=True)
-        if engine != USUAL and before.asked.image and before.asked.image.id:
+        if engine != USUAL and before.asked.image and before.asked.image.is_engines_own:
             raise _not_on_nodes(run, engine, before.asked.image.typable)
         asked = replace(before.asked, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
         write = _service if engine == USUAL else _for_cluster

@@ -143,6 +143,12 @@ class ImageRef:
         return self.short if self.id and self.short else str(self)
 
     @property
+    def is_engines_own(self) -> bool:
+        """Whether the image has no digest and a name of own_names(), as one that was built here has. A registry's that
+        was loaded from a file has no digest either."""
+        return self.id is not None and self.registry in ("docker.io", "localhost")
+
+    @property
     def framework(self) -> str:
         """The last word of the repository: tensorflow, pytorch, ..."""
         return self.repository.rsplit("/", 1)[-1]

@@ -42,7 +42,8 @@ def service(order: Order, image: str, groups: Sequence[int] = ()) -> str:
     run = {"type": "bind", "source": "${NGCDL_RUN:-./run}", "target": inside.RUN, "bind": _NO_ROOTS_FOLDER}
     made = {
         "image": body["Image"],
-        "pull_policy": "never" if spec.image and spec.image.id else None,  # Docker Hub's of that name is a stranger's
+        # Docker Hub's of that name is a stranger's
+        "pull_policy": "never" if spec.image and spec.image.is_engines_own else None,
         "command": [_escaped(word) for word in spec.command],
         "user": f"${{NGCDL_USER:-{spec.user}}}" if spec.user else None,
         "group_add": host.get("GroupAdd"),
