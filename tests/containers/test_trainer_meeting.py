@@ -54,8 +54,8 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
     lines = [line.split() for line in (text("/proc/net/if_inet6") or "").splitlines() if line.startswith(start)]
     if not lines:
         pytest.skip(f"this machine has no address {start}:...")
-    name = lines[0][-1]
-    host = str(IPv6Address(bytes.fromhex(lines[0][0]))) + (f"%{name}" if start == "fe80" else "")
+    number, *_, name = min(lines, key=lambda line: int(line[1], 16))  # the oldest one: bridges of containers may go
+    host = str(IPv6Address(bytes.fromhex(number))) + (f"%{name}" if start == "fe80" else "")
     monkeypatch.setenv("MASTER_ADDR", host)
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     with ThreadPoolExecutor() as threads:
