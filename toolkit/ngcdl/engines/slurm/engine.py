@@ -78,7 +78,7 @@ class SlurmEngine(OfKind, NoImages):
         if typed and typed[0] != gpus:
             raise BadOption(
                 f"--sbatch={typed[1]}: the job would have {typed[0]} GPUs on each node, and the run is for {gpus}.",
-                f"Say how many there, too:\n    ngcdl run ... --gpus {typed[0]} --sbatch={typed[1]}",
+                f"Give ngcdl the same number:\n    ngcdl run ... --gpus {typed[0]} --sbatch={typed[1]}",
             )
         if placement.cpus is None:
             with contextlib.suppress(SlurmAbsent, SlurmRefused):  # e.g. no such partition: sbatch says so more clearly
