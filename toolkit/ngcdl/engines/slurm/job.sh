@@ -28,7 +28,8 @@ anew() {
     done
     set +o noclobber
 }
-unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; } # a requeued job's output is appended to it
+## A requeued job's output is appended to log.txt.
+unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; }
 ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
 ## elsewhere only the tasks are told, by SIGTERM. A preemption that suspends a job (PreemptMode=SUSPEND,GANG) sets
 ## PreemptTime, too, and it stays: SuspendTime, when the job was last suspended or resumed, is not earlier then.
