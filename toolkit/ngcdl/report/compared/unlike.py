@@ -209,7 +209,7 @@ def _merged(refused: Iterable[Refusal]) -> list[Refusal]:
 
 
 def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[Refusal]:
-    asked = [whole(entry.run.workload) for entry in entries]
+    asked = [in_full(entry.run.workload) for entry in entries]
     left = _LEFT.get(vary, ())  # an own command has no such options
     free |= {name for name in left if all(one.get(name, _PLAIN[name]) == _PLAIN[name] for one in asked)}
     by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
@@ -248,7 +248,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
     asked = run.workload
     machine = run.machine
     return {
-        **{_NAMES.get(key, key): value for key, value in whole(asked).items() if key not in _DERIVED_OF_WORKLOAD},
+        **{_NAMES.get(key, key): value for key, value in in_full(asked).items() if key not in _DERIVED_OF_WORKLOAD},
         # if no number was requested: as many as there are, or as --autotune chose
         **({"threads": asked.get("threads") or tuned.chosen(start).get("threads") or "all"} if asked else {}),
         "oneDNN": tuned.onednn(start),
@@ -277,6 +277,6 @@ def _kinds(run: Run, start: Mapping[str, Any]) -> list[str] | None:
     return sorted(cards or {*(lines.texts_in(start.get("devices")) or ())}) or None
 
 
-def whole(asked: Mapping[str, Any]) -> dict[str, Any]:
+def in_full(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the requested training; an option that did not exist when the record was written gets its default."""
     return {**_PLAIN, **asked} if asked else {}

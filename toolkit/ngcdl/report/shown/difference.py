@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ngcdl.record import GpuSummary, Run
-from ngcdl.report.compared.unlike import whole
+from ngcdl.report.compared.unlike import in_full
 from ngcdl.report.measured.lines import number
 from ngcdl.report.measured.naming import PLANNED
 from ngcdl.report.shown import tables
@@ -110,7 +110,7 @@ def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:
     record = {name: value for name, value in run.as_json().items() if name not in _EACH_ITS_OWN}
     if spec := run.spec:  # what an older ngcdl did not know was not asked for
         older = {"packages": [], "sample_seconds": USUAL_SAMPLE_SECONDS}
-        record["spec"] = {**older, **spec, "workload": whole(run.workload) or None}
+        record["spec"] = {**older, **spec, "workload": in_full(run.workload) or None}
     gpus = dict(zip(cards, record["summary"]["gpus"], strict=False))
     flat = dict(_leaves("", {**record, "summary": {**record["summary"], "gpus": gpus}}))
     if flat.pop("spec.tty", False):  # what is typed there is no input of the command, as a file or a pipe is
