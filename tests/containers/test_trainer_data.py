@@ -161,14 +161,18 @@ def test_the_order_is_a_function_of_the_seed_and_the_step():
     first, second = (data.Order(1000, 5, 400, 16, seed=3) for _ in range(2))
     straight = [first.indices(step).tolist() for step in range(300)]
     assert [second.indices(step).tolist() for step in (2, 0, 1, 5, 4, 3)] == [straight[k] for k in (2, 0, 1, 5, 4, 3)]
-    resumed, draws, told = data.Order(1000, 5, 400, 16, seed=3), [], Signals()
-    told.receive(signal.SIGTERM, None)
+    resumed, draws = data.Order(1000, 5, 400, 16, seed=3), []
     resumed.draw = lambda draw=resumed.draw: draws.append(len(draw()))
     resumed.skip(298)
     assert len(draws) < 10, "but for one at the end of each epoch, many steps are skipped at once"
     del resumed.draw
     assert [resumed.indices(step).tolist() for step in (298, 299)] == straight[298:]
     assert data.Order(1000, 5, 400, 16, seed=4).indices(0).tolist() != straight[0]
+
+
+def test_what_is_skipped_can_be_stopped():
+    told = Signals()
+    told.receive(signal.SIGTERM, None)
     with pytest.raises(Stop, match="told to stop"):
         data.Order(1000, 1, 1000, 500, seed=3).skip(10**9, lambda: told.check(0))
 

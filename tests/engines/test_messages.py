@@ -191,10 +191,13 @@ def test_a_certificate_that_the_engine_does_not_trust_is_given_to_the_engine(tex
     assert "NGCDL_CA_FILE" not in error.hint
 
 
-def test_a_registry_that_limits_is_named() -> None:
+def test_docker_hub_is_looked_for_where_it_answers() -> None:
     hint = pull_meaning("dial tcp: no such host", "docker.io").hint
     assert "curl -sI https://registry-1.docker.io/v2/\n" in hint, "docker.io itself is a web site"
     assert "NGCDL_REGISTRY" not in hint
+
+
+def test_a_registry_that_limits_is_named() -> None:
     assert pull_meaning("toomanyrequests: slow down", "nvcr.io").message.startswith("nvcr.io is limiting")
 
 

@@ -108,10 +108,13 @@ def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
     seen = (programs / "seen").read_text()
     assert "HF_TOKEN=mine" in seen
     assert not [name for name, value in typed.items() if name != "HF_TOKEN" and f"{name}={value}\n" in seen]
+    assert "NGC_API_KEY" not in seen
+
+
+def test_an_sbatch_that_names_no_job_is_an_error(programs: Path) -> None:
     says(programs, "sbatch", "")
     with pytest.raises(SlurmRefused, match="sbatch named no job"):
         commands.submit(programs / "job.sh", {})
-    assert "NGC_API_KEY" not in seen
 
 
 def test_what_is_of_the_job_around_it_stays_here_and_what_was_typed_counts_before_a_variable(
