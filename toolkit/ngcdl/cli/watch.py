@@ -147,7 +147,8 @@ def _close_left(store: Store, ready: Ready, status: str, code: int, reason: str)
         closed = closed.noting(error.note)
     except NgcdlError as error:  # with its owner in the record, reconcile looks for the container again
         closed = replace(closed, owner=run.owner)
-        console.say(f"{error.message} {MAY_BE_LEFT}")
+        console.say(error.message)
+        console.say(MAY_BE_LEFT)
     store.save(closed, known)
 
 
