@@ -68,11 +68,12 @@ def added(typed: Typed, own: RunSpec | None) -> RunSpec:
 
 
 def _size(text: str, option: str) -> int:
-    """Parse a size. A number alone means bytes, as for docker. Raise BadOption if they are so few that GiB were meant:
-    with --shm-size 8 /dev/shm has 4 KiB, and a data loader fails."""
+    """Parse a size. A number alone means bytes, as for docker. Raise BadOption if they are so few that GiB or MiB were
+    meant: with --shm-size 8 /dev/shm has 4 KiB, and a data loader fails."""
     number = parse_bytes(text, f"{option} ")
     if text.strip().isdigit() and number < _FEWEST_BYTES:
-        raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    {option} {number}g")
+        meant = f"{option} {number}{'g' if number < 1000 else 'm'}"
+        raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    {meant}")
     return number
 
 
