@@ -105,10 +105,9 @@ def lines(
     try:
         with opened(path) as file:
             for line in _part(file, *part) if part else _lines(file):
-                beyond += len(line) - _USUAL_BYTES
-                if beyond < 0:
-                    beyond = 0
-                elif beyond > MOST_BYTES - _USUAL_BYTES:
+                if beyond or len(line) > _USUAL_BYTES:
+                    beyond = max(beyond + len(line) - _USUAL_BYTES, 0)
+                if beyond > MOST_BYTES - _USUAL_BYTES:
                     what = f"a line of more than {MOST_BYTES >> 20} MiB, or several together, can't be read"
                     warnings.warn(f"{path}: {what}; it and what follows are missing", stacklevel=1)
                     break
