@@ -7,9 +7,9 @@
 NGCDL_CIFAR10: a folder with the images. Without it they are synthetic: then there is neither an accuracy nor a verdict
 about a peer, as ours needs fewer views to classify easy images. NGCDL_GPU_PEERS: the peers' scripts, cloned by whoever
 measures, as described in gpu_peers.py. All train alternately in this process, on the same arrays, with TF32 where the
-card has it. What can't be compiled or called here, or does not learn, is reported and left out. Trainings are added to
-narrow the statistics, up to 200 in all and until the time is up: that of --seconds, or eight minutes after the start;
-on synthetic images none are.
+card has it. What can't be compiled or called here, or does not learn, is reported and left out. Our own ways come
+first, as a peer's compiler may take minutes. Trainings are added to narrow the statistics, up to 200 in all and until
+the time is up: that of --seconds, or eight minutes after the start; on synthetic images none are.
 
 A time beside a peer's has a goal only if the mean accuracy is 94 % or more by a one-sided t-test at 5 % over all
 trainings: a less accurate network is trained faster.
@@ -29,10 +29,11 @@ from typing import Any
 
 import card
 from figures import Figure, Goal, Missing
-from turns import in_turn, share
+from turns import SURE_ROUNDS, in_turn, share
 
 BUDGET_SECONDS = 480.0  # without --seconds: after this no further training is started
 OURS = "graphs", "eager", "compiled"
+ROUNDS = 12
 CERTIFIED = 200  # trainings of the fastest way, if the time allows
 BOUND = 0.94
 MOST_WRONG = 0.05  # of a hundred recipes whose true mean is no more than the bound, as many may pass for better
@@ -60,49 +61,75 @@ class Trained:
 def measure(rounds: int | None, until: float) -> Iterator[Figure]:
     here = card.conditions()
     until = time.monotonic() + BUDGET_SECONDS if until == inf else until
-    half = share(until, 2)  # a compiler may take long: the rest is for more trainings of the fastest way
     import torch
 
     card.fresh()
     folder = os.environ.get("NGCDL_CIFAR10")
-    ways = raced(folder)
+    mine, others = makers(folder)
+    ways = ready(mine)
+    if not ways:
+        raise Missing("a card on which one of our own ways trains: see above")
     rates = card.products_per_second(torch.float16), card.bytes_per_second()
-    try:
-        taken = in_turn({one.name: one for one in ways}, rounds or 12, 0, half)
-        graphs = {one.name: one.graphs for one in ways}
+
+    def figures(taken: dict[str, tuple[float, ...]]) -> Iterator[Figure]:
         accuracies = {one.name: one.accuracies for one in ways} if folder else None
-        yield from beside(taken, graphs, here, accuracies)
-        tell(ways, bool(folder), *rates)  # what follows may be cut off
+        return beside(best.name, taken, {one.name: one.graphs for one in ways}, here, accuracies)
+
+    try:
+        first = SURE_ROUNDS if others else rounds or ROUNDS
+        taken = in_turn({one.name: one for one in ways}, first, 0, share(until, 2))
         best = next(one for one in ways if one.name == fastest(taken))
+        yield from figures(taken)
+        tell(ways, bool(folder), *rates)  # what follows may be cut off
         known = len(best.seconds)
         try:
-            while folder and len(best.seconds) < CERTIFIED and time.monotonic() < until:
-                best()
-                print(f"    {best.name}, training {len(best.seconds)}: {best.accuracies[-1]:.2%} right", flush=True)
-        finally:  # what is cut short counts as far as it came
-            if len(best.seconds) > known:  # these take the place of the figures above
-                yield from beside(taken, graphs, here, accuracies)
+            if others:
+                certify(best, bool(folder), share(until, 2))
+                ways += ready(others)
+                taken = in_turn({one.name: one for one in ways}, rounds or ROUNDS, 0, share(until, 2))
+                yield from figures(taken)
+                known = len(best.seconds)
+            certify(best, bool(folder), until)
+        finally:  # what is cut short counts as far as it came; these take the place of the figures above
+            if len(best.seconds) > known:
+                yield from figures(taken)
     finally:
         tell(ways, bool(folder), *rates)
 
 
-def raced(folder: str | None) -> list[Trained]:
-    """Return our three ways (CUDA graphs, eager, compiled with graphs), then the peers."""
+def certify(best: Trained, is_real: bool, until: float) -> None:
+    """Train more often, so that the mean accuracy is known better."""
+    while is_real and len(best.seconds) < CERTIFIED and time.monotonic() < until:
+        best()
+        print(f"    {best.name}, training {len(best.seconds)}: {best.accuracies[-1]:.2%} right", flush=True)
+
+
+Makers = dict[str, Callable[[], Trained]]
+
+
+def makers(folder: str | None) -> tuple[Makers, Makers]:
+    """Return what makes our three ways (CUDA graphs, eager, by our own kernels with graphs), and the peers."""
     import gpu_peers
 
     from trainer.frameworks.pytorch import numbers
 
     numbers.chosen("auto", "gpu")  # sets TF32 for what is float32, as the trainer does by default
     arrays = images(folder)
-    found: list[Trained] = []
-    makers: dict[str, Callable[[], Trained]] = {
+    mine: Makers = {
         "graphs": partial(ours, "graphs", *arrays),
         "eager": partial(ours, "eager", *arrays, is_recorded=False),
         "compiled": partial(ours, "compiled", *arrays, is_compiled=True),
     }
+    others: Makers = {}
     for word in os.environ.get("NGCDL_GPU_PEERS", "").split():
         name, _, path = word.partition("=")
-        makers[name] = lambda name=name, path=path: Trained(name, gpu_peers.loaded(Path(path), *arrays))
+        others[name] = lambda name=name, path=path: Trained(name, gpu_peers.loaded(Path(path), *arrays))
+    return mine, others
+
+
+def ready(makers: Makers) -> list[Trained]:
+    """Make these ways, and report and leave out what fails."""
+    found: list[Trained] = []
     for name, make in makers.items():
         began = time.monotonic()
         try:
@@ -111,8 +138,6 @@ def raced(folder: str | None) -> list[Trained]:
             print(f"    {name}: left out: {type(error).__name__}: {str(error)[:500]}", flush=True)
         else:
             print(f"    {name}: ready after {time.monotonic() - began:.0f} s", flush=True)
-    if not any(one.name in OURS for one in found):
-        raise Missing("a card on which one of our own ways trains: see above")
     return found
 
 
@@ -143,7 +168,7 @@ def ours(name: str, train: Any, test: Any, is_compiled: bool = False, is_recorde
     made.prepare(images, is_recorded)
     finite(made.losses)  # of a training on random labels
     why = f" ({made.why})" if made.why else ""
-    graphs = "CUDA graphs" if made.recorded else f"no CUDA graphs{why}"
+    graphs = ("CUDA graphs" if made.recorded else f"no CUDA graphs{why}") + ", our own kernels" * bool(made.fused)
 
     def once(seed: int) -> tuple[float, float]:
         made.wait()
@@ -170,16 +195,16 @@ def fastest(taken: dict[str, tuple[float, ...]]) -> str:
 
 
 def beside(
+    best: str,
     taken: dict[str, tuple[float, ...]],
     graphs: dict[str, str],
     here: dict[str, str],
     accuracies: dict[str, list[float]] | None,
 ) -> Iterator[Figure]:
-    """Yield the figures of the fastest of ours against all others. graphs: for each way, as in Trained; accuracies: of
-    all trainings of each way, 0..1, None for made-up images."""
+    """Yield the figures of `best`, a way of ours, against all others. graphs: for each way, as in Trained; accuracies:
+    of all trainings of each way, 0..1, None for made-up images."""
     what = "cifar10-94, from images on the device to guesses of all test images"
     what += "" if accuracies else " (made-up images)"  # another figure: it must not replace that of real images
-    best = fastest(taken)
     is_right = accuracies is not None and is_certain(accuracies[best])
     for name, took in taken.items():
         if name != best:

@@ -120,7 +120,7 @@ def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_
     taken = {"graphs": (0.5,) * 3, "compiled": (0.4,) * 3, "peer": (0.9,) * 3}
     graphs = {"graphs": "no CUDA graphs (the host waits)", "compiled": "CUDA graphs", "peer": ""}
     right = {"graphs": [0.941], "compiled": [0.9401, 0.9402, 0.9403], "peer": [0.9398]}
-    own, peer = gpu.beside(taken, graphs, CARD, right)
+    own, peer = gpu.beside("compiled", taken, graphs, CARD, right)
     assert (own.against, own.goal) == ("graphs", None)
     assert own.note == (
         "by compiled: CUDA graphs; by graphs: no CUDA graphs (the host waits); "
@@ -129,9 +129,9 @@ def test_the_fastest_of_ours_is_held_against_the_others_and_says_whether_it_was_
     assert own.conditions == CARD
     assert (peer.against, peer.goal, peer.is_met) == ("peer", gpu.Goal("ratio", 0.8), True)
     for slow in [0.9399, 0.9399, 0.9398], [0.9390, 0.9402, 0.9409], [0.9402] * 3, [0.95]:
-        _, peer = gpu.beside(taken, graphs, CARD, {**right, "compiled": slow})
+        _, peer = gpu.beside("compiled", taken, graphs, CARD, {**right, "compiled": slow})
         assert peer.goal is None, "a network that is not surely accurate enough has won no race"
-    made_up = list(gpu.beside(taken, graphs, CARD, None))
+    made_up = list(gpu.beside("compiled", taken, graphs, CARD, None))
     assert [one.goal for one in made_up] == [None, None], "of images that need fewer views nothing is claimed"
     assert "right" not in made_up[0].note
     assert not {one.key for one in made_up} & {own.key, peer.key}, "and no figure of real ones is replaced"
@@ -153,7 +153,7 @@ def test_a_way_of_ours_says_whether_it_was_recorded(torch, monkeypatch, recorded
     numbers = torch.arange(4)
     steps = {"prepare": lambda *_: None, "wait": lambda: None, "train": lambda _: None, "predict": lambda x: x % 3}
     steps["losses"] = torch.ones(3)
-    monkeypatch.setattr(race, "Race", lambda *_: SimpleNamespace(recorded=recorded, why=why, **steps))
+    monkeypatch.setattr(race, "Race", lambda *_: SimpleNamespace(recorded=recorded, why=why, fused=None, **steps))
     monkeypatch.setattr(race, "put", lambda array, _: array)
     part = SimpleNamespace(images=numbers, labels=numbers)
     way = gpu.ours("graphs", part, part)
@@ -248,12 +248,29 @@ def test_what_is_right_on_average_is_judged_by_all_trainings_of_the_fastest_way(
     monkeypatch.setattr(gpu_peers, "loaded", lambda *_: lambda _: (0.9, 0.9398))
     monkeypatch.setenv("NGCDL_GPU_PEERS", "peer=a/file.py")
     for mean, is_race in (0.9405, True), (0.94, False):
-        right = [0.9390, 0.9402, 0.9409, *np.random.RandomState(0).normal(mean, 0.0012, 197)]
-        first, last = (one for one in raced(lambda _: lambda seed: (0.5, right[seed])) if one.against == "peer")  # noqa: B023
-        assert (first.goal, last.goal is not None, first.key) == (None, is_race, last.key)
-        assert (first.ours, last.ours) == ((0.5,) * 3,) * 2
-        assert "by graphs, n = 3;" in first.note
-        assert "by graphs, n = 200;" in last.note
+        right = [0.9390, 0.9402, 0.9409, *np.random.RandomState(0).normal(mean, 0.0012, 200)]
+        found = list(raced(lambda _: lambda seed: (0.5, right[seed])))  # noqa: B023
+        assert [one.against for one in found[:2]] == ["eager", "compiled"], "known before a peer is compiled"
+        assert "by graphs, n = 3;" in found[0].note
+        peer = found[-1]
+        assert (peer.against, peer.goal is not None, peer.ours) == ("peer", is_race, (0.5,) * 3)
+        assert "by graphs, n = 203;" in peer.note
+
+
+def test_a_peer_whose_compiler_takes_too_long_costs_none_of_our_figures(raced, monkeypatch, capsys):
+    import gpu_peers
+
+    def compiling(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_peers, "loaded", compiling)
+    monkeypatch.setenv("NGCDL_GPU_PEERS", "peer=a/file.py")
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(raced(lambda _: lambda _: (0.5, 0.9)))
+    assert [one.against for one in found] == ["eager", "compiled"] * 2
+    assert "by graphs, n = 5;" in found[-1].note
+    assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
 
 
 def test_where_time_is_short_nothing_is_trained_beyond_the_rounds_of_a_verdict(raced, capsys):
