@@ -1,11 +1,14 @@
 """scripts/benchmarks/gpu_tuning.py: which knobs are tried, and what is told of them."""
 
+import contextlib
+import functools
 import sys
+from types import SimpleNamespace
 
 import pytest
 from conftest import CONTAINERS
 
-from trainer import data
+from trainer import data, race
 from trainer.race import KNOBS
 
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
@@ -76,3 +79,35 @@ def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, cap
 
 def test_tuning_begins_no_seed_when_its_time_is_up(tuned):
     assert tuned(lambda *_: 0.9, "DIR", "--seconds", "0", "shift=3") == []
+
+
+def test_each_kind_of_step_is_timed_and_its_kernels_are_told_by_the_step(torch, monkeypatch, capsys):
+    import gpu_steps
+
+    done = []
+
+    class Made:
+        recorded, why, losses, at = True, None, torch.ones(3), torch.zeros(1)
+        phases = race.phases(KNOBS, 225)
+
+        def __init__(self, *_):
+            self.takes = [functools.partial(done.append, phase.side) for phase in self.phases]
+            self.prepare = self.reset = self.predict = self.train = self.wait = lambda *_: None
+
+    @contextlib.contextmanager
+    def profile(**_):
+        span = SimpleNamespace(elapsed_us=lambda: 8.0)
+        event = SimpleNamespace(name="conv", device_type=torch.autograd.DeviceType.CUDA, time_range=span)
+        yield SimpleNamespace(events=lambda: [event] * 2)
+
+    made = SimpleNamespace(images=None, labels=None)
+    monkeypatch.setattr(gpu_steps.gpu, "images", lambda _: (made, made))
+    monkeypatch.setattr(gpu_steps.numbers, "chosen", lambda *_: None)
+    for name, fake in (("Race", Made), ("put", lambda *_: None), ("profile", profile)):
+        monkeypatch.setattr(gpu_steps, name, fake)
+    monkeypatch.setattr(sys, "argv", ["gpu_steps.py"])
+    gpu_steps.main()
+    told = capsys.readouterr().out
+    assert [told.count(words) for words in ("CUDA graphs", "a step of 28 pixels", "biases learn:")] == [2, 6, 2]
+    assert told.count("       4.0 us  conv\n") == 8
+    assert done.count(24) == 2 * (3 * 75 + 2 * 4)
