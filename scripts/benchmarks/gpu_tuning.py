@@ -113,7 +113,7 @@ def made(way: Way, train: tuple[Any, Any]) -> Race:
     on = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     kind = torch.float16 if on.type == "cuda" else torch.float32
     steps = round(way.epochs * len(train[0]) / way.batch)
-    one = Race(on, kind, way.knobs, steps, way.batch, *train)
+    one = Race(on, kind, way.knobs, steps, way.batch, *train, is_compiled=on.type == "cuda")
     one.prepare(put(train[0][:2000], on))
     return one
 

@@ -59,7 +59,7 @@ def test_it_is_the_network_that_the_words_say(torch, one):
     net = module("net")
     with torch.no_grad():
         x = torch.from_numpy(pictures).permute(0, 3, 1, 2)
-        ours = net.forward(x, kept, net.normed(kept, False, 0.0)).numpy()
+        ours = net.forward(x, kept, None).numpy()
     assert ours.std() > 1e-3
     assert ours == pytest.approx(network.logits(pictures), abs=1e-5)
 
@@ -74,7 +74,7 @@ def test_it_does_the_work_that_the_plan_tells(torch, one, side):
         leaves = [value for name, value in parts.items() if value.requires_grad]
         counter = FlopCounterMode(display=False)
         with counter:
-            logits = net.forward(torch.randn(2, 3, side, side), parts, net.normed(parts, True, 0.4))
+            logits = net.forward(torch.randn(2, 3, side, side), parts, 0.4)
             torch.autograd.grad(logits.sum(), leaves)
         assert counter.get_total_flops() == 2 * race.step_flops(side, whitens)
 
@@ -304,7 +304,7 @@ def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, made, jitt
     smaller = pictures.resized(x, pictures.between(x.shape[-1], 12, torch.float64, x.device))
     if any(jitter):
         smaller = pictures.toned(smaller, one.drawn.tones[:, :60])
-    logits = net.forward(smaller, kept, net.normed(kept, True, 0.4)).double()
+    logits = net.forward(smaller, kept, 0.4).double()
     mean = net.loss(logits, one.labels[which], SMALL.smoothing) / 60
     gradients = dict(zip(leaves, torch.autograd.grad(mean, list(leaves.values())), strict=True))
     one.takes[0]()
@@ -335,9 +335,7 @@ def test_only_what_is_not_sure_is_looked_at_again(torch, one):
     x = one.pixels[:40].permute(0, 3, 1, 2)
     kept = one.arrays.kept(one.arrays.parts)
     with torch.no_grad():
-        two, four = (
-            sum(net.forward(view, kept, net.normed(kept, False, 0)) for view in views) for views in pictures.views(x)
-        )
+        two, four = (sum(net.forward(view, kept, None) for view in views) for views in pictures.views(x))
     found = {}
     for bound in 0.0, 1.1:
         one.knobs = SMALL._replace(unsure=bound)
@@ -357,7 +355,7 @@ def test_the_head_has_gradients_if_it_is_compiled_in_16_bits(torch):
     maps = torch.randn(20, 256, 3, 3).to(torch.bfloat16).to(memory_format=torch.channels_last)
 
     def logits(x):
-        return net.head(torch.nn.functional.silu(net.normed(normed, True, 0.4)(x, "last")), kept)
+        return net.head(torch.nn.functional.silu(net.normed(normed, 0.4)(x, "last")), kept)
 
     def gradient(function):
         x = maps.clone().requires_grad_()

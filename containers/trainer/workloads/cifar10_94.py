@@ -90,9 +90,9 @@ def race_on(dataset, tested, asked, network, outside):
     trained = on.Race(network.on, kind, race.KNOBS, steps, asked.batch, dataset.images, dataset.labels, asked.compile)
     test = on.put(tested.images, network.on)
     trained.prepare(test)
-    voice.say("Steps are %s; ready after %.1f s" % (
+    voice.say("Steps are %s%s; ready after %.1f s" % (
         "CUDA graphs" if trained.recorded else "not CUDA graphs" + (" (%s)" % trained.why if trained.why else ""),
-        clock() - began))
+        ", by kernels of this training's own" if trained.fused else "", clock() - began))
     found = []
     for k in range(asked.times):
         signals.check(steps if k else 0)

@@ -52,10 +52,12 @@ def put(images, on):
 
 
 class Race:
-    """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: the dtype, see above.
+    """images: uint8 [n, 32, 32, 3], labels [n]: numpy, put on the device here. kind: the dtype, see above; is_compiled:
+    by our own kernels (fused.py) where they run, else by torch.compile.
 
     waits: whether the host waits for each step anyway; recorded: whether steps are CUDA graphs; why: the reason if they
-    should be graphs but are not, else None; losses: of each step, on the device."""
+    should be graphs but are not, else None; fused: the module, if its kernels are used, else None; losses: of each
+    step, on the device."""
 
     def __init__(self, on, kind, knobs, steps, batch, images, labels, is_compiled=False):
         self.on, self.kind, self.knobs, self.steps, self.batch = on, kind, knobs, steps, batch
@@ -70,8 +72,12 @@ class Race:
         self.losses, self.still = torch.zeros(steps, device=on), torch.zeros(race.WHITENED, device=on)
         self.phases = race.phases(knobs, steps)
         self.between = {one.side: pictures.between(images.shape[1], one.side, kind, on) for one in self.phases}
-        self.learn = compiled(self.learned) if is_compiled else self.learned
-        self.move = compiled(self.arrays.move) if is_compiled else self.arrays.move
+        self.fused = fused_here(on, kind) if is_compiled and on.type == "cuda" else None
+        self.forward = self.fused.forward if self.fused else net.forward
+        self.pictured = self.fused.pictured if self.fused else pictures.pictured
+        self.learn, self.move = self.learned, self.arrays.move
+        if is_compiled and not self.fused:
+            self.learn, self.move = compiled(self.learn), compiled(self.move)
         self.takes = [functools.partial(self.step, phase) for phase in self.phases]
         self.recorded, self.why = False, None
 
@@ -113,6 +119,8 @@ class Race:
         except RuntimeError as error:
             if is_out_of_memory(str(error)):
                 raise
+            while isinstance(error.__context__, RuntimeError):  # what broke the capture, not that it then could not end
+                error = error.__context__
             self.why = str(error).strip().split("\n")[0]
 
     def wait(self):
@@ -154,13 +162,11 @@ class Race:
     def learned(self, places, side, parts):
         """Return the loss of the examples at these places; this is what torch.compile compiles."""
         which, mirrored = pictures.chosen(self.drawn, places)
-        x = pictures.cut(self.pixels, which, mirrored, self.drawn.shifts[:, places])
-        x = pictures.resized(x, self.between[side])
+        x = self.pictured(self.pixels, which, mirrored, self.drawn.shifts[:, places], self.between[side])
         if any(self.knobs.jitter):
             x = pictures.toned(x, self.drawn.tones[:, places])
         x = x.contiguous(memory_format=LAST)
-        kept = self.arrays.kept(parts)
-        logits = net.forward(x, kept, net.normed(kept, True, self.knobs.running))
+        logits = self.forward(x, self.arrays.kept(parts), self.knobs.running)
         return net.loss(logits, self.labels[which], self.knobs.smoothing)
 
     # -- a test ---------------------------------------------------------------------------------------------------
@@ -172,15 +178,25 @@ class Race:
         with torch.no_grad():
             x = self.normalise(images, torch.empty(images.shape, dtype=self.kind, device=self.on)).permute(0, 3, 1, 2)
             kept, many = self.arrays.kept(self.arrays.parts), min(AT_ONCE, len(x))
-            logits = torch.cat([seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
+            logits = torch.cat([self.seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
             sure = torch.softmax(logits / 2, dim=1).amax(dim=1)
             for part in (sure < self.knobs.unsure).nonzero()[:, 0].split(many):
                 filled = torch.nn.functional.pad(part, (0, many - len(part)))
-                logits[part] += seen(x[filled], 1, kept)[: len(part)] / 2
+                logits[part] += self.seen(x[filled], 1, kept)[: len(part)] / 2
             return logits.argmax(dim=1)
 
+    def seen(self, x, which, kept):
+        """Return the sum of the logits of pictures.views(x)[which]."""
+        views = (view.contiguous(memory_format=LAST) for view in pictures.views(x)[which])
+        return sum(self.forward(view, kept, None) for view in views)
 
-def seen(x, which, kept):
-    """Return the sum of the logits of pictures.views(x)[which]."""
-    norm = net.normed(kept, False, 0.0)
-    return sum(net.forward(view.contiguous(memory_format=LAST), kept, norm) for view in pictures.views(x)[which])
+
+def fused_here(on, kind):
+    """Return the module `fused` if its kernels can be compiled here and compute what net.py does; else None."""
+    try:
+        from . import fused
+
+        fused.check(on, kind)
+    except Exception:  # no Triton, one too old, no C compiler, ...: torch.compile says what it lacks
+        return None
+    return fused

@@ -37,10 +37,12 @@ def first_conv(x, weights):
     return functional.conv2d(functional.pad(x, (1, 0, 1, 0)), weights)
 
 
-def forward(x, kept, norm):
+def forward(x, kept, share):
     """Return logits, in the head's dtype, of images [n, 3, side, side] in the filters' dtype.
 
-    kept: {name: tensor}; norm: function of x and the layer's name."""
+    kept: {name: tensor}; share: the share of batch norm's running statistics that those of this batch replace; None to
+    use the running ones, for a test."""
+    norm = normed(kept, share)
     biases = kept[WHITENING].to(x.dtype)
     x = functional.silu(functional.conv2d(x, kept["whiten/weights"]) + biases[:, None, None])
     for block in range(1, len(WIDTHS) + 1):
@@ -58,14 +60,13 @@ def head(x, kept):
     return torch.addmm(kept["head/biases"], x.to(kept["head/biases"].dtype), kept["head/weights"])
 
 
-def normed(kept, is_training, share):
-    """Return forward()'s batch norm. In training it uses the batch's statistics and replaces this share of the running
-    ones; otherwise it uses the running statistics."""
+def normed(kept, share):
+    """Return batch norm, a function of x and the layer's name. share: see forward()."""
     def norm(x, name):
         # cuDNN's fast kernel needs a scale; where the network declares none it is 1
         return functional.batch_norm(
             x, kept[name + "/mean"], kept[name + "/variance"], kept[name + "/scale"], kept[name + "/offset"],
-            training=is_training, momentum=share, eps=EPSILON)
+            training=share is not None, momentum=share or 0.0, eps=EPSILON)
 
     return norm
 

@@ -37,6 +37,11 @@ def chosen(drawn, places):
     return which, drawn.sides[which] ^ (places // len(drawn.sides) % 2 == 1)
 
 
+def pictured(pixels, which, mirrored, shifts, between):
+    """Return images of pixels [n, side, side, 3], shifted, flipped and downscaled: [len(which), 3, side, side]."""
+    return resized(cut(pixels, which, mirrored, shifts), between)
+
+
 def cut(pixels, which, mirrored, shifts):
     """Return images of pixels [n, side, side, 3], shifted and flipped: [len(which), 3, side, side]."""
     side = pixels.shape[1]
@@ -53,9 +58,7 @@ def reflected(places, side):
 
 
 def between(old, side, kind, on):
-    """Return how images of `old` pixels a side become smaller ones; None if they keep their size."""
-    if old == side:
-        return None
+    """Return how images of `old` pixels a side become smaller ones, or keep their size."""
     at = np.maximum((np.arange(side) + 0.5) * old / side - 0.5, 0)
     low = at.astype(np.int64)
     high = np.minimum(low + 1, old - 1)
@@ -66,7 +69,7 @@ def resized(pictures, places):
     """Resize [n, 3, old, old] as interpolate(mode="bilinear", align_corners=False) does. On CUDA its kernel has one
     thread per output pixel if there are fewer than 16 channels, which goes through all images and channels in turn
     (aten/src/ATen/native/cuda/UpSampleBilinear2d.cu). places: what between() returned."""
-    if places is None:
+    if len(places.low) == pictures.shape[2]:
         return pictures
     x, (low, high, share) = pictures.permute(0, 2, 3, 1), places
     for dim in 1, 2:
