@@ -26,6 +26,18 @@ def test_logs_are_printed_as_they_were_written(kept: House) -> None:
     assert kept.run("logs", "--follow").stdout == (GOLDEN / "log.txt").read_text()
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_lines_of_a_log_are_printed_and_nothing_before_them_is_read(kept: House, end: str) -> None:
+    log, text = kept.store.folder(GOLDEN.name) / "log.txt", ["x" * 70_000 + "\n", "\n", f"last{end}"]
+    with log.open("w") as file:
+        file.seek(1 << 40)  # a sparse file, which nobody reads to its end
+        file.write("".join(["\n", *text]))
+    for count in range(len(text) + 1):
+        assert kept.run("logs", "-n", str(count)).stdout == "".join(text[len(text) - count :])
+    log.write_text(f"a\nb{end}")
+    assert kept.run("logs", "last", "--tail", "3", "-f").stdout == f"a\nb{end}"
+
+
 def test_a_log_of_which_no_engine_tells_the_end_is_followed_on_and_that_is_said(house: House) -> None:
     folder = house.store.create(Run("x-1", "running", 1.0, engine="docker", container="c0ffee", owner=GONE))
     (folder / "log.txt").write_text("up\n")

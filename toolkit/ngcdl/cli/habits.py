@@ -53,6 +53,7 @@ _SAME = {
     "--dataset": "--data",
     "-m": "--memory",
     "-w": "--watch",
+    "--lines": "--tail",
     **dict.fromkeys(("-v", "-V"), "--version"),
 }
 _OF_A_LIMIT = ("--timeout", "--time-limit", "--max-time", "--duration", "--walltime")  # of a run's time, elsewhere
@@ -113,6 +114,7 @@ _TYPICAL = {
 _OF_A_KEY = ("-p", "--password", "--key", "--api-key", "--token")
 _OF_A_USER = ("-u", "--username", "--user")
 _OF_THE_NEWEST = re.compile(r"(?:-n|--tail|--lines)[ =]?(\d{1,9})(?!\S)")
+_OF_TIMES = ("--since", "--until", "--timestamps", "-t")  # of `docker logs`
 _A_RUN = re.compile(r"last(-\d+)?|\d{8}-\d{6}-.+")
 _LISTED = 20  # runs that `ngcdl runs` lists without --all
 _PYTHONS = ("python", "python3", "torchrun")
@@ -206,15 +208,23 @@ def login(option: str, words: Sequence[str]) -> BadOption | None:
 
 
 def newest(option: str, argv: Sequence[str]) -> str | None:
-    """Return the line that does what --tail does elsewhere; None for any other option."""
+    """Return the line that lists as many of the newest runs as --tail says; None for any other option."""
     count = _OF_THE_NEWEST.search(" ".join(argv))
     if count is None or option not in ("-n", "--tail", "--lines"):
         return None
-    if argv[0] == "runs":
-        shown = int(count[1])
-        return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # heading, newest first
-    names = [word for word in argv[1:] if not word.startswith("-") and word != count[1]]
-    return f"    ngcdl logs {shlex.join(names) or 'last'} | tail -n {count[1]}"
+    shown = int(count[1])
+    return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # heading, newest first
+
+
+def of_times(option: str, argv: Sequence[str]) -> BadOption | None:
+    """Say that a log has no times, which `docker logs` selects lines by; None for any other option."""
+    if option not in _OF_TIMES:
+        return None
+    has_count = any(word.startswith(("-n", "--tail")) for word in argv)
+    instead = ["--tail", "100"] if option == "--since" and not has_count else []
+    words = replaced(argv, option, lambda _: instead, has_value=option in ("--since", "--until"))
+    words = words or [word.replace("t", "") if re.fullmatch("-[ft]{2,}", word) else word for word in argv]  # -ft
+    return BadOption(f"{option}: when a line of a log came is not recorded.", again(words))
 
 
 def dockers(option: str, argv: Sequence[str]) -> BadOption | None:

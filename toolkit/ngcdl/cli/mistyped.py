@@ -98,8 +98,10 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
     if path == "login" and (advice := habits.login(option, argv[1:])):
         return advice
     said = f"{option}: {' '.join(filter(None, ('ngcdl', path)))} has no such option."
-    if path in ("logs", "runs") and (line := habits.newest(option, argv)):
+    if path == "runs" and (line := habits.newest(option, argv)):
         return BadOption(said, line)
+    if path == "logs" and (advice := habits.of_times(option, argv)):
+        return advice
     if path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
     if path in ("run", "compare") and (line := habits.in_time(option, argv)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import os
 import re
 import sys
 import time
@@ -25,6 +26,7 @@ NEWEST = 20
 _LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
 _LONGEST = 4096  # characters of one to hold back; a longer one counts as text
+_BLOCK = 65536  # bytes of a log that are read at once
 UNREAD = "no ngcdl watches this run any more, so nothing more comes into its log"
 
 
@@ -77,10 +79,12 @@ def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
     lookup.say_how_to_go_on(store, run)
 
 
-def logs(name: str, follow: bool) -> None:
-    """Print log.txt, in a pipe as it was written; with `follow`, go on until the run has ended. If no ngcdl watches
-    the run any more, `follow` prints what its container writes, or, if it has no container, only waits for its end.
-    Raise NoLog, EngineError or RunElsewhere."""
+def logs(name: str, follow: bool, tail: int | None = None) -> None:
+    """Print log.txt, or its last `tail` lines, in a pipe as it was written; with `follow`, go on until the run has
+    ended. If no ngcdl watches the run any more, `follow` prints what its container writes, or, if it has no container,
+    only waits for its end. Raise BadOption, NoLog, EngineError or RunElsewhere."""
+    if tail is not None and tail < 0:
+        raise BadOption(f"--tail {tail}: must be a whole number, 0 or more.")
     store = lookup.open_store()
     run_id = lookup.id_of(name, store)
     path = store.folder(run_id) / LOG
@@ -91,7 +95,10 @@ def logs(name: str, follow: bool) -> None:
         with opened(path) as file:
             for run in standing(store, run_id, away=away):
                 away.pop(RECORDS, None)  # a log can be read all the same
-                while data := file.read(65536):
+                if tail is not None:  # not before: a cluster's answer may have made the log longer
+                    _to_last(tail, file)
+                    tail = None
+                while data := file.read(_BLOCK):
                     write(data)
                 if run.status != "running":
                     return
@@ -118,6 +125,20 @@ def logs(name: str, follow: bool) -> None:
         if error.filename is None:  # stdout can't be written to
             raise
         raise RecordBroken(path, error.strerror or str(error)) from error
+
+
+def _to_last(count: int, file: IO[bytes]) -> None:
+    """Move to where the last `count` lines begin, reading no more than them: a log can have gigabytes."""
+    at = end = file.seek(0, os.SEEK_END)
+    while at and count:
+        begin = max(at - _BLOCK, 0)
+        file.seek(begin)
+        data = file.read(at - begin)
+        newline = len(data) - (at == end)  # the one that ends the last line begins none
+        while (newline := data.rfind(b"\n", 0, newline)) >= 0 and (count := count - 1):
+            pass
+        at = begin
+        file.seek(begin + newline + 1 if newline >= 0 else begin)
 
 
 def _follow_container(run: Run, file: IO[bytes], write: Callable[[bytes], None]) -> None:

@@ -180,15 +180,16 @@ def show(
     show(run, json, watch)
 
 
-@app.command(rich_help_panel=RUNS)
+@app.command(rich_help_panel=RUNS, epilog="\b\nExample:\n  ngcdl logs last -f -n 20")
 def logs(
     run: RunName = "last",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing while it runs.")] = False,
+    tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", help="Only the last N lines.")] = None,
 ) -> None:
     """Print what a run wrote."""
     from ngcdl.cli.runs import logs
 
-    logs(run, follow)
+    logs(run, follow, tail)
 
 
 @app.command(
