@@ -136,7 +136,7 @@ from ngcdl.record import Run
         (("run", "--train", "cifar10", "--shm-size", "0"), "must be a size"),
         (("run", "--train", "cifar10", "--memory", "0"), "must be a size"),
         (("run", "pytorch", "--shm-size", "8", "--", "ls"), " are too few.\n  Did you mean:\n      --shm-size 8g"),
-        (("run", "pytorch", "--memory", "4096", "--", "ls"), " are too few.\n  Did you mean:\n      --memory 4096m"),
+        (("run", "pytorch", "--memory", "65536", "--", "ls"), " are too few.\n  Did you mean:\n      --memory 65536m"),
         (("compare", "--train", "cifar10", "--memory", "0.1"), "must be a size"),
         (("run", "--train", "cifar10", "--cpus", "0"), "--cpus 0: must be a number above 0, such as 8 or 0.5"),
         (("compare", "pytorch:1", "--engine", "slurm", "--cpus", "0.5", "--", "x"), "--cpus 0.5: Slurm divides no CPU"),

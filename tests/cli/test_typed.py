@@ -185,6 +185,13 @@ def test_another_folder_at_work_or_elsewhere_does_not_bring_the_home_along(
     assert folders(typed(volumes=("/data:/data",), workdir="/workshop")) == (["/data:/data"], "/workshop")
 
 
+def test_a_size_without_a_unit_is_in_bytes_as_for_docker(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home / "project")
+    extra = typed(shm_size="65536").extra
+    assert extra
+    assert extra.shm_bytes == 64 << 10
+
+
 def test_a_file_of_variables_is_read_as_docker_reads_it_and_typed_ones_override_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

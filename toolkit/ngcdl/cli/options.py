@@ -173,7 +173,7 @@ Packages = Annotated[
         help="Add a Python package, or what a requirements file lists; installed once for each image. Repeatable.",
     ),
 ]
-ShmSize = Annotated[str, container(metavar="SIZE", help="Size of /dev/shm.")]
+ShmSize = Annotated[str, container(metavar="SIZE", help="Size of /dev/shm: 8g; a number alone is bytes.")]
 Limits = Annotated[
     list[str] | None,
     container(

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 # Docker takes all but "as": https://github.com/docker/go-units/blob/v0.5.0/ulimit.go
 _LIMITS = sorted({*LIMITS} - {"as"})
-_FEWEST_BYTES = 1 << 20
+# Fewer bytes than this were not meant. A /dev/shm of 64 KiB is typed as --shm-size 65536, too, but no container starts
+# with so little memory: docker's least is 6 MiB, https://docs.docker.com/engine/containers/resource_constraints/
+_FEWEST_BYTES = {"--shm-size": 64 << 10, "--memory": 1 << 20}
 
 
 def added(typed: Typed, own: RunSpec | None) -> RunSpec:
@@ -71,7 +73,7 @@ def _size(text: str, option: str) -> int:
     """Parse a size. A number alone means bytes, as for docker. Raise BadOption if they are so few that GiB or MiB were
     meant: with --shm-size 8 /dev/shm has 4 KiB, and a data loader fails."""
     number = parse_bytes(text, f"{option} ")
-    if text.strip().isdigit() and number < _FEWEST_BYTES:
+    if text.strip().isdigit() and number < _FEWEST_BYTES[option]:
         meant = f"{option} {number}{'g' if number < 1000 else 'm'}"
         raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    {meant}")
     return number
