@@ -15,7 +15,7 @@ from ngcdl.cli.advice import advised
 from ngcdl.cli.comparison_screen import ComparisonScreen
 from ngcdl.cli.run import no_open_record, reconcile_last
 from ngcdl.cli.typed import Typed, again, image_of, parsed
-from ngcdl.cli.varied import AXES, FORM, OTHERS, arms, check_images, example, scaling_of, with_chosen_tag
+from ngcdl.cli.varied import AXES, FORM, OTHERS, arms, check_images, example, named, scaling_of, with_chosen_tag
 from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
@@ -55,7 +55,7 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
             said += f" --vary {vary}: {FORM}"
         raise BadOption(
             said,
-            example(vary.partition("=")[0])
+            example((named(vary, tuple(AXES) + OTHERS) or vary).partition("=")[0])
             if vary
             else "\n".join(again(["compare", *images, *what]) for what in (("--train", "cifar10"), _OWN)),
         )

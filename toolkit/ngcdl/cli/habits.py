@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
@@ -54,7 +55,12 @@ _SAME = {
     "-m": "--memory",
     "-w": "--watch",
     "--lines": "--tail",
+    **dict.fromkeys(("-f", "--follow"), "--watch 1"),
     **dict.fromkeys(("-v", "-V"), "--version"),
+}
+_OF_RM = {  # the same for options of `docker rm`, `podman rm` and `rm`
+    **dict.fromkeys(("-a", "--all"), "--older-than 0h"),
+    **dict.fromkeys(("-f", "--force"), "--yes"),
 }
 _OF_A_LIMIT = ("--timeout", "--time-limit", "--max-time", "--duration", "--walltime")  # of a run's time, elsewhere
 # What other tools call a command, with the lines that do it here. {} is what was typed after the word, or _TYPICAL.
@@ -156,6 +162,11 @@ def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
         return "    ngcdl runs"
     if word == "start" and rest and _A_RUN.fullmatch(rest[0]):
         word = "restart"
+    if word in ("rm", "remove", "delete"):
+        ours = (_OF_RM[one].split() if one in _OF_RM else [one] for one in shlex.split(typed))
+        typed = shlex.join(itertools.chain.from_iterable(ours))
+    if word in ("clean", "cleanup", "prune") and all(re.fullmatch("-[af]+|--all|--force", one) for one in rest):
+        typed = ""
     if word == "resume" and (line := _resuming(rest[0] if rest else "last")):
         return f"    {line}"
     typical = _TYPICAL.get(word, "")
@@ -294,8 +305,9 @@ _BY: dict[str, Callable[[str], list[str]]] = {"--mount": _as_volume}
 
 def meant(option: str, known: Collection[str]) -> str | None:
     """Return which of the `known` options was probably meant, with its value if that is clear; None if none is near."""
-    if _SAME.get(option, "").partition(" ")[0] in known:
-        return _SAME[option]
+    same = {**_SAME, **_OF_RM} if "--older-than" in known else _SAME
+    if same.get(option, "").partition(" ")[0] in known:
+        return same[option]
     typed = option.removeprefix("--").replace("_", "-").lower()
     long = [name.removeprefix("--") for name in known if name.startswith("--")]
     related = [name for name in long if name.startswith(typed) or typed.startswith(name)]

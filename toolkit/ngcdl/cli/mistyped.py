@@ -25,6 +25,7 @@ _EXAMPLES = {
     "runs import": "both.tar",
 }
 _OF_THE_COMMAND = "If it belongs to your command, that goes after --, with its options:"
+_WATCH = "--watch"
 _OF_ONE_RUN = ("show", "logs", "stop")
 _KINDS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
 
@@ -126,6 +127,8 @@ def _nearest(option: str, typed: _Line) -> str:
     if typed.path == "login":  # what else was typed may be a key
         return f"Did you mean {near}?\n    ngcdl login {near}"
     words = replaced(typed.argv, option, lambda value: _valued(near, value), has_value=False)
+    if words and words[-1] == _WATCH:
+        words.append("1")
     return f"Did you mean {near}?\n{again(words) if words else typed.help}"
 
 
@@ -195,6 +198,8 @@ def _bad_usage(option: str, typed: _Line) -> BadOption:
         return BadOption("--resume: which run?", f"{again([*typed.argv, 'last'])}\n    ngcdl runs")
     if option == "--show" and typed.argv[-1] == option:
         return BadOption("--show: which comparison?", again([*typed.argv, "last"]))
+    if option == _WATCH and typed.argv[-1] == option:
+        return BadOption("--watch: how often?", again([*typed.argv, "1"]))
     said = f"{option}: its value is missing: {found.metavar or found.type.name.upper()}."
     if typed.path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")

@@ -81,7 +81,8 @@ def arms(
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
-        raise BadOption(f"--vary {vary}: {FORM}", example)
+        full = named(name, _OF_COMMAND if base.workload is None else tuple(_VALUES))
+        raise BadOption(f"--vary {vary}: {FORM}", f"    ngcdl compare ... --vary {full}" if full else example)
     if len(values) < 2 or len(set(values)) < len(values):
         raise BadOption(f"--vary {vary}: needs at least two values, all different.", example)
     if base.workload is None and name not in _OF_COMMAND:
@@ -105,6 +106,14 @@ def arms(
     if name in UNITS and base.workload:
         asked = {arm: _scaled(arm, one, scaling == WEAK) for arm, one in asked.items()}
     return name, [Variant(arm, one, base.device) for arm, one in asked.items()]
+
+
+def named(values: str, names: Sequence[str]) -> str | None:
+    """Return NAME=`values`, with the one of the `names` that has these values; None if they are something else, or
+    numbers, which several have."""
+    words = sorted(values.split(","))
+    found = [name for name in names if words == sorted(_VALUES.get(name, "").split(",")) and words[0].isalpha()]
+    return f"{found[0]}={values}" if found else None
 
 
 def example(name: str, training: str = "cifar10") -> str:
