@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import pty
 import re
 import shutil
 import time
@@ -57,21 +55,8 @@ def rounded(text: str) -> str:
 
 
 def answered(house: House, *argv: str, answer: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str]:
-    """Run ngcdl on a terminal, answer after `meanwhile`, and return the exit code and what the terminal shows."""
-    ours, theirs = pty.openpty()
-    with house.popen(*argv, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        seen, is_answered = b"", False
-        with contextlib.suppress(OSError):  # EIO: the other end is closed
-            while data := os.read(ours, 65536):
-                seen += data
-                if b"[y/N]" in seen and not is_answered:
-                    meanwhile()
-                    os.write(ours, answer.encode())
-                    is_answered = True
-        os.close(ours)
-    assert b"Traceback" not in seen, seen
-    return process.returncode, rounded(seen.decode().replace("\r", ""))
+    code, seen = house.answer(*argv, answer=answer, meanwhile=meanwhile)
+    return code, rounded(seen)
 
 
 def test_named_runs_are_removed_and_what_that_freed_is_printed(kept: House) -> None:

@@ -6,10 +6,12 @@ import os
 import time
 
 import pytest
-from house import House
+from house import House, until
 
-from ngcdl.record import Run
+from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
+from ngcdl.storing import comparisons
+from ngcdl.storing.comparisons import StoredComparison
 
 
 def test_a_run_that_has_ended_can_t_be_stopped_and_that_is_no_error(kept: House) -> None:
@@ -67,5 +69,30 @@ def test_a_stop_without_a_name_names_what_is_running_and_stops_nothing(house: Ho
         assert (done.returncode, done.stdout) == (2, "")
         said = "One is running: cifar10." if count == 1 else "2 are running."
         lines = "".join(f"      ngcdl stop {one}\n" for one in ids[:count])
+        lines += "  All of them:\n      ngcdl stop --all\n" if count > 1 else ""
         assert done.stderr == f"ngcdl: stop: which run? {said}\n{lines}"
         assert house.store.load(run_id).status == "running"
+
+
+def test_all_are_stopped_after_one_question_and_those_that_can_t_be_are_named(house: House) -> None:
+    assert house.run("stop", "--all", "--yes").stderr == "ngcdl: nothing is running\n"
+    for _ in range(2):
+        house.popen("run", "--", "sleep", "3600")
+    its = until(lambda: len(house.store.ids()) == 2 and house.store.ids())
+    until(lambda: all(house.store.load(one).container for one in its))
+    there = Machine(hostname="node7")
+    house.store.create(Run("there", "running", time.time(), engine="local", owner=Owner(1, 5), machine=there))
+    house.store.create(Run("composed", "running", time.time(), engine="compose"))
+    kept = StoredComparison("20260101-000000-compare-aaa001", "x", 2, (("a", None),), 1.0, owner=this_process())
+    comparisons.save(kept, house.store)
+    done = house.run("stop", "--all")
+    assert (done.returncode, done.stdout, done.stderr.endswith("ngcdl stop --all --yes\n")) == (2, "", True)
+    assert house.run("stop", "last", "-a").returncode == 2
+    code, seen = house.answer("stop", "--all", answer="n\n")
+    assert (code, "nothing was stopped" in seen, "local on node7" in seen) == (0, True, True)
+    assert {house.store.load(one).status for one in its} == {"running"}
+    code, seen = house.answer("stop", "-a", answer="y\n")
+    assert (code, comparisons.load(kept.id, house.store).remarks) == (125, (comparisons.STOPPED,))
+    assert {house.store.load(one).status for one in its} == {"interrupted"}
+    for said in (*its, kept.id, "there runs on node7", "composed was started by compose"):
+        assert said in seen

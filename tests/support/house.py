@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import pty
 import shlex
 import subprocess
 import sys
@@ -83,6 +85,24 @@ class House:
         assert "Traceback" not in done.stderr, done.stderr
         assert "Exception ignored" not in done.stderr, done.stderr
         return done
+
+    def answer(self, *argv: str, answer: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str]:
+        """Run ngcdl on a terminal, answer its question after `meanwhile`, and return the exit code and what the
+        terminal shows."""
+        ours, theirs = pty.openpty()
+        with self.popen(*argv, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            seen, is_answered = b"", False
+            with contextlib.suppress(OSError):  # EIO: the other end is closed
+                while data := os.read(ours, 65536):
+                    seen += data
+                    if b"[y/N]" in seen and not is_answered:
+                        meanwhile()
+                        os.write(ours, answer.encode())
+                        is_answered = True
+            os.close(ours)
+        assert b"Traceback" not in seen, seen
+        return process.returncode, seen.decode().replace("\r", "")
 
     def _forked(
         self, argv: tuple[str, ...], env: dict[str, str] | None = None, cwd: Path | None = None, stdin: Any = None

@@ -216,10 +216,6 @@ def _as_switch(option: str, typed: _Line) -> str:
 
 
 def _missing(argument: str, typed: _Line) -> BadOption:
-    if typed.path == "stop":
-        from ngcdl.cli.runs import which_to_stop
-
-        return which_to_stop()
     example = f"    ngcdl {typed.path} {_EXAMPLES[typed.path]}\n" if typed.path in _EXAMPLES else ""
     return BadOption(f"{typed.path}: {argument} is missing.", example + typed.help)
 

@@ -1,9 +1,8 @@
-"""`ngcdl runs`, `show`, `logs`, `wait` and `stop`: lists and shows what the records say, waits for a run, stops it."""
+"""`ngcdl runs`, `show`, `logs` and `wait`: lists and shows what the records say, and waits for a run."""
 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
 import re
 import sys
@@ -17,13 +16,11 @@ from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
-from ngcdl.report.measured import naming
-from ngcdl.running import silence, stopping
+from ngcdl.running import silence
 from ngcdl.running.reconcile import RECORDS, is_left_alone, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 
 NEWEST = 20
-_LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
 _LONGEST = 4096  # characters of one to hold back; a longer one counts as text
 _BLOCK = 65536  # bytes of a log that are read at once
@@ -195,32 +192,3 @@ def wait(name: str) -> int:
             is_told = True
     console.say(f"{run.id}: {how_it_ended(run)}")
     return exit_code(run)
-
-
-def stop(name: str) -> None:
-    """Stop a run and say how it ended. Raise EngineError, RunElsewhere or RunOfOthers."""
-    store = lookup.open_store()
-    run = reconcile(store, store.load(lookup.id_of(name, store)))
-    if run.status != "running":
-        console.say(f"{run.id} has already ended: {how_it_ended(run)}")
-        return
-    console.say(f"{run.id}: {how_it_ended(stopping.stopped(store, run))}")
-
-
-def which_to_stop() -> BadOption:
-    """Return the error for `ngcdl stop` without a name, with the line that stops each running run."""
-    store, running = lookup.open_store(), []
-    left = [run_id for run_id in store.ids()[:_LOOKED_AT] if not store.is_ended(run_id)]
-    with lookup.asking() as away:
-        for run_id in left:
-            with contextlib.suppress(NgcdlError):
-                running.append(reconcile(store, store.load(run_id), away))
-    running = [run for run in running if run.status == "running"]
-    lines = "\n".join(f"    ngcdl stop {run.id}" for run in running)
-    match running:
-        case []:
-            return BadOption("stop: which run? None is running.", "    ngcdl runs")
-        case [run]:
-            return BadOption(f"stop: which run? One is running: {naming.what(run)}.", lines)
-        case _:
-            return BadOption(f"stop: which run? {len(running)} are running.", lines)

@@ -108,7 +108,7 @@ def is_over(store: Store, kept: StoredComparison) -> bool:
     """Return whether a comparison has ended. A comparison without a watcher may still have runs in a cluster's
     queue."""
     is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
-    return is_closed and not _left(store, kept)
+    return is_closed and not left(store, kept)
 
 
 def has_runner(store: Store, kept: StoredComparison) -> bool:
@@ -133,13 +133,13 @@ def comparison(store: Store, kept: StoredComparison) -> Iterator[Run]:
     Yield each run as it ended. Raise as `stopped` does."""
     from ngcdl.storing import comparisons
 
-    for run_id in _left(store, comparisons.stop(kept, store)):
+    for run_id in left(store, comparisons.stop(kept, store)):
         run = reconcile(store, store.load(run_id))
         yield stopped(store, run) if run.status == "running" else run
 
 
-def _left(store: Store, kept: StoredComparison) -> list[str]:
-    """Return the runs of a comparison that have not ended, the last first."""
+def left(store: Store, kept: StoredComparison) -> list[str]:
+    """Return the ids of those runs of a comparison that have not ended, the last first."""
     return [trial.run for trial in reversed(kept.trials) if _runs(store, trial.run)]
 
 

@@ -218,16 +218,19 @@ def export(
 @app.command(rich_help_panel=RUNS)
 def stop(
     run: Annotated[
-        str,
+        str | None,
         options.run_or_comparison(
             metavar="RUN", help="last, last-1, an id, its beginning or end, or a --name; also of a comparison."
         ),
-    ],
-) -> None:
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("-a", "--all", help="Stop all that have not ended: list them, and ask once.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> int:
     """Stop a run; a training saves a checkpoint first.
 
     Of a comparison all runs that are left are stopped."""
-    from ngcdl.cli import compare, lookup, runs
-    from ngcdl.storing.comparisons import is_named
+    from ngcdl.cli.stop import stop
 
-    (compare if is_named(run, lookup.open_store()) else runs).stop(run)
+    return stop(run, everything, yes)
