@@ -28,6 +28,7 @@ def runs(
 ) -> None:
     """List the runs; or diff, replay, export, import and remove them.
 
+    BUSY is how busy the run's own GPUs were; without one, all processors of the machine, whoever used them.
     In a narrow terminal only the most important columns are shown, and of each id only its end, which RUN accepts,
     too. A pipe gets everything."""
     if context.invoked_subcommand is None:
