@@ -24,7 +24,7 @@ from ngcdl.record import Run
         (("config",), "    ngcdl login\n"),
         (("monitor",), "    ngcdl gpu --watch 1\n"),
         (("benchmark", "resnet-56"), "    ngcdl compare --train resnet-56\n"),
-        (("kill",), "    ngcdl stop last\n"),
+        (("kill", "-9"), "    ngcdl stop last\n"),
         (("help",), "    ngcdl --help\n"),
         (("help", "runs", "diff"), "    ngcdl runs diff --help\n"),
         (("update",), "    git pull\n"),

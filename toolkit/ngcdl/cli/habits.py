@@ -165,6 +165,8 @@ def _in_our_words(word: str, rest: Sequence[str], typed: str) -> str:
     if word in ("rm", "remove", "delete"):
         ours = (_OF_RM[one].split() if one in _OF_RM else [one] for one in shlex.split(typed))
         typed = shlex.join(itertools.chain.from_iterable(ours))
+    if word == "kill":
+        typed = shlex.join(one for one in shlex.split(typed) if not re.fullmatch(r"-(\d+|[A-Z]+)", one))  # -9, -KILL
     if word in ("clean", "cleanup", "prune") and all(re.fullmatch("-[af]+|--all|--force", one) for one in rest):
         typed = ""
     if word == "resume" and (line := _resuming(rest[0] if rest else "last")):

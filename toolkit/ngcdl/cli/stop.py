@@ -74,6 +74,7 @@ def _stop_all(store: Store, yes: bool) -> int:
     for one in going:  # first: else each would start its next run as soon as one has ended
         try:
             ids += stopping.left(store, comparisons.stop(one, store))
+            console.say(f"{one.id}: no further run of it starts")
         except NgcdlError as error:
             console.show_error(error)
             failed += 1
