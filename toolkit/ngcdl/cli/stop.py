@@ -70,21 +70,23 @@ def _stop_all(store: Store, yes: bool) -> int:
     if not yes and not terminal.agreed("Stop all of them?" if len(running) + len(going) > 1 else "Stop it?"):
         console.say("nothing was stopped")
         return 0
-    ids, failed = [run.id for run in sorted(running, key=lambda run: not run.is_waiting)], 0
+    ids, left = [run.id for run in sorted(running, key=lambda run: not run.is_waiting)], list[str]()
     for one in going:  # first: else each would start its next run as soon as one has ended
         try:
             ids += stopping.left(store, comparisons.stop(one, store))
             console.say(f"{one.id}: no further run of it starts")
         except NgcdlError as error:
             console.show_error(error)
-            failed += 1
+            left.append(one.id)
     for run_id in dict.fromkeys(ids):  # those that wait first: else they would start on the cards of the others
         try:
-            failed += _stop(store, run_id).status == "running"
+            left += [run_id] if _stop(store, run_id).status == "running" else []
         except NgcdlError as error:
             console.show_error(error)
-            failed += 1
-    return NgcdlError.exit_code if failed else 0
+            left.append(run_id)
+    if left:
+        console.say(f"not stopped: {', '.join(left)}")
+    return NgcdlError.exit_code if left else 0
 
 
 def _running(store: Store, ids: Iterable[str]) -> list[Run]:
