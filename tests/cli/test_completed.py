@@ -39,6 +39,15 @@ def test_a_run_is_the_last_or_one_of_the_newest_fifty(house: House, line: str) -
     assert offered(house, f"ngcdl {line}20261121-16") == []
 
 
+def test_only_a_run_that_goes_on_is_offered_to_be_entered(house: House) -> None:
+    for run_id, status in zip(IDS, ("finished", "running", "finished"), strict=False):
+        house.store.create(Run(run_id, status, 1.0))
+    assert offered(house, "ngcdl exec ") == [IDS[1]]
+    house.store.create(Run(IDS[3], "running", 1.0))
+    assert offered(house, "ngcdl exec ") == ["last", IDS[3], IDS[1]]
+    assert offered(house, "ngcdl exec last -- py") == []
+
+
 @pytest.mark.parametrize("line", ["report ", "runs export ", "compare --show ", "stop "])
 def test_a_comparison_is_offered_where_one_can_be_named(house: House, line: str) -> None:
     house.store.create(Run(IDS[0], "finished", 1.0))

@@ -50,7 +50,7 @@ from ngcdl.record import Run
         (("runs", "rm", "--all", "-y"), "    ngcdl runs rm --older-than 0h -y\n"),
         (("replay",), "replay: ngcdl has no such command.\n      ngcdl runs replay last\n"),
         (("diff", "last", "last-3"), "    ngcdl runs diff last last-3\n"),
-        (("exec", "last", "bash"), "    docker exec -it ngcdl-RUN bash\n"),
+        (("exec", "-it", "last", "ls", "-l"), "    ngcdl exec -it last -- ls -l\n"),
         (("jupyter", "lab"), "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab "),
         (("start", "last"), "    ngcdl runs replay last\n"),
         (("restart", "last-1"), "    ngcdl runs replay last-1\n"),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from pathlib import Path
+
+import docker
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.engines.docker.stream import Seen, Shortened
+from ngcdl.engines.docker.stream import Seen, Shortened, attached
 from ngcdl.engines.values import Chunk
 
 PIECES = st.lists(st.builds(Chunk, st.sampled_from(["stdout", "stderr"]), st.binary(max_size=400)), max_size=12)
@@ -33,3 +38,25 @@ def test_a_log_that_lost_its_beginning_is_not_counted_off() -> None:
     list(seen.noted(iter([Chunk("stdout", b"line 1\nline 2\n")])))
     with pytest.raises(Shortened):
         list(seen.beyond(iter([Chunk("stdout", b"line 2\nline 3\n")])))
+
+
+def test_output_that_came_together_with_the_header_of_the_answer_is_not_lost(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        server.listen()
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                while not client.recv(65536).endswith(b"}"):
+                    pass
+                client.sendall(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n\1\0\0\0\0\0\0\5hello")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        client = docker.APIClient(f"unix://{tmp_path}/socket", version="1.41")
+        line = client.exec_start("x", socket=True)
+        thread.join()
+        assert list(attached(line, False, lambda: True)) == [Chunk("stdout", b"hello")]
+        line._response.close()
+        line.close()
+        client.close()

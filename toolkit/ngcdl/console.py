@@ -39,7 +39,7 @@ _FILLER, JOINT = "\0", "\1"  # `plain` leaves none; at a joint, which is shown a
 TYPED = "NGCDL_TYPED"
 COMMANDS = (  # in the order of --help: as a newcomer needs them
     *("run", "compare", "doctor", "gpu", "check", "images", "resolve", "pull", "login", "logout"),
-    *("runs", "show", "logs", "wait", "stop", "report", "workloads", "suite", "export"),
+    *("runs", "show", "logs", "exec", "wait", "stop", "report", "workloads", "suite", "export"),
 )
 _COMMAND_LINE = re.compile(rf"(?<![\w./-])ngcdl(?= (?:{'|'.join(COMMANDS)}|--help|--version)(?![\w-]))")
 

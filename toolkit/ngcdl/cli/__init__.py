@@ -7,7 +7,7 @@ from typing import Any
 from ngcdl import console
 from ngcdl.errors import BadReference, NgcdlError
 
-PARTED = ("run", "compare")  # the commands after whose -- comes a command of the user's
+PARTED = ("run", "compare", "exec")  # the commands after whose -- comes a command of the user's
 LONG_DASHES = ("\N{EM DASH}", "\N{EN DASH}", "\N{MINUS SIGN}")  # pages and documents make them of --
 
 

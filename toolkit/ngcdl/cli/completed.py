@@ -1,4 +1,5 @@
-"""Shell completion of runs, images and trainings that this machine knows; reads no record, and asks no registry.
+"""Shell completion of runs, images and trainings that this machine knows; asks no registry, and reads records
+only to offer what is running.
 
 If anything goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. All
 imports are inside the functions, as start-up imports this module.
@@ -16,6 +17,11 @@ def runs(incomplete: str) -> list[str]:
     """Return `last` and the ids of the newest runs; also their last words, as `ngcdl runs` shows them, and their names,
     once one is begun."""
     return _quietly(_runs, incomplete)
+
+
+def running(incomplete: str) -> list[str]:
+    """Return what runs() does, but only of runs that have not ended; their records are read."""
+    return _quietly(_running, incomplete)
 
 
 def comparisons(incomplete: str) -> list[str]:
@@ -75,6 +81,16 @@ def _runs(incomplete: str) -> list[str]:
     from ngcdl.storing.store import Store
 
     return _newest(Store(settings.load().runs).ids(), incomplete)
+
+
+def _running(incomplete: str) -> list[str]:
+    from ngcdl import settings
+    from ngcdl.storing.store import Store
+
+    store = Store(settings.load().runs)
+    ids = store.ids()[:_NEWEST]
+    left = [one for one in ids if not store.is_ended(one)]
+    return [one for one in _newest(left, incomplete) if one != "last" or left[0] == ids[0]]
 
 
 def _comparisons(incomplete: str) -> list[str]:

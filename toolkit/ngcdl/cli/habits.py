@@ -99,7 +99,6 @@ _OTHERS = {
         "In the clone that it came from; the second or third line only if it was installed that way:\n    git pull\n"
         "    pipx install --force .\n    uv tool install --reinstall .",
     ),
-    "exec": "In a run's container, by the run's id:\n    ngcdl runs\n    docker exec -it ngcdl-RUN bash",
     **dict.fromkeys(
         ("jupyter", "notebook"),
         "    ngcdl run pytorch -p 127.0.0.1:8888:8888 -- jupyter lab --ip=0.0.0.0 --no-browser",

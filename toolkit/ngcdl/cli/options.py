@@ -232,7 +232,8 @@ PullSecret = Annotated[str | None, cluster(metavar="NAME", help="Secret to pull 
 run = partial(typer.Argument, autocompletion=completed.runs)
 run_or_comparison = partial(typer.Argument, autocompletion=completed.runs_and_comparisons)
 image = partial(typer.Argument, autocompletion=completed.images)
-RunName = Annotated[str, run(metavar="RUN", help="last, last-1, an id, its beginning or end, or a run's --name.")]
+RUN_HELP = "last, last-1, an id, its beginning or end, or a run's --name."
+RunName = Annotated[str, run(metavar="RUN", help=RUN_HELP)]
 ImageName = Annotated[
     str,
     image(metavar="IMAGE", help="tensorflow:24.05-tf2-py3, nvcr.io/nvidia/cuda:...; pytorch: the newest known to run."),

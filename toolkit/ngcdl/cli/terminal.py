@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 
 from ngcdl import console
-from ngcdl.engines.base import Job
+from ngcdl.engines.base import Line
 from ngcdl.engines.values import Chunk
 
 UNHEARD = "the keyboard is no longer connected to the run; from now on Ctrl-C stops the run"
@@ -29,8 +29,11 @@ UNREAD = "what is piped into ngcdl does not reach the container; with -i it does
 def is_here() -> bool:
     """Return whether stdin and stdout are a terminal, and this process is in its foreground: a process in the
     background (`&`) is suspended when it uses the terminal."""
-    if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        return False
+    return all(stream and stream.isatty() for stream in (sys.stdin, sys.stdout)) and may_read()
+
+
+def may_read() -> bool:
+    """Return whether this process may read from the terminal that is its stdin: not in the terminal's background."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:  # it is not the controlling terminal of this process
@@ -60,7 +63,7 @@ def agreed(question: str) -> bool:
 class Pipe:
     """A stdin that is not a terminal: forwarded until it ends, unless the program inherited it."""
 
-    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
+    def pump(self, job: Line, output: Iterator[Chunk]) -> Iterator[Chunk]:
         threading.Thread(target=_forward, args=(job,), daemon=True).start()
         yield from output
 
@@ -72,7 +75,7 @@ class RawTerminal:
     # has to end before the user is told: see DockerJob.
     settle_seconds = 2.5
 
-    def pump(self, job: Job, output: Iterator[Chunk]) -> Iterator[Chunk]:
+    def pump(self, job: Line, output: Iterator[Chunk]) -> Iterator[Chunk]:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         over = threading.Event()
@@ -111,7 +114,7 @@ class RawTerminal:
                 termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _forward(job: Job, look_seconds: float | None = None) -> None:
+def _forward(job: Line, look_seconds: float | None = None) -> None:
     """Forward the caller's stdin until it ends. A stdin that the caller closed (`<&-`) counts as ended.
 
     First, and after every `look_seconds` without input, write b"": that raises OSError if nobody reads the input."""

@@ -9,7 +9,17 @@ from ngcdl.engines.values import Chunk, EngineFacts, Exit, GpuWay, Held, LayerSt
 from ngcdl.spec import ImageRef, Placement, RunSpec
 
 
-class Job(Protocol):
+class Line(Protocol):
+    """What a keyboard, or a pipe, can be connected to."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close_input(self) -> None: ...
+
+    def resize(self, rows: int, columns: int) -> None: ...
+
+
+class Job(Line, Protocol):
     """One started run. Every method can safely be called twice."""
 
     identity: str
@@ -21,12 +31,6 @@ class Job(Protocol):
 
         A job from `find` yields it from the beginning. Raise EngineLost if that is no longer complete."""
         ...
-
-    def write(self, data: bytes) -> None: ...
-
-    def close_input(self) -> None: ...
-
-    def resize(self, rows: int, columns: int) -> None: ...
 
     def wait(self) -> Exit:
         """Wait until the job has ended and return how. Raise EngineLost if the engine goes away for good."""
@@ -67,6 +71,44 @@ class Interruptible(Protocol):
 
     def pass_on(self, number: int) -> None:
         """Send a signal to the job's first process; it is no error if that has ended."""
+        ...
+
+
+class Visit(Line, Protocol):
+    """A command that was started in a run's container, beside the run's own."""
+
+    def output(self) -> Iterator[Chunk]:
+        """Yield what the command writes until it ends. Raise StartError if it could not be started."""
+        ...
+
+    def pass_on(self, number: int) -> None:
+        """Send a signal to the command and what it started. Raise EngineError."""
+        ...
+
+    def leave(self, number: int) -> None:
+        """Read no more of its output, and send it a signal. Raise EngineError."""
+        ...
+
+    def wait(self) -> Exit:
+        """Wait until the command has ended and return how; `reason` says so if its run ended. Raise EngineError."""
+        ...
+
+
+@runtime_checkable
+class Enterable(Protocol):
+    """A Job in whose container further commands can be started from here."""
+
+    def enter(self, command: Sequence[str], tty: bool) -> Visit:
+        """Start `command` as the job's own was: as its user, in its folder, with its variables. Raise EngineError."""
+        ...
+
+
+@runtime_checkable
+class EnteredBy(Protocol):
+    """A Job in whose container, or on whose node, another program starts further commands."""
+
+    def way_in(self, command: Sequence[str], placement: Mapping[str, Any]) -> str:
+        """Return the lines to type for that; `placement` is the run's, as its record has it."""
         ...
 
 

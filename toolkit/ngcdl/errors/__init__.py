@@ -87,7 +87,8 @@ NgcdlError (125)
 │   ├── NoSuchRun
 │   ├── NoLog                 the run wrote nothing
 │   ├── RunElsewhere          the run is on an engine, or cluster, other than the one selected here
-│   ├── RunOnHost             the run is, without a container, on another host that shares this home
+│   ├── RunOnHost             the run is on another host that shares this home
+│   ├── NotEntered            no command can be started in the run from here
 │   ├── RunOfOthers           something else started the run, such as Docker Compose
 │   ├── NoSuchComparison
 │   ├── NotRepeatable         what the run was asked to be is no longer possible
@@ -163,6 +164,7 @@ from ngcdl.errors.records import (
     NoLog,
     NoSuchComparison,
     NoSuchRun,
+    NotEntered,
     NotRemoved,
     NotRepeatable,
     NotWritten,

@@ -80,10 +80,16 @@ class RunElsewhere(RecordError):
 
 
 class RunOnHost(RecordError):
-    def __init__(self, run_id: str, host: str, here: str) -> None:
+    def __init__(self, run_id: str, host: str, here: str, command: str) -> None:
         super().__init__(
-            f"{run_id} runs on {host}; this is {here}.", f"Nothing was stopped. On {host}:\n    ngcdl stop {run_id}"
+            f"{run_id} runs on {host}; this is {here}.",
+            f"{'Nothing was stopped. ' if command == 'stop' else ''}On {host}:\n    ngcdl {command} {run_id}",
         )
+
+
+class NotEntered(RecordError):
+    def __init__(self, run_id: str, why: str, hint: str = "") -> None:
+        super().__init__(f"{run_id} can't be entered: {why}", hint or f"    ngcdl show {run_id}")
 
 
 class RunOfOthers(RecordError):

@@ -89,7 +89,7 @@ def _ask_engine(store: Store, run: Run) -> bool:
     job = engine_of(run, "stop").find(run.id)
     host, here = run.machine.hostname, socket.gethostname()
     if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # via a shared home
-        raise RunOnHost(run.id, str(host), here)
+        raise RunOnHost(run.id, str(host), here, "stop")
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
     with contextlib.ExitStack() as stack:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ngcdl.cli import options
+from ngcdl.cli import completed, options
 from ngcdl.cli.app.root import MORE, RUNS, app
 from ngcdl.cli.app.sections import Application
 from ngcdl.cli.options import Json, RunName
@@ -191,6 +191,36 @@ def logs(
     from ngcdl.cli.runs import logs
 
     logs(run, follow, tail)
+
+
+@app.command(
+    rich_help_panel=RUNS,
+    context_settings={"ignore_unknown_options": True},  # of a command without --
+    epilog="Exit codes: the command's own; 137 if the run ends first; otherwise as for run.\n\n"
+    "\b\nExamples:\n  ngcdl exec last\n  ngcdl exec last -- nvidia-smi\n"
+    "  tar -cf - src | ngcdl exec last -- tar -xf - -C /tmp",
+)
+def exec(
+    context: typer.Context,
+    run: Annotated[str, options.run(metavar="RUN", help=options.RUN_HELP, autocompletion=completed.running)] = "last",
+    stray: Annotated[list[str] | None, typer.Argument(hidden=True, metavar="-- COMMAND")] = None,
+    habit: Annotated[bool, typer.Option("-i", "-t", "--interactive", "--tty", hidden=True)] = False,
+) -> int:
+    """Open a shell in a run that goes on, or run a command there.
+
+    As the run's user, in its folder, with its variables. The command has a terminal if stdin and stdout are one; Ctrl-C
+    reaches it, and never the run."""
+    del habit  # typed for docker: there is a terminal, or a pipe, anyway
+    if stray:
+        from ngcdl.cli.typed import again
+        from ngcdl.errors import BadOption
+
+        words = [word for word in sys.argv[1:] if word != "--"]
+        at = words.index(stray[0], words.index(run) + 1) if run in words else 1
+        raise BadOption("exec: the command goes after --.", again([*words[:at], "--", *words[at:]]))
+    from ngcdl.cli.visit import visit
+
+    return visit(run, context.obj or ())
 
 
 @app.command(

@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 18  # of its output: a node of 16 cards, each in 7 parts, has
 # the capability `utility` provides it, and it needs an image with glibc. 12: NVML, also from `utility`, is missing.
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
 # https://docs.nvidia.com/deploy/nvidia-smi/index.html (RETURN VALUE)
-# 0 without output: the SDK loses output that arrives together with the response's header.
+# 0 without output tells nothing.
 _NOT_ABLE = (0, 12, 126, 127)
 # The same as text, because the exit code depends on runc's release; and a glibc that is too old.
 _NOT_RUN = re.compile(r"OCI runtime exec failed|exec [^:]*nvidia-smi[^:]*: |exec user process|version `GLIBC")

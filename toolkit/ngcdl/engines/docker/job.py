@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ngcdl.engines.docker import gpus, keys, stream
 from ngcdl.engines.docker.messages import docker_errors
+from ngcdl.engines.docker.visit import DockerVisit
 from ngcdl.engines.values import AWAY, UNSEEN, Chunk, Exit, Started
 from ngcdl.errors import ContainerLeft, EngineLost, GpuUnknown, NgcdlError
 
@@ -152,22 +151,19 @@ class DockerJob:
             typed = self._typed + data
             self.detached = self.detached or (bool(self._way_out) and self._way_out in typed)
             self._typed = typed[max(0, len(typed) - len(self._way_out)) :]
-            view = memoryview(data)
-            while view:
-                sent = os.write(self._attachment.fileno(), view)
-                view = view[sent:]
+            stream.send(self._attachment, data)
 
     def close_input(self) -> None:
         if self._attachment is not None:
-            with contextlib.suppress(OSError):
-                # SocketIO has no shutdown(); a duplicate of its socket has.
-                half = socket.socket(fileno=os.dup(self._attachment.fileno()))
-                with half:
-                    half.shutdown(socket.SHUT_WR)
+            stream.shut(self._attachment)
 
     def resize(self, rows: int, columns: int) -> None:
         with contextlib.suppress(NgcdlError), docker_errors(self._address, "resized the terminal"):
             self._quick.resize(self.identity, height=rows, width=columns)
+
+    def enter(self, command: Sequence[str], tty: bool) -> DockerVisit:
+        """As in Enterable."""
+        return DockerVisit(self._quick, self._address, self.identity, command, tty)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

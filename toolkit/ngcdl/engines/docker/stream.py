@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -119,9 +121,14 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
     container's state is queried, and if it has ended, the stream is given up 2 s later.
     """
     descriptor = attachment.fileno()
+    early = _read_early(attachment)
     os.set_blocking(descriptor, True)  # the SDK's own timeout is not meant for a stream
 
     def some(limit: int) -> bytes:
+        nonlocal early
+        if early:
+            data, early = early[:limit], early[limit:]
+            return data
         silent_after_end = 0
         while True:
             ready, _, _ = select.select([descriptor], [], [], 2.0)
@@ -136,3 +143,30 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
                     return b""
 
     return some
+
+
+def _read_early(attachment: Any) -> bytes:
+    """Return what was read of the stream together with the answer's header: the SDK passes on the bare socket, without
+    the buffer. https://github.com/docker/docker-py/blob/7.2.0/docker/api/client.py (_get_raw_response_socket)"""
+    answer, line = getattr(attachment, "_response", None), getattr(attachment, "_sock", None)
+    if answer is None or line is None:  # with TLS there is no _sock, and one can't look without waiting
+        return b""
+    line.settimeout(0)  # `peek` is not to wait for more
+    early: bytes = answer.raw._fp.fp.peek()
+    return early
+
+
+def send(attachment: Any, data: bytes) -> None:
+    """Write all of `data` to an open attachment. Raise OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(attachment.fileno(), view) :]
+
+
+def shut(attachment: Any, how: int = socket.SHUT_WR) -> None:
+    """Let the program at the other end find the end of its input; its output goes on, except with SHUT_RDWR."""
+    with contextlib.suppress(OSError):
+        # SocketIO has no shutdown(); a duplicate of its socket has.
+        half = socket.socket(fileno=os.dup(attachment.fileno()))
+        with half:
+            half.shutdown(how)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -35,12 +36,18 @@ class KubernetesJob(Unconnected):
     poll_seconds, lost_seconds = 3.0, 300.0
 
     def __init__(self, kubectl: Kubectl, name: str, run_id: str, folder: Path) -> None:
-        self._kubectl, self._labels, self._folder = kubectl, labels(run_id), folder
+        self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
         self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
         self._newest: dict[int, str] = {}  # node -> its newest pod
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
+
+    def way_in(self, command: Sequence[str], placement: Mapping[str, Any]) -> str:
+        """As in EnteredBy. https://kubernetes.io/docs/reference/kubectl/generated/kubectl_exec/"""
+        del placement
+        where = f"--namespace={self._kubectl.namespace} " if self._kubectl.namespace else ""
+        return f"    kubectl exec -it {where}job/{self._name} -c {CONTAINER} -- {shlex.join(command)}"
 
     def state(self) -> State:
         """Read the job's state. Raise ClusterError."""

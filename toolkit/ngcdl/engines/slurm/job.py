@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ngcdl.engines.base import Unconnected
 from ngcdl.engines.slurm import commands
@@ -145,6 +147,14 @@ class SlurmJob(Unconnected):
 
     def waiting(self) -> str | None:
         return self._waiting
+
+    def way_in(self, command: Sequence[str], placement: Mapping[str, Any]) -> str:
+        """As in EnteredBy: the first task's container by its name (task.sh), or else a shell beside it on its node.
+        https://slurm.schedmd.com/srun.html#OPT_overlap"""
+        step = f"    srun --jobid={self.number} --overlap --nodes=1 --ntasks=1 --pty"
+        if (runner := placement.get("container")) in ("docker", "podman"):
+            return f"{step} {runner} exec -it ngcdl-{self.number}-0 {shlex.join(command)}"
+        return f"{step} bash\nThat is a shell on its node, outside the container; the run's processes are there."
 
     def stop(self, grace_seconds: float) -> None:
         """Ask the tasks to end, which lets them save a checkpoint first; cancel a job whose tasks have not begun."""
