@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_runs import STARTED
 from made_summaries import summary
@@ -101,6 +101,7 @@ def test_what_a_card_was_not_asked_at_a_sample_is_no_gap_in_its_curve() -> None:
 
 @given(st.lists(st.tuples(TIMES, st.lists(st.tuples(st.integers(0, 2), VALUES), max_size=3)), max_size=20),
        st.integers(1, 30))  # fmt: skip
+@example([(STARTED + at, [] if 64 <= at < 128 else [(0, at)]) for at in range(129)], 1)  # as many as are read together
 def test_a_card_has_a_point_for_each_reading_and_a_gap_where_it_has_none(lines: list[Any], many: int) -> None:
     samples = [
         {"t": t, "gpus": [{"uuid": f"GPU-{card}", "watts": watts} for card, watts in gpus]} for t, gpus in lines * many

@@ -203,10 +203,12 @@ def _told_seldom(it: Training, kind: object, event: Line) -> None:
 
 def _measured(run: Run, samples: Iterable[Line], spans: Sequence[tuple[float, float]]) -> SampledCurves:
     it, cores, started = SampledCurves(), _Cores(spans or [(-inf, inf)]), run.started
+    there: Sequence[str] = ()
     apart = _SAMPLES_APART * max(run.sample_seconds, USUAL_SAMPLE_SECONDS)
     timed = (sample for sample in samples if number(sample.get("t")) is not None)
     while lines := list(islice(timed, TOGETHER)):
-        _cards(it.cards, [line["t"] - started for line in lines], [line.get("gpus") for line in lines], apart)
+        xs = [line["t"] - started for line in lines]
+        there = _cards(it.cards, there, xs, [line.get("gpus") for line in lines], apart)
         lines = [line for line in lines if "host_cpu_percent" in line]  # the others leave the host out
         xs = [line["t"] - started for line in lines]
         it.host.extend(xs, column([line.get("host_cpu_percent") for line in lines]))
@@ -242,27 +244,32 @@ class _Cores:
         return tuple(total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
 
 
-def _cards(cards: dict[str, CardCurves], xs: Sequence[float], told: Sequence[object], apart: float) -> None:
-    """Add the cards' readings: a point for each, and NaN at the first of the samples that lack a card seen before."""
-    found: dict[str, list[tuple[int, Line]]] = {}
+def _cards(
+    cards: dict[str, CardCurves], before: Iterable[str], xs: Sequence[float], told: Sequence[object], apart: float
+) -> Sequence[str]:
+    """Add the cards' readings: a point for each, and NaN at the first of the samples that lack a card. Return the cards
+    that the last sample has; `before`: those of the sample before these."""
+    there, last = {*before}, list[str]()
+    found: dict[str, list[tuple[int, Line]]] = {key: [] for key in before}
     for place, readings in enumerate(told):
         for reading in readings if isinstance(readings, list) else ():
             if isinstance(reading, dict):
                 found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
     for key, placed in found.items():
-        seen = {place for place, _ in placed}
-        after = {place + 1 for place in seen}
-        if key in cards:
-            after.add(0)
-        elif len(cards) < MOST_CARDS:
+        if key not in cards:
+            if len(cards) == MOST_CARDS:
+                continue
             index = number(placed[0][1].get("index"))
             cards[key] = CardCurves(text(placed[0][1].get("name")), None if index is None else int(index))
-        else:
-            continue
+        seen = {place for place, _ in placed}
+        after = {place + 1 for place in seen} | ({0} if key in there else set())
+        if len(xs) in after:
+            last.append(key)
         silent = after - seen - {len(xs)}
         if silent:
             placed = sorted([*placed, *((place, {}) for place in silent)], key=itemgetter(0))
         _readings(cards[key], [xs[place] for place, _ in placed], [reading for _, reading in placed], apart)
+    return last
 
 
 def _readings(card: CardCurves, xs: Sequence[float], readings: Sequence[Line], apart: float) -> None:
