@@ -15,6 +15,7 @@ from made_runs import STARTED
 from made_summaries import summary
 
 from ngcdl.record import Run
+from ngcdl.report.measured.column import Column
 from ngcdl.report.measured.lines import are_numbers, number
 from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.columns import read_story
@@ -39,6 +40,19 @@ def same(found: Any, wanted: list[float]) -> bool:
 def test_numbers_are_known_together_as_each_is_by_itself(values: list[Any]) -> None:
     assert are_numbers(values) in (False, all(number(value) is not None for value in values))
     assert are_numbers([value for value in values if number(value) is not None and abs(value) < 1e290])
+
+
+@given(st.lists(VALUES), st.integers(0, 9))
+def test_a_figure_is_in_its_column_as_its_line_tells_it_an_integer_as_an_integer(values: list[Any], first: int) -> None:
+    told, known = Column(), [number(value) for value in values]
+    told.tell(values[:first])
+    told.tell(values[first:])
+    for rows in (range(len(values)), array("q", range(len(values)))):
+        assert repr([*told.numbers(rows)]) == repr([value for value in known if value is not None])
+        assert [*told.floats(rows)] == [*told.numbers()]
+        assert repr([*told.at(rows)]) == repr([math.nan if value is None else value for value in known])
+        assert [*told.are_told(rows)] == [value is not math.nan for value in values]
+    assert repr([*told.at(array("q", [-1]))]) == "[nan]"
 
 
 @given(st.lists(st.tuples(TIMES, VALUES, VALUES, VALUES), max_size=20), st.integers(1, 30), st.integers(0, 300))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import nan
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +16,12 @@ VALUE = st.none() | st.floats(0, 1e6)
 
 
 def used(readings: list[tuple[float, float | None, float | None]]) -> Energy | None:
-    return energy.used([[(t, joules) for t, _, joules in readings]], [[(t, watts) for t, watts, _ in readings]])
+    times, watts, joules = map(list, zip(*readings, strict=True)) if readings else ([], [], [])
+    return energy.used([columns(times, joules)], [columns(times, watts)])
+
+
+def columns(times: list[Any], values: list[Any]) -> energy.Readings:
+    return times, [nan if value is None else value for value in values]
 
 
 def test_a_counter_gives_the_energy_between_its_first_and_last_reading() -> None:
@@ -29,7 +37,7 @@ def test_a_counter_counts_on_where_samples_are_missing() -> None:
 
 
 def test_the_time_between_two_attempts_is_neither_counted_nor_a_gap() -> None:
-    first, second = [(0.0, 5.0), (1.0, 10.0)], [(0.0, 90.0), (1.0, None), (3.0, 105.0)]
+    first, second = columns([0.0, 1.0], [5.0, 10.0]), columns([0.0, 1.0, 3.0], [90.0, None, 105.0])
     assert energy.used([first, second], []) == Energy(20, COUNTER, 4, 0)
     assert energy.used([], [first, second]) == Energy(7.5, INTEGRATED, 1, 3)
 

@@ -7,14 +7,16 @@ has one.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress, pairwise
-from math import inf, nan
+from functools import cached_property
+from itertools import chain, compress, repeat
+from math import inf, isnan, nan
+from operator import and_, eq, le, sub
 from statistics import median
 
-from ngcdl.report.measured.lines import number
+from ngcdl.report.measured.lines import Numbers, number
 from ngcdl.report.measured.taken import Taken
 
 MOST = 1e12  # s since the epoch, W, J: a larger value is invalid, and its products could overflow to infinity
@@ -76,23 +78,30 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Samples of an uninterrupted time, by their rows, and how many seconds after its beginning each was taken; None:
+    """Samples of an uninterrupted time, by their rows, and how many seconds after its beginning each was taken; NaN:
     unknown. `set_forward`: the seconds by which the machine's clock was set forward meanwhile; less than 0: back."""
 
     rows: Sequence[int]
-    seconds: Sequence[float | None]
-    are_full: Sequence[bool]
+    seconds: array[float]
+    are_full: bytes
     set_forward: float
 
-    @property
-    def weights(self) -> list[float]:
+    @cached_property
+    def weights(self) -> array[float]:
         """For how many seconds the means of each full sample count: since the full sample before. The first one's count
         like the usual one's, or since the beginning if that is longer. 0 for a sample that is not full."""
-        are_full = [at is not None and is_full for is_full, at in zip(self.are_full, self.seconds, strict=True)]
-        times = [at for at in compress(self.seconds, are_full) if at is not None]
-        steps = [max(later - earlier, 0.0) for earlier, later in pairwise(times)]
-        each = iter([max(times[0], median(steps) if steps else 0.0), *steps] if times else [])
-        return [next(each) if is_full else 0.0 for is_full in are_full]
+        are_full = bytes(map(and_, self.are_full, map(eq, self.seconds, self.seconds)))
+        times = array("d", compress(self.seconds, are_full))
+        if not times:
+            return array("d", [0.0]) * len(are_full)
+        steps = array("d", map(sub, times[1:], times))
+        if steps and min(steps) < 0:
+            steps = array("d", map(max, steps, repeat(0.0)))
+        weights = array("d", [max(times[0], median(steps) if steps else 0.0)]) + steps
+        if all(are_full):
+            return weights
+        each = iter(weights)
+        return array("d", [next(each) if is_full else 0.0 for is_full in are_full])
 
 
 def merged(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -112,11 +121,22 @@ def sampled(trained: Sequence[Attempt], taken: Taken) -> list[Stretch]:
     spans = merged((one.least, one.greatest) for one in trained)
     begins = [least for least, _ in spans]
     began = {bisect_right(begins, one.first) - 1: one.first for one in reversed(trained)}
-    found = [array("q") for _ in spans]
-    for row, t in enumerate(taken.figures["t"].at(taken.rows)):
-        if t is not None and (at := bisect_right(begins, t) - 1) >= 0 and t <= spans[at][1]:
-            found[at].append(row)
+    times = taken.figures["t"].at(taken.rows)
+    found: list[Sequence[int]]
+    if all(map(le, times, times[1:])):
+        found = [range(bisect_left(times, least), bisect_right(times, greatest)) for least, greatest in spans]
+    else:  # the clock was set back, or some times are unknown
+        of_each = [array("q") for _ in spans]
+        for row, t in enumerate(times):
+            if t == t and (at := bisect_right(begins, t) - 1) >= 0 and t <= spans[at][1]:
+                of_each[at].append(row)
+        found = [*of_each]
     return [stretch(taken, some, began[at]) for at, some in enumerate(found) if some]
+
+
+def joined(stretches: Sequence[Stretch]) -> Sequence[int]:
+    """Return the rows of all of them."""
+    return stretches[0].rows if len(stretches) == 1 else array("q", chain.from_iterable(one.rows for one in stretches))
 
 
 def stretch(taken: Taken, rows: Sequence[int], began: float | None = None) -> Stretch:
@@ -124,29 +144,33 @@ def stretch(taken: Taken, rows: Sequence[int], began: float | None = None) -> St
 
     By the sampler's own clock, as the machine's may be set meanwhile; by the machine's where the other isn't told, or
     began anew with another sampler."""
-    seconds: list[float | None] = []
-    at, then, own_then = 0.0, began, None
+    seconds = array("d")
+    at, then, own_then = 0.0, nan if began is None else began, nan
     first: tuple[float, float] | None = None
     last = 0.0, 0.0
-    for t, own in zip(*(map(possible, taken.figures[name].at(rows)) for name in ("t", "seconds")), strict=True):
-        if t is None:
-            seconds.append(None)
+    for t, own in zip(*(possible(taken.figures[name].at(rows)) for name in ("t", "seconds")), strict=True):
+        if t != t:
+            seconds.append(nan)
             continue
-        if own is not None and own_then is not None and own > own_then:
+        if own > own_then:  # both are known
             at += own - own_then
-        elif then is not None:
+        elif then == then:
             at += t - then
         seconds.append(at)
         then, own_then = t, own
         last = t, at
         first = first or last
     set_forward = (last[0] - first[0]) - (last[1] - first[1]) if first else 0.0
-    return Stretch(rows, seconds, [taken.is_full(row) for row in rows], set_forward)
+    return Stretch(rows, seconds, taken.are_full(rows), set_forward)
 
 
-def possible(value: object) -> float | None:
-    figure = number(value)
-    return figure if figure is not None and 0 <= figure < MOST else None
+def possible(values: Numbers) -> Numbers:
+    """Return `values` with NaN in place of what is impossible."""
+    if not values or (min(values) >= 0 and max(values) < MOST and not isnan(sum(values))):
+        return values
+    found = values[:0]
+    found.extend(value if 0 <= value < MOST else nan for value in values)
+    return found
 
 
 def examples_per_second(trained: Iterable[Attempt], stretches: Iterable[Stretch]) -> float | None:

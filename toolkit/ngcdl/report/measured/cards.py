@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from operator import and_, eq, or_
 
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy
-from ngcdl.report.measured.attempts import Stretch, possible
+from ngcdl.report.measured.attempts import Stretch, joined, possible
 from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
-from ngcdl.report.measured.lines import Line, known_values, mean, most, number, weighted
+from ngcdl.report.measured.lines import Line, Numbers, known_values, mean, most, number, only, weighted
 from ngcdl.report.measured.taken import Name, Reasons, Taken, TakenCard
 
 # At a sample that can't tell, others may have computed. A few samples never can, because a process ends while it is
@@ -28,11 +29,11 @@ class Card:
 
     def __init__(self, taken: TakenCard, at: Sequence[int]) -> None:
         self._taken, self._at = taken, at
-        self._rows = array("q", (row for row in at if row >= 0))
+        self._rows = at if isinstance(at, range) else array("q", (row for row in at if row >= 0))
 
     @property
     def name(self) -> Name:
-        return self._taken.names.at(self._rows[0])
+        return self._taken.name(self._rows[0])
 
     @property
     def first(self) -> tuple[int, int]:
@@ -43,24 +44,25 @@ class Card:
     @property
     def reasons(self) -> list[Reasons | None]:
         """For each sample the reasons that held the clocks down, None if they are unknown."""
-        return [None if row < 0 else self._taken.reasons.at(row) for row in self._at]
+        found = self._taken.reasons.at(self._rows)
+        return [*found] if self._rows is self._at else [None if row < 0 else next(found) for row in self._at]
 
     def numbers(self, name: str) -> Sequence[float]:
-        return self._taken.figures[name].numbers(self._rows)
+        return self._taken.figures[name].floats(self._rows)
 
-    def figures(self, name: str) -> list[float | None]:
-        """Return the figure of each sample, None if it is unknown."""
-        found = iter(self._taken.figures[name].at(self._rows))
-        return [None if row < 0 else next(found) for row in self._at]
+    def figures(self, name: str) -> Numbers:
+        """Return the figure of each sample, NaN if it is unknown."""
+        return self._taken.figures[name].at(self._at)
 
-    def is_due(self, name: str) -> list[bool]:
+    def is_due(self, name: str) -> bytes:
         """Return for each sample whether it lacks the card, or tells this figure of it, were it as null."""
-        is_told = self._taken.figures[name].is_told
-        return [row < 0 or is_told(row) for row in self._at]
+        are_told = self._taken.figures[name].are_told(self._at)
+        lacking = b"" if self._rows is self._at else bytes(row < 0 for row in self._at)
+        return bytes(map(or_, are_told, lacking)) if lacking else are_told
 
     def count(self, name: str) -> int:
         """Return how many samples tell this figure, were it as null."""
-        return sum(map(self._taken.figures[name].is_told, self._rows))
+        return sum(self._taken.figures[name].are_told(self._rows))
 
 
 def with_cards(
@@ -76,8 +78,8 @@ def with_cards(
 
     Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
     of the cards that its processes were seen on: the others may be computing for somebody else."""
-    cards = _cards(taken, array("q", chain.from_iterable(one.rows for one in stretches)))
-    weights = [weight for one in stretches for weight in one.weights]
+    cards = _cards(taken, joined(stretches))
+    weights = array("d", chain.from_iterable(one.weights for one in stretches))
     energies = [_energy(card, stretches) if is_timed else None for card in cards]
     reasons = [card.reasons for card in cards]
     gpus = tuple(_summary(*each, weights) for each in zip(cards, energies, reasons, strict=True))
@@ -126,17 +128,19 @@ def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:
     for card in taken.cards.values():
         if len(taken.cards) > _MANY and _SELDOM * len(card.rows) < taken.size:
             continue
-        readings = array("q", [-1]) * taken.size
-        for reading, sample in enumerate(card.rows):
-            readings[sample] = reading
-        at = array("q", (readings[sample] for sample in rows))
-        if any(row >= 0 for row in at):
+        at = rows
+        if len(card.rows) < taken.size:
+            readings = array("q", [-1]) * taken.size
+            for reading, sample in enumerate(card.rows):
+                readings[sample] = reading
+            at = array("q", map(readings.__getitem__, rows))
+        if max(at, default=-1) >= 0:
             found.append(Card(card, at))
     return sorted(found, key=lambda card: card.first)
 
 
 def _summary(
-    card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: Sequence[float]
+    card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: array[float]
 ) -> GpuSummary:
     index, uuid, name, node = card.name
 
@@ -163,13 +167,14 @@ def _summary(
 
 
 def _energy(card: Card, stretches: Sequence[Stretch]) -> energy.Energy | None:
-    def told(name: str) -> energy.Stretches:
-        each = zip(map(possible, card.figures(name)), card.is_due(name), strict=True)
-        found = []
+    def told(name: str) -> list[energy.Readings]:
+        figures, are_due = possible(card.figures(name)), card.is_due(name)
+        found, end = [], 0
         for one in stretches:
-            timed = [(t, *told) for t, told in zip(one.seconds, each, strict=False) if t is not None]
+            begin, end = end, end + len(one.seconds)
             # With close sampling the counter is not due in every sample: its absence is no gap.
-            found.append([(t, figure) for t, figure, is_due in timed if is_due])
+            are_kept = bytes(map(and_, are_due[begin:end], map(eq, one.seconds, one.seconds)))
+            found.append((only(one.seconds, are_kept), only(figures[begin:end], are_kept)))
         return found
 
     return energy.used(told("energy_joules"), told("watts"))
@@ -210,7 +215,7 @@ def _is_shared(cards: Sequence[Card]) -> bool | None:
     None."""
     looks = [card.count("foreign_processes") for card in cards]
     counts = [card.numbers("foreign_processes") for card in cards]
-    if any(count > 0 for card in counts for count in card):
+    if any(max(card, default=0) > 0 for card in counts):
         return True
     are_known = [look > 0 and len(known) >= TOLD_SHARE * look for look, known in zip(looks, counts, strict=True)]
     return False if are_known and all(are_known) else None

@@ -1,19 +1,25 @@
-"""A figure of many lines, at 8 bytes each. Pure."""
+"""A figure of many lines, at 8 bytes each. Pure.
+
+A week has 600,000 samples. Functions written in C go through a whole column, as a loop takes several times as long, and
+a list of its numbers four times the memory.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
-from math import nan
+from math import hypot, nan
+from operator import eq
 from struct import pack
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from ngcdl.report.measured.lines import Line, are_numbers, number
+from ngcdl.report.measured.lines import Numbers, are_numbers, number
 
 NO_NUMBER = 1e300  # as a value: something else than a number (lines.number)
+ABSENT = nan  # in place of what a line doesn't tell
 _UNKNOWN = pack("d", nan)
-_ABSENT = nan
+_is_known = NO_NUMBER.__gt__  # of an absolute value
 
 
 class Column:
@@ -23,57 +29,90 @@ class Column:
         self._size = 0
         self.values = array("d")  # empty until one is known
         self._are_whole = bytearray()  # empty until one is an integer
+        self._are_known = True  # False if some may not be
+
+    def tell(self, values: Sequence[Any]) -> None:
+        """Add what lines tell: NO_NUMBER for what is no number, NaN for what is ABSENT."""
+        types = [*map(type, values)]
+        are_known = hypot(*values) < NO_NUMBER if types.count(float) == len(types) else are_numbers(values)
+        if not are_known:
+            are_null = values.count(None) == len(values)
+            values = [NO_NUMBER] * len(values) if are_null else [_as_told(one) for one in values]
+            types = [*map(type, values)]
+        self._extend(values, types, are_known)
 
     def extend(self, values: Sequence[float]) -> None:
-        types = {*map(type, values)}
-        if self.values or int in types or any(value == value for value in values):
+        """Add numbers, NaN for an unknown one."""
+        self._extend(values, [*map(type, values)], are_known=False)
+
+    def _extend(self, values: Sequence[float], types: Sequence[type], are_known: bool) -> None:
+        count, integers = len(types), len(types) - types.count(float)
+        if are_known or self.values or integers or any(value == value for value in values):
             if len(self.values) < self._size:
                 self.values.frombytes(_UNKNOWN * self._size)
-            self.values.frombytes(pack(f"{len(values)}d", *values))  # array.extend checks the type of each value
-        if self._are_whole or int in types:
+            self.values.frombytes(pack(f"{count}d", *values))  # array.extend checks the type of each value
+        self._are_known = self._are_known and are_known
+        if self._are_whole or integers:
             self._are_whole.extend(bytes(self._size - len(self._are_whole)))
-            self._are_whole.extend(type(value) is int for value in values)
-        self._size += len(values)
+            are_alike = integers in (0, count)
+            self._are_whole.extend(bytes([integers > 0]) * count if are_alike else (one is int for one in types))
+        self._size += count
 
     def keep(self, are_kept: Sequence[int]) -> None:
         self._size = sum(are_kept)
         self.values = array("d", compress(self.values, are_kept))
         self._are_whole = bytearray(compress(self._are_whole, are_kept))
 
-    def numbers(self, rows: Iterable[int] | None = None) -> Sequence[float]:
+    def numbers(self, rows: Iterable[int] | None = None) -> Numbers:
         """Return the known numbers of these rows; None: of all rows."""
+        rows = range(self._size) if rows is None else rows if isinstance(rows, range) else array("q", rows)
+        values, are_whole = self._of(rows)
+        if not self._are_known:
+            are_known = bytes(map(_is_known, map(abs, values)))
+            values, are_whole = array("d", compress(values, are_known)), bytes(compress(are_whole, are_known))
+        return _typed(values, are_whole)
+
+    def floats(self, rows: Sequence[int]) -> Sequence[float]:
+        """Return the known numbers of these rows, integers as floats."""
+        values, _ = self._of(rows)
+        return values if self._are_known else array("d", compress(values, map(_is_known, map(abs, values))))
+
+    def at(self, rows: Sequence[int]) -> Numbers:
+        """Return the number of each row, NaN if it is unknown or if the row is less than 0."""
+        values, are_whole = self._of(rows)
+        if not self._are_known:
+            values = array("d", (value if abs(value) < NO_NUMBER else nan for value in values))
+        return _typed(values, are_whole) if values else array("d", [nan]) * len(rows)
+
+    def are_told(self, rows: Sequence[int]) -> bytes:
+        """Return for each row whether its line tells this figure, were it as null; not if the row is less than 0."""
+        values, _ = self._of(rows)
+        return bytes(map(eq, values, values)) if values else bytes(len(rows))
+
+    def _of(self, rows: Sequence[int]) -> tuple[array[float], bytes | bytearray]:
+        """Return the value of each row, if any is known, and whether it is an integer, if any is."""
         values, are_whole = self.values, self._are_whole
         if not values:
-            return ()
-        if not are_whole:
-            some = values if rows is None else (values[row] for row in rows)
-            return array("d", (value for value in some if abs(value) < NO_NUMBER))
-        known = (row for row in (range(len(values)) if rows is None else rows) if abs(values[row]) < NO_NUMBER)
-        return [int(values[row]) if are_whole[row] else values[row] for row in known]
-
-    def at(self, rows: Iterable[int]) -> list[float | None]:
-        """Return the number of each row, None if it is unknown."""
-        if not self.values:
-            return [None for _ in rows]
-        values, are_whole = self.values, self._are_whole
-        found = ((row, values[row]) for row in rows)
-        if not are_whole:
-            return [value if abs(value) < NO_NUMBER else None for _, value in found]
-        return [(int(value) if are_whole[row] else value) if abs(value) < NO_NUMBER else None for row, value in found]
-
-    def is_told(self, row: int) -> bool:
-        """Return whether the line tells this figure, were it as null."""
-        return bool(self.values) and self.values[row] == self.values[row]
+            return values, are_whole
+        if isinstance(rows, range):  # without a step
+            return values[rows.start : rows.stop], are_whole[rows.start : rows.stop]
+        if rows and min(rows) < 0:
+            values, are_whole = values + array("d", [nan]), are_whole and are_whole + b"\0"
+        found = array("d", map(values.__getitem__, rows))
+        return found, bytes(map(are_whole.__getitem__, rows if are_whole else ()))
 
 
-def told(lines: Iterable[Line], name: str) -> Sequence[float]:
-    """Return the values at `name` for a Column: NO_NUMBER for what is no number, NaN in a line without `name`."""
-    values = [line.get(name, _ABSENT) for line in lines]
-    if are_numbers(values):
+def _as_told(value: object) -> float:
+    return ABSENT if value is ABSENT else NO_NUMBER if (known := number(value)) is None else known
+
+
+def _typed(values: array[float], are_whole: Sequence[int]) -> Numbers:
+    if not any(are_whole):
         return values
-    return [value if value is _ABSENT else NO_NUMBER if number(value) is None else value for value in values]
+    return [int(one) if is_whole and one == one else one for one, is_whole in zip(values, are_whole, strict=True)]
 
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -85,11 +124,15 @@ class Codes(Generic[T]):
         self._values: list[T] = []
         self._known: dict[T, int] = {}
 
-    def add(self, value: T) -> None:
-        code = self._known.setdefault(value, len(self._values))
-        if code == len(self._values):
-            self._values.append(value)
-        self._codes.append(code)
+    def extend(self, told: Sequence[K], value: Callable[[K], T]) -> None:
+        """Add the value of what each line tells."""
+        codes = dict.fromkeys(told, 0)
+        for one in codes:
+            codes[one] = self._known.setdefault(known := value(one), len(self._values))
+            if codes[one] == len(self._values):
+                self._values.append(known)
+        self._codes.extend(map(codes.__getitem__, told))
 
-    def at(self, row: int) -> T:
-        return self._values[self._codes[row]]
+    def at(self, rows: Iterable[int]) -> Iterator[T]:
+        """Return the value of each row."""
+        return map(self._values.__getitem__, map(self._codes.__getitem__, rows))

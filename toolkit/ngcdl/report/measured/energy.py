@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
+from operator import eq, sub
 from statistics import median
-from typing import TypeVar
+
+from ngcdl.report.measured.lines import Numbers, only
 
 COUNTER, INTEGRATED = "counter", "power integrated"
 # Two samples are neighbours if they are no further apart than this many usual intervals: one may be missing.
@@ -15,11 +18,8 @@ NEIGHBOURS = 2.5
 # script that reports no attempts began anew.
 LONGEST_PAUSE_SECONDS = 60.0
 
-Reading = tuple[float, float | None]  # s since the stretch began, and W or the counter in J
-Stretches = Sequence[Sequence[Reading]]
-
-
-R = TypeVar("R")
+# Of a stretch: s since it began, and as many values, in W or of the counter in J, NaN for none.
+Readings = tuple[Numbers, Numbers]
 
 
 @dataclass(frozen=True)
@@ -37,39 +37,49 @@ class Energy:
         return self.joules / self.seconds
 
 
-def used(joules: Stretches, watts: Stretches) -> Energy | None:
+def used(joules: Sequence[Readings], watts: Sequence[Readings]) -> Energy | None:
     """Sum up one card's readings, each stretch in order of time; a reading without a value is a gap, the time between
     two stretches is none. None if the readings do not suffice."""
-    return _by_counter(joules) or _summed(list(_trapezoids(watts)), watts, INTEGRATED)
+    return _by_counter(joules) or _integrated(watts)
 
 
-def _by_counter(stretches: Stretches) -> Energy | None:
+def _by_counter(stretches: Sequence[Readings]) -> Energy | None:
     """Return the energy by the counter. A counter that never moves is invalid (a card that is on uses energy); a
     counter that drops was reset."""
-    known = [[(t, joules) for t, joules in readings if joules is not None] for readings in stretches]
-    steps = [
-        (later[1] - earlier[1], later[0] - earlier[0])
-        for earlier, later in _pairs(known)
-        if 0 < later[0] - earlier[0] <= LONGEST_PAUSE_SECONDS and later[1] >= earlier[1]
-    ]
-    return _summed(steps, stretches, COUNTER) if any(joules for joules, _ in steps) else None
+    parts = []
+    for times, counts in stretches:
+        are_known = bytes(map(eq, counts, counts))
+        passed, joules = (_steps(only(one, are_known)) for one in (times, counts))
+        are_steps = bytes(0 < t <= LONGEST_PAUSE_SECONDS and one >= 0 for t, one in zip(passed, joules, strict=True))
+        parts.append((only(passed, are_steps), only(joules, are_steps)))
+    return _summed(parts, stretches, COUNTER) if any(any(joules) for _, joules in parts) else None
 
 
-def _trapezoids(stretches: Stretches) -> Iterator[tuple[float, float]]:
-    usual = [later[0] - earlier[0] for earlier, later in _pairs(stretches) if later[0] > earlier[0]]
+def _integrated(stretches: Sequence[Readings]) -> Energy | None:
+    """Return the energy by the power, in trapezoids."""
+    steps = [_steps(times) for times, _ in stretches]
+    usual = [t for some in steps for t in some if t > 0]
     longest = NEIGHBOURS * median(usual) if usual else 0.0
-    for (then, before), (now, after) in _pairs(stretches):
-        if before is not None and after is not None and 0 < now - then <= longest:
-            yield (before + after) / 2 * (now - then), now - then
+    parts = []
+    for passed, (_, watts) in zip(steps, stretches, strict=True):
+        pairs = zip(watts, watts[1:], passed, strict=False)
+        joules = array("d", ((before + after) / 2 * t for before, after, t in pairs))
+        are_steps = bytes(0 < t <= longest and one == one for t, one in zip(passed, joules, strict=True))
+        parts.append((only(passed, are_steps), only(joules, are_steps)))
+    return _summed(parts, stretches, INTEGRATED)
 
 
-def _pairs(stretches: Iterable[Sequence[R]]) -> Iterator[tuple[R, R]]:
-    return chain.from_iterable(map(pairwise, stretches))
+def _steps(values: Numbers) -> Numbers:
+    """Return how much more each is than the one before."""
+    steps = values[:0]
+    steps.extend(map(sub, values[1:], values))
+    return steps
 
 
-def _summed(steps: Sequence[tuple[float, float]], stretches: Stretches, source: str) -> Energy | None:
-    seconds = sum(step[1] for step in steps)
+def _summed(parts: Sequence[Readings], stretches: Sequence[Readings], source: str) -> Energy | None:
+    seconds = sum(chain.from_iterable(passed for passed, _ in parts))
     if not seconds:
         return None
-    gap = sum(readings[-1][0] - readings[0][0] for readings in stretches if readings) - seconds
-    return Energy(sum(step[0] for step in steps), source, seconds, gap if gap > 1e-3 else 0.0)
+    gap = sum(times[-1] - times[0] for times, _ in stretches if times) - seconds
+    joules = sum(chain.from_iterable(joules for _, joules in parts))
+    return Energy(joules, source, seconds, gap if gap > 1e-3 else 0.0)

@@ -6,12 +6,13 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from math import ceil
 from statistics import median
 
 from ngcdl.record import Summary
 from ngcdl.report.measured import achieved
-from ngcdl.report.measured.attempts import examples_per_second, sampled, stretch
+from ngcdl.report.measured.attempts import examples_per_second, joined, sampled, stretch
 from ngcdl.report.measured.cards import with_cards
 from ngcdl.report.measured.lines import Line, mean, most, number, weighted
 from ngcdl.report.measured.taken import Taken
@@ -30,7 +31,7 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
     latencies, losses = sorted(told.latencies), told.numbers("loss")
     trained = told.attempts
     stretches = sampled(trained, taken)
-    during = array("q", (row for one in stretches for row in one.rows))
+    during = joined(stretches)
     start, has_steps = told.start, told.has_steps
     summed = Summary(
         steps=told.reached,
@@ -48,7 +49,7 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
     )
     is_timed = bool(during) or not (start or has_steps)
     measured = stretches or [stretch(taken, taken.rows)]
-    weights = [weight for one in measured for weight in one.weights]
+    weights = array("d", chain.from_iterable(one.weights for one in measured))
     rows = during or taken.rows
     summed = _with_memory(_with_cpu(summed, taken, rows, weights, cores), taken, rows)
     summed = with_cards(summed, taken, measured, start, is_timed, partial(examples_per_second, trained, stretches))
@@ -67,12 +68,10 @@ def _rank(values: Sequence[float], share: float) -> float | None:
 def _counted(taken: Taken, during: Sequence[int], has_steps: bool, is_command: bool) -> int | None:
     if not taken.size or not (has_steps or is_command):
         return None
-    return sum(map(taken.is_full, during)) if has_steps else taken.complete
+    return sum(taken.are_full(during)) if has_steps else taken.complete
 
 
-def _with_cpu(
-    summed: Summary, taken: Taken, rows: Sequence[int], weights: Sequence[float], cores: int | None
-) -> Summary:
+def _with_cpu(summed: Summary, taken: Taken, rows: Sequence[int], weights: array[float], cores: int | None) -> Summary:
     """Add the use of the processors. A sample has it for the time since the one before, which is longer where the
     machine was so busy that samples are missing."""
     percent = weighted(taken.figures["host_cpu_percent"].at(rows), weights)
@@ -82,14 +81,14 @@ def _with_cpu(
         container_cpu_percent_mean=weighted(taken.figures["container_cpu_percent"].at(rows), weights),
         cores_busy=None if percent is None or cores is None else number(percent / 100 * cores),
         cpu_busiest_core_percent_mean=weighted(taken.busiest.at(rows), weights),
-        threads_running_mean=mean(taken.figures["threads_running"].numbers(rows)),
+        threads_running_mean=mean(taken.figures["threads_running"].floats(rows)),
     )
 
 
 def _with_memory(summed: Summary, taken: Taken, rows: Sequence[int]) -> Summary:
     """Add the memory figures: the maximum is over the whole run, pressure over the time it trained (`rows`)."""
-    used, limits = taken.figures["memory_bytes"].numbers(), taken.figures["memory_limit_bytes"].numbers()
-    kills = taken.figures["memory_oom_kills"].numbers()
+    used, limits = (taken.figures[name].floats(taken.rows) for name in ("memory_bytes", "memory_limit_bytes"))
+    kills = taken.figures["memory_oom_kills"].floats(taken.rows)
     return replace(
         summed,
         memory_bytes_max=most(used) if len(used) > 1 else None,  # the first is of the run's first milliseconds

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import nan
+from operator import and_, eq, itemgetter
+from typing import Any
 
 from ngcdl.processes import RUN_UNREAD
 from ngcdl.report.measured import throttling
-from ngcdl.report.measured.column import Codes, Column, told
+from ngcdl.report.measured.column import ABSENT, Codes, Column
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, number, numbers_in, text, texts_in
 
 _OF_A_SAMPLE = (
@@ -36,18 +39,28 @@ class TakenCard:
         self.places = array("I")  # its place in the sample
         self.figures = {name: Column() for name in _OF_A_CARD}
         self.reasons: Codes[Reasons | None] = Codes()
-        self.names: Codes[Name] = Codes()
+        self._names: list[tuple[int, tuple[Any, ...]]] = []  # each with the place of the first reading that has it
 
     def add(self, rows: Iterable[int], places: Iterable[int], readings: Sequence[Line]) -> None:
+        for at, reading in enumerate(readings, len(self.rows)):
+            name = reading.get("index"), reading.get("uuid"), reading.get("name"), reading.get("node")
+            if not self._names or name != self._names[-1][1]:
+                self._names.append((at, name))
         self.rows.extend(rows)
         self.places.extend(places)
-        for figure, column in self.figures.items():
-            column.extend(told(readings, figure))
-        for one in readings:
-            named = texts_in(one.get("throttle_reasons"))
-            self.reasons.add(None if named is None else frozenset(named) - {throttling.IDLE})
-            index, uuid, name, node = map(one.get, ("index", "uuid", "name", "node"))
-            self.names.add((number(index), text(uuid), text(name), text(node)))
+        for column, values in zip(self.figures.values(), _columns(_OF_A_CARD, readings), strict=True):
+            column.tell(values)
+        named = [texts_in(reading.get("throttle_reasons")) for reading in readings]
+        self.reasons.extend([None if one is None else tuple(one) for one in named], _reasons)
+
+    def name(self, reading: int) -> Name:
+        index, *texts = self._names[bisect_right(self._names, reading, key=itemgetter(0)) - 1][1]
+        uuid, name, node = map(text, texts)
+        return number(index), uuid, name, node
+
+
+def _reasons(told: tuple[str, ...] | None) -> Reasons | None:
+    return None if told is None else frozenset(told) - {throttling.IDLE}
 
 
 class Taken:
@@ -68,9 +81,9 @@ class Taken:
     def rows(self) -> range:
         return range(self.size)
 
-    def is_full(self, row: int) -> bool:
-        """Return whether the sample tells the host's use, which others leave out when sampling faster."""
-        return self.figures["host_cpu_percent"].is_told(row)
+    def are_full(self, rows: Sequence[int]) -> bytes:
+        """Return for each sample whether it tells the host's use, which others leave out when sampling faster."""
+        return self.figures["host_cpu_percent"].are_told(rows)
 
     @property
     def gaps(self) -> int:
@@ -83,42 +96,81 @@ class Taken:
     def complete(self) -> int:
         """In how many samples the host was read, and every card whose use was read at all."""
         known = self.figures["host_cpu_percent"].at(self.rows)
-        return sum(
-            count == len(self._ever_read) and one is not None for count, one in zip(self._read, known, strict=True)
-        )
+        return sum(map(and_, map(len(self._ever_read).__eq__, self._read), map(eq, known, known)))
 
     def _add(self, lines: Sequence[Line]) -> None:
-        for name, column in self.figures.items():
-            column.extend(told(lines, name))
-        self.busiest.extend([_busiest(line.get("cpu_percents")) for line in lines])
+        for column, values in zip(self.figures.values(), _columns(_OF_A_SAMPLE, lines), strict=True):
+            column.tell(values)
+        self.busiest.extend(_busiest([line.get("cpu_percents") for line in lines]))
         gaps = [line.get("gap") for line in lines]
         self._gaps.extend(_UNREAD if gap == RUN_UNREAD else _GAP if gap else 0 for gap in gaps)
-        found: dict[str, dict[int, tuple[int, Line]]] = {}
-        for row, line in enumerate(lines, self.size):
-            read = set()
-            for place, reading in enumerate(cards_in(line)):
-                key = str(reading.get("uuid") or reading.get("index"))
-                if key not in self.cards:
-                    if len(self.cards) == MOST_CARDS:
-                        continue
-                    self.cards[key] = TakenCard()
-                card = found.setdefault(key, {})
-                card[row] = (card[row][0] if row in card else place), reading
-                if number(reading.get("gpu_percent")) is not None:
-                    read.add(key)
-            self._read.append(len(read))
-            self._ever_read |= read
-        for key, readings in found.items():
-            places, told_there = zip(*readings.values(), strict=True)
-            self.cards[key].add(readings, places, told_there)
+        read = array("I", bytes(4 * len(lines)))
+        told = [line.get("gpus") for line in lines]
+        for key, (places, readings) in (_alike(told) or _readings(told)).items():
+            if key not in self.cards:
+                if len(self.cards) == MOST_CARDS:
+                    continue
+                self.cards[key] = TakenCard()
+            self.cards[key].add([self.size + at for at in places], places.values(), readings)
+            percents = [number(reading.get("gpu_percent")) for reading in readings]
+            for at, percent in zip(places, percents, strict=True):
+                read[at] += percent is not None
+            if percents.count(None) < len(percents):
+                self._ever_read.add(key)
+        self._read.extend(read)
         self.size += len(lines)
 
 
-def cards_in(sample: Line) -> list[Line]:
-    gpus = sample.get("gpus")
-    return [gpu for gpu in gpus if isinstance(gpu, dict) and gpu] if isinstance(gpus, list) else []
+Readings = dict[str, tuple[dict[int, int], Sequence[Line]]]  # of each card: its place in each sample, and what was read
 
 
-def _busiest(percents: object) -> float:
-    known = percents if isinstance(percents, list) and are_numbers(percents) else numbers_in(percents)
-    return max(known, default=nan)
+def _alike(told: Sequence[object]) -> Readings | None:
+    """Return the readings of samples that all have the same cards at the same places, as nearly all do; else None."""
+    lists = [one for one in told if type(one) is list]
+    if len(lists) < len(told) or len({*map(len, lists)}) > 1:
+        return None
+    found: Readings = {}
+    for place, readings in enumerate(zip(*lists, strict=True)):
+        if [*map(type, readings)].count(dict) < len(readings):
+            return None
+        uuid = readings[0].get("uuid")
+        if (
+            not (uuid and type(uuid) is str)
+            or uuid in found
+            or [one.get("uuid") for one in readings].count(uuid) < len(readings)
+        ):
+            return None
+        found[uuid] = dict.fromkeys(range(len(readings)), place), readings
+    return found
+
+
+def _readings(told: Sequence[object]) -> Readings:
+    """Return the readings of samples, of each card the last one of a sample."""
+    found: dict[str, tuple[dict[int, int], dict[int, Line]]] = {}
+    for at, cards in enumerate(told):
+        for place, reading in enumerate(cards_in(cards)):
+            key = str(reading.get("uuid") or reading.get("index"))
+            places, readings = found.setdefault(key, ({}, {}))
+            places.setdefault(at, place)
+            readings[at] = reading
+    return {key: (places, [*readings.values()]) for key, (places, readings) in found.items()}
+
+
+def cards_in(told: object) -> list[Line]:
+    return [card for card in told if isinstance(card, dict) and card] if isinstance(told, list) else []
+
+
+def _busiest(rows: Sequence[object]) -> Sequence[float]:
+    """Return the greatest number of each row, NaN if it has none."""
+    lists = [row if isinstance(row, list) else [] for row in rows]
+    if all(lists) and are_numbers([*chain.from_iterable(lists)]):
+        return [*map(max, lists)]
+    return [max(numbers_in(row), default=nan) for row in lists]
+
+
+def _columns(names: Sequence[str], lines: Sequence[Line]) -> Iterable[Sequence[Any]]:
+    """Return the values that the lines tell for each name, ABSENT where one doesn't."""
+    try:
+        return zip(*map(itemgetter(*names), lines), strict=True)
+    except KeyError:
+        return [[line.get(name, ABSENT) for line in lines] for name in names]
