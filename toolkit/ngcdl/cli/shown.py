@@ -7,13 +7,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ngcdl import console
 from ngcdl.cli import lookup
 from ngcdl.console import NOT_AVAILABLE, activity, measured, size
-from ngcdl.folder import EVENTS, LOG, TRACE, lines, opened
+from ngcdl.folder import EVENTS, LOG, TRACE, last_lines, lines, opened
 from ngcdl.folder import size as size_of
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import naming, raced, tuned
@@ -233,10 +234,13 @@ def _figures(run: Run) -> list[tuple[str, str]]:
 
 def _gaps(store: Store, run: Run) -> list[tuple[str, str]]:
     """Return how many samples lack a reading, and the most frequent reason. Reasons that differ only in numbers are
-    counted as the same."""
+    counted as the same. Of a run that goes on they are those of the samples that its figures are of."""
     if not run.summary.gaps:
         return []
-    read = (sample.get("gap") for file in sample_files(store.folder(run.id)) for sample in lines(file, among=_GAP))
+    files = sample_files(store.folder(run.id))
+    is_over = run.status != "running"
+    found = (lines(file, among=_GAP) if is_over else last_lines(file, lookup.RECENT_BYTES, _GAP) for file in files)
+    read = (sample.get("gap") for sample in chain.from_iterable(found))
     reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(MISSED)]
     count = Counter(map(_without_numbers, reasons))
     most = max(reasons, key=lambda why: count[_without_numbers(why)], default=None)
