@@ -81,7 +81,11 @@ class Column:
         """Return the number of each row, NaN if it is unknown or if the row is less than 0."""
         values, are_whole = self._of(rows)
         if not self._are_known:
-            values = array("d", (value if abs(value) < NO_NUMBER else nan for value in values))
+            are_known = bytes(map(_is_known, map(abs, values)))
+            place = are_known.find(0)
+            while place >= 0:
+                values[place] = nan
+                place = are_known.find(0, place + 1)
         return _typed(values, are_whole) if values else array("d", [nan]) * len(rows)
 
     def are_told(self, rows: Sequence[int]) -> bytes:
@@ -90,7 +94,7 @@ class Column:
         return bytes(map(eq, values, values)) if values else bytes(len(rows))
 
     def _of(self, rows: Sequence[int]) -> tuple[array[float], bytes | bytearray]:
-        """Return the value of each row, if any is known, and whether it is an integer, if any is."""
+        """Return copies: the value of each row, if any is known, and whether it is an integer, if any is."""
         values, are_whole = self.values, self._are_whole
         if not values:
             return values, are_whole

@@ -101,7 +101,7 @@ class Taken:
     def _add(self, lines: Sequence[Line]) -> None:
         for column, values in zip(self.figures.values(), _columns(_OF_A_SAMPLE, lines), strict=True):
             column.tell(values)
-        self.busiest.extend(_busiest([line.get("cpu_percents") for line in lines]))
+        self.busiest.tell(_busiest([line.get("cpu_percents") for line in lines]))
         gaps = [line.get("gap") for line in lines]
         self._gaps.extend(_UNREAD if gap == RUN_UNREAD else _GAP if gap else 0 for gap in gaps)
         read = array("I", bytes(4 * len(lines)))
