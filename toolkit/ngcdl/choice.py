@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from ngcdl import engines, given_cards, hostfacts
 from ngcdl.engines.base import Engine, Selective
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, NoGpu
+from ngcdl.frozen import dataclass
 from ngcdl.given_cards import Need, Seen
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free_cards

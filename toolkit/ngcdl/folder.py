@@ -34,10 +34,11 @@ import re
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
+
+from ngcdl.frozen import dataclass
 
 RECORD, EVENTS, SAMPLES, LOG = "run.json", "events.jsonl", "samples.jsonl", "log.txt"
 SAMPLES_OF_NODES = "samples-*.jsonl"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import GpuError, NoGpu
+from ngcdl.frozen import dataclass
 from ngcdl.spec import GpuRequest
 from ngcdl.telemetry import free_cards, shared_card
 from ngcdl.telemetry.card import Probe, compute_devices, is_mig, is_prohibited, prohibited

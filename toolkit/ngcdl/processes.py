@@ -8,8 +8,9 @@ import pwd
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from ngcdl.frozen import dataclass
 
 _PROC = Path("/proc")
 _KILL_SECONDS = 0.5

@@ -8,11 +8,11 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ngcdl.errors import BadOption, BadReference
+from ngcdl.frozen import dataclass
 from ngcdl.spec import NVCR, REDACTED, ImageRef, redacted_words
 
 KEY_VARIABLES = ("NGC_API_KEY", "NGC_CLI_API_KEY")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import difflib
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from ngcdl.errors import BadOption, LocalUnavailable
+from ngcdl.frozen import dataclass
 from ngcdl.spec import GpuRequest, Workload
 
 WRITTEN = {"pytorch": "PyTorch", "tf1": "TensorFlow 1", "tf2": "TensorFlow 2"}  # how people write each framework's name

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ngcdl.catalog.rows import address_of, is_recalled, rows
+from ngcdl.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ and https://docs.nvidia
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from ngcdl.catalog.rows import address, address_of, comparable, is_recalled, known, minor, rows
+from ngcdl.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from ngcdl.frozen import dataclass
 
 Rank = Literal["cause", "symptom", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")

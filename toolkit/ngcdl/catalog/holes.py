@@ -6,9 +6,9 @@ Holes that do not affect Docker according to their own advisory (runc's CVE-2026
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address, is_recalled, rows
+from ngcdl.frozen import dataclass
 
 # 1.17.8, v1.4.0-rc.3, 1.0.0-rc93; and 1.17.8-1, as in NVIDIA's own packages
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?:-rc\.?(\d{1,6}))?(?:-1)?", re.ASCII)

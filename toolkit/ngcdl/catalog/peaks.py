@@ -19,9 +19,9 @@ https://www.nvidia.com/en-us/products/workstations/dgx-spark/ (https://github.co
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ngcdl.catalog.rows import address, is_recalled, rows
+from ngcdl.frozen import dataclass
 
 # NVML reports "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "NVIDIA H100 80GB HBM3", "GeForce GTX 1080",
 # "NVIDIA GH200 144G HBM3e".

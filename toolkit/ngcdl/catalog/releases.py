@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from ngcdl.catalog.rows import address_of, comparable, rows
+from ngcdl.frozen import dataclass
 
 # column -> the field of preflight.facts.ImageFacts that it fills
 FIELDS = {

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl import choice, console, settings, trainings
 from ngcdl.cli import lookup, project, typed_container
@@ -20,6 +20,7 @@ from ngcdl.comparing import compare as comparing
 from ngcdl.comparing import mounted
 from ngcdl.comparing.rounds import Comparing
 from ngcdl.errors import BadOption, NgcdlError, signal_exit_code
+from ngcdl.frozen import dataclass
 from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words

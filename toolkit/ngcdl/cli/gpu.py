@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from ngcdl import console, processes, waiting
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import asking, within
 from ngcdl.telemetry.gpu import Nvml, connect, open_nvml

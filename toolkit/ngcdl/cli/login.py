@@ -7,10 +7,11 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl import console, settings
 from ngcdl.errors import BadKey, BadOption, KeyNotRemoved, NoKey
+from ngcdl.frozen import dataclass
 from ngcdl.registry import credentials, docker_config
 from ngcdl.registry.key import KEY_LIMIT_BYTES, NGC_USERNAME, Credential, check_key
 from ngcdl.running.signals import Interrupted

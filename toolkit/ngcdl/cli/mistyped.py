@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from ngcdl.cli import LONG_DASHES, habits
 from ngcdl.cli.changed import replaced
 from ngcdl.cli.typed import again
 from ngcdl.errors import BadOption, NgcdlError, UsageError
+from ngcdl.frozen import dataclass
 from ngcdl.spec import redacted, redacted_words
 
 # Example arguments for commands that were typed without the arguments that they need.

@@ -10,13 +10,13 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import console
 from ngcdl.cli import lookup, terminal
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken, StateNotWritable
 from ngcdl.folder import FILES, IMPORTED
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.running.reconcile import ended, reconcile, still_runs
 from ngcdl.running.stopping import has_runner

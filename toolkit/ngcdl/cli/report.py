@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from ngcdl import console, whole
 from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, NoSuchComparison, NoSuchRun, NotWritten
 from ngcdl.folder import EVENTS, lines
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store

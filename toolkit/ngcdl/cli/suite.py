@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ngcdl import console, trainings
@@ -16,6 +16,7 @@ from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_
 from ngcdl.cli.typed import Typed
 from ngcdl.comparing import compare as comparing
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison

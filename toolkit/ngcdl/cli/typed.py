@@ -9,13 +9,14 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from ngcdl import console, settings, trainings
 from ngcdl.cli import terminal, typed_container
 from ngcdl.cli.typed_container import current_folder
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.frozen import dataclass
 from ngcdl.planning import plan
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant

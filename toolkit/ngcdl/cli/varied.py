@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl import trainings
 from ngcdl.comparing.compare import Variant
 from ngcdl.errors import ON_CPU_ALONE, BadOption
+from ngcdl.frozen import dataclass
 from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ngcdl import choice
 from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
 from ngcdl.folder import EVENTS, lines
+from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
 from ngcdl.record import Run

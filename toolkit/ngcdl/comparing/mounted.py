@@ -7,9 +7,9 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from ngcdl.frozen import dataclass
 from ngcdl.spec import Mount
 
 # The endings of source files. Runs write settings and results with other endings; some programs copy settings as YAML.

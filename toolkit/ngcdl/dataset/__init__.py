@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +22,7 @@ from ngcdl.dataset.kept import CachedArchive
 from ngcdl.dataset.official import CIFAR10, Archive, Member
 from ngcdl.dataset.pace import Patience, Progress
 from ngcdl.errors import BadOption, DatasetWrong
+from ngcdl.frozen import dataclass
 from ngcdl.settings import expanded
 
 __all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "pictures", "prepare"]

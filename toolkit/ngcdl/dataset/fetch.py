@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from ngcdl.dataset.address import Failure
 from ngcdl.dataset.official import Archive
 from ngcdl.dataset.pace import MINUTES, Pace, Patience, Progress
 from ngcdl.errors import DatasetUnavailable
+from ngcdl.frozen import dataclass
 
 if TYPE_CHECKING:
     import requests

@@ -6,12 +6,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.dataset import disk, pickled
 from ngcdl.dataset.official import BINARY, CLASSES, PICKLED, PICKLES, RECORD_BYTES, Archive, is_training
 from ngcdl.errors import DatasetWrong
+from ngcdl.frozen import dataclass
 
 
 @dataclass(frozen=True)

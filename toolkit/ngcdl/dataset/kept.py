@@ -15,13 +15,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ngcdl import whole
 from ngcdl.dataset import disk
 from ngcdl.dataset.official import BINARY, Archive, is_training
+from ngcdl.frozen import dataclass
 
 _Dates = tuple[int, int, int]
 

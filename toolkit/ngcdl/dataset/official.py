@@ -6,7 +6,7 @@ md5 serves only to tell whether a folder that the user names equals the official
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ngcdl.frozen import dataclass
 
 RECORD_BYTES = 1 + 3 * 32 * 32  # label, red, green, blue: https://www.cs.toronto.edu/~kriz/cifar.html
 CLASSES = 10

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 
 MINUTES = "NGCDL_DOWNLOAD_MINUTES"
 _SHOW_SECONDS = 0.2

@@ -10,11 +10,12 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from ngcdl.doctor.sight import Sight, Trouble
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.frozen import dataclass
 
 # warning: the link works, at least in part; broken: the link fails its purpose; unchecked: `found` says why.
 State = Literal["ok", "warning", "broken", "unchecked"]

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ngcdl import processes
 from ngcdl.doctor.sight import Space
+from ngcdl.frozen import dataclass
 
 _FILE_BYTES = 1 << 20
 

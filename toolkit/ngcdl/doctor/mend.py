@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ngcdl.doctor.chain import Finding, Step
+from ngcdl.frozen import dataclass
 
 
 @dataclass(frozen=True)

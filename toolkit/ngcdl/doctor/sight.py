@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import Card, Probe
 
 # CUDA needs this device, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe

@@ -10,11 +10,11 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ngcdl.errors import NgcdlError, NotAsked, RateLimited, RegistryUnreachable, UnknownRepository, UnknownTag
+from ngcdl.frozen import dataclass
 from ngcdl.preflight.facts import ImageFacts
 from ngcdl.registry.kept import KeptAnswers, Said
 from ngcdl.registry.session import HURRY, USUAL, Keys, Session

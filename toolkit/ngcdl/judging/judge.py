@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ngcdl.catalog import releases
@@ -22,6 +22,7 @@ from ngcdl.errors import (
     UnknownRepository,
     UnknownTag,
 )
+from ngcdl.frozen import dataclass
 from ngcdl.judging import imagefacts
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight import image as reading

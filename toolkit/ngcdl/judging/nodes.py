@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl.engines.base import Cluster
 from ngcdl.engines.values import Node
 from ngcdl.errors import EngineError, ImageUnfit, NgcdlError
+from ngcdl.frozen import dataclass
 from ngcdl.judging import judge
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.errors import BadOption, MountMissing
+from ngcdl.frozen import dataclass
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload, kind_of
 
 

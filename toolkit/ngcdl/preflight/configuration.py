@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ngcdl.catalog import releases
 from ngcdl.catalog.releases import Release
 from ngcdl.catalog.rows import comparable
+from ngcdl.frozen import dataclass
 
 # The cards that a cuda-compat package works on, as its own note lists them (12.9, 13.1); an image's require string
 # may admit more. https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html

@@ -7,8 +7,10 @@ capability 8.6; catalog.rows makes them comparable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from ngcdl.frozen import dataclass
 
 Level = Literal["runs", "caution", "no"]
 LEVELS: tuple[Level, ...] = ("runs", "caution", "no")  # best first

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.errors import DiskFull
+from ngcdl.frozen import dataclass
 
 
 @dataclass(frozen=True)

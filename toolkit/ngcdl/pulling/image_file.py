@@ -25,13 +25,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
+from ngcdl.frozen import dataclass
 from ngcdl.pulling import blob_folder, disk_space
 from ngcdl.pulling.blobs import Blob, FolderTrouble
 from ngcdl.pulling.relay import CONNECTIONS

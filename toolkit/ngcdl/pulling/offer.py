@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ngcdl.frozen import dataclass
 from ngcdl.pulling.blobs import Blob
 from ngcdl.registry import manifest
 from ngcdl.registry.manifest import Document

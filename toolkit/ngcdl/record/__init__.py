@@ -27,10 +27,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Self
 
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 from ngcdl.record.shape import known_of, make
 from ngcdl.spec import USUAL_SAMPLE_SECONDS, Placement, Workload, kind_of, parse_sample_seconds
 

@@ -9,9 +9,10 @@ Tokens: https://distribution.github.io/distribution/spec/auth/token/
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote
+
+from ngcdl.frozen import dataclass
 
 _HEADER_LIMIT = 16384
 _WORD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -11,10 +11,10 @@ import configparser
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ngcdl import settings
 from ngcdl.errors import BadKey, ConfigBroken, HelperFailed, HelperHung, HelperMissing, NgcdlError
+from ngcdl.frozen import dataclass
 from ngcdl.registry import docker_config
 from ngcdl.registry.helper import HELPER_SECONDS, Helper
 from ngcdl.registry.key import NGC_USERNAME, Credential, Secret, check_key

@@ -14,12 +14,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ngcdl import settings, waiting, whole
 from ngcdl.errors import ConfigBroken, ConfigNotWritable
+from ngcdl.frozen import dataclass
 from ngcdl.registry.key import TOKEN_USERNAME, Secret
 
 LOCK_SECONDS = 30.0

@@ -16,10 +16,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import IO
 
 from ngcdl.errors import ConfigBroken, HelperFailed, HelperHung, HelperMissing
+from ngcdl.frozen import dataclass
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import NGC_USERNAME, Secret
 from ngcdl.settings import without_keys

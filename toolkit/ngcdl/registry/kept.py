@@ -15,11 +15,12 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ngcdl import whole
+from ngcdl.frozen import dataclass
 
 _FORMAT = 1
 # The rest of a configuration is mostly history: by far the largest part, and used by nobody.

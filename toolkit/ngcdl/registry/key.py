@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 
 from ngcdl.errors import BadKey
+from ngcdl.frozen import dataclass
 
 # NGC's user name is this literal string for every kind of key:
 # https://docs.nvidia.com/ngc/latest/ngc-catalog-user-guide.html

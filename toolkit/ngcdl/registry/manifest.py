@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from ngcdl.frozen import dataclass
 
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",

@@ -9,7 +9,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from http import HTTPStatus
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -19,6 +19,7 @@ from requests.auth import AuthBase
 
 from ngcdl import __version__
 from ngcdl.errors import NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.frozen import dataclass
 from ngcdl.registry import challenge, trust
 from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ngcdl.engines.values import Exit
 from ngcdl.errors import GpuNotInside, NgcdlError, signal_exit_code
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line, number
 

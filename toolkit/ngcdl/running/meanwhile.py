@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -18,6 +18,7 @@ from ngcdl.engines.base import Job, Piped, Unbound
 from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, lines, opened
+from ngcdl.frozen import dataclass
 from ngcdl.hostfacts import has_our_cards
 from ngcdl.planning.show import Show
 from ngcdl.record import Run

@@ -24,7 +24,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import waiting, whole
@@ -32,6 +31,7 @@ from ngcdl.engines.base import Engine
 from ngcdl.engines.values import Exit, Order
 from ngcdl.errors import ContainerLeft, NgcdlError, PackagesNotInstalled, PackagesNotKept
 from ngcdl.folder import HOME, content
+from ngcdl.frozen import dataclass
 from ngcdl.planning.show import Show
 from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, redacted
 from ngcdl.storing.store import delete

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from ngcdl import __version__, choice, hostfacts, trainings
 from ngcdl.engines.base import Engine, SharesCpus
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, NoGpu
+from ngcdl.frozen import dataclass
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning import plan, validation
 from ngcdl.planning.asked import (

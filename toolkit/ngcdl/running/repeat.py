@@ -7,13 +7,14 @@ import contextlib
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ngcdl import __version__, engines, trainings
 from ngcdl.errors import BadGpuRequest, BadOption, BadReference, NoSuchRun, NotRepeatable, RecordBroken, StartError
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
+from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
 from ngcdl.record import Run

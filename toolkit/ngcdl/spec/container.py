@@ -6,11 +6,11 @@ import ipaddress
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Self
 
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 
 # Linux's limits in the order of their numbers, which are the same on amd64 and arm64:
 # https://github.com/torvalds/linux/blob/v6.12/include/uapi/asm-generic/resource.h

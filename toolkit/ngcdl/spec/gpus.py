@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Self
 
 from ngcdl.errors import BadGpuRequest
+from ngcdl.frozen import dataclass
 
 # An index, one of its MIG devices, a UUID or its beginning, or a whole UUID without GPU-, as a Jetson's:
 # https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/info/property-extractor.go

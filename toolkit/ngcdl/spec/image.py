@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Self
 
 from ngcdl.errors import BadReference
+from ngcdl.frozen import dataclass
 
 NVCR = "nvcr.io"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import Any, Self
 
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 from ngcdl.spec.kinds import KINDS, kind_of
 from ngcdl.spec.secrets import redacted
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self
 
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 from ngcdl.spec.container import Mount, Port, parse_bytes, parse_cpus, parse_environment
 from ngcdl.spec.gpus import GpuRequest
 from ngcdl.spec.image import ImageRef

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ngcdl.frozen import dataclass
 
 # The feed, the precision, and the place of `distill`'s teacher: containers/trainer/events.py says what each word means.
 FEEDS = ("ahead", "plain", "resident", "constant", "input")

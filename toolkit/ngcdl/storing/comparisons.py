@@ -14,13 +14,14 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ngcdl import waiting
 from ngcdl.errors import NoSuchComparison, RecordBroken, StateNotWritable
 from ngcdl.folder import content
+from ngcdl.frozen import dataclass
 from ngcdl.record import Owner
 from ngcdl.record.shape import make
 from ngcdl.storing import marks

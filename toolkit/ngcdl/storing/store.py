@@ -15,12 +15,12 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
 from ngcdl.folder import HOME, RECORD, content, opened, unlinked
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
 

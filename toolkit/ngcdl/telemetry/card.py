@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
 from ngcdl.errors import NvmlUnavailable
+from ngcdl.frozen import dataclass
 
 T = TypeVar("T", "Card", "GpuReading")
 

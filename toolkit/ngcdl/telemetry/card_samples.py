@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry import container
 from ngcdl.telemetry.card import IDLE_PERCENT, GpuProcess
 from ngcdl.telemetry.gpu import Nvml

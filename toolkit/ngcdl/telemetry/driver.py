@@ -9,13 +9,13 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from ngcdl import waiting
 from ngcdl.errors import DriverHangs, LibraryMissing, NgcdlError, NvmlUnavailable
 from ngcdl.forked import Forked, meanwhile
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry import container
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12

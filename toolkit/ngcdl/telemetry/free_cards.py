@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl import processes
 from ngcdl.errors import NoGpu
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import PROHIBITED, Card, GpuReading, compute_devices, is_mig, is_prohibited
 from ngcdl.telemetry.gpu import open_nvml

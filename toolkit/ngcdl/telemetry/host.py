@@ -6,12 +6,12 @@ import os
 import platform
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from ngcdl import record
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import Card
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.processors import processors

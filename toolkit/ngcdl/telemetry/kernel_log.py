@@ -12,11 +12,11 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
 from ngcdl.errors import NvmlUnavailable
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry import driver, gpu
 from ngcdl.telemetry.card import Probe, is_mig, whole_cards
 

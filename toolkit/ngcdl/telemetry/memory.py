@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 import psutil
 
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry.kernelfile import KernelFile
 
 SHORTEST_SECONDS = 1.0  # the pressure is a 10 s average

@@ -11,13 +11,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from ngcdl.frozen import dataclass
 from ngcdl.processes import RUN_UNREAD
 from ngcdl.spec import samples_to_full
 from ngcdl.telemetry import host

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import EXCLUSIVE, GpuReading, compute_devices, is_mig
 from ngcdl.telemetry.free_cards import VARIABLE, readings, user
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 import psutil
 
 from ngcdl import processes
+from ngcdl.frozen import dataclass
 from ngcdl.telemetry import container
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.memory import Limits

@@ -9,12 +9,12 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ngcdl.engines.values import EngineFacts, architecture
+from ngcdl.frozen import dataclass
 
 # Identifies the containerd image store, the default of new installations since Docker 29:
 # https://docs.docker.com/engine/storage/containerd/

@@ -12,7 +12,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +20,7 @@ from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.engines.docker.visit import DockerVisit
 from ngcdl.engines.values import AWAY, UNSEEN, Chunk, Exit, Started
 from ngcdl.errors import ContainerLeft, EngineLost, GpuUnknown, NgcdlError
+from ngcdl.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS
 from ngcdl.engines.values import Order
+from ngcdl.frozen import dataclass
 from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, inside, redacted
 
 LABEL = "ngcdl.run"

@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ngcdl.engines.kubernetes.messages import translated
 from ngcdl.errors import ClusterHangs, ClusterRefused, EngineError, KubectlMissing
+from ngcdl.frozen import dataclass
 from ngcdl.settings import without_keys
 
 SECONDS = 30  # for an answer, except from credential plugins that open a browser

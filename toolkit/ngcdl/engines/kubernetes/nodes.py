@@ -9,7 +9,6 @@ The names cuda.driver.* are the older ones, which newer releases still write, be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +16,7 @@ from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.pod import GPU
 from ngcdl.engines.values import Node
 from ngcdl.errors import EngineError
+from ngcdl.frozen import dataclass
 
 SECONDS = 10  # a run goes on without an answer
 # The RuntimeClass that k3s, RKE2 and NVIDIA's GPU operator create. Where another runtime is the default, as on the

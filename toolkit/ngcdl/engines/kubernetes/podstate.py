@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ngcdl.engines.kubernetes.pod import CONTAINER, GPU
 from ngcdl.engines.values import Exit
 from ngcdl.errors import EngineError, ImageNotPulled, PodFailed
+from ngcdl.frozen import dataclass
 
 Json = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ngcdl.engines.kubernetes.messages import remedy
 from ngcdl.engines.kubernetes.pod import CONTAINER, KEPT
 from ngcdl.engines.kubernetes.podstate import TIMED_OUT, Json, Pod, condition, happened, newest, seconds
 from ngcdl.engines.values import Exit
 from ngcdl.errors import ClusterRefused, EngineError
+from ngcdl.frozen import dataclass
 
 # Reasons for which a Job's controller can create no pod now, but may later: it tries again
 _CREATED_LATER = re.compile(

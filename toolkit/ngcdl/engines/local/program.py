@@ -13,11 +13,12 @@ import subprocess
 import sys
 import termios
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ngcdl.engines.local import leader
 from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable, StartError
+from ngcdl.frozen import dataclass
 
 _SHELL = "/bin/sh"
 _FIRST_LINE_BYTES = 256  # the kernel reads no more of it

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngcdl.engines.slurm import variables
@@ -24,6 +23,7 @@ from ngcdl.errors import (
     UnknownAccount,
     UnknownPartition,
 )
+from ngcdl.frozen import dataclass
 from ngcdl.spec import REDACTED, redacted
 
 SECONDS = 30.0

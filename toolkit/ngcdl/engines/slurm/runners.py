@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ngcdl.engines.slurm.bash import bash
 from ngcdl.errors import BadOption
+from ngcdl.frozen import dataclass
 from ngcdl.spec import Mount
 
 _OURS = ("NGCDL_RUN", "NGCDL_NODES", "NGCDL_NODE", "MASTER_ADDR", "MASTER_PORT")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import truediv
 from statistics import median
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured.spread import Spread, by_round, times
 
 

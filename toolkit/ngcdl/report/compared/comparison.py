@@ -9,12 +9,13 @@ cancels out. A run that can't be compared is refused, naming the field, and its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import zip_longest
 from math import ceil
 from statistics import median
 from typing import Any
 
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.compared.arm import Figures
 from ngcdl.report.compared.pairs import Published, published

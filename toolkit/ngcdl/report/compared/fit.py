@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured.spread import Spread
 
 FEWEST_BATCHES = 3

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ngcdl.frozen import dataclass
 from ngcdl.report.compared.theirs import SOURCES, read
 
 

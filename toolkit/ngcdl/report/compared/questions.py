@@ -8,10 +8,11 @@ figures (its runs were refused) removes only the sentences that need it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from ngcdl.console import measured
+from ngcdl.frozen import dataclass
 from ngcdl.report.compared.arm import Figures, counted, faster
 from ngcdl.report.compared.beside import feed, teacher
 from ngcdl.report.compared.fit import fitted

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.compared.arm import counted
 
 SOURCES = {

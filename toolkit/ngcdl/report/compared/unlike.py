@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from ngcdl.console import NOT_AVAILABLE
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured import lines, naming, throttling, tuned
 from ngcdl.report.measured.case import is_command

@@ -9,13 +9,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, repeat
 from math import inf, isnan, nan
 from operator import and_, eq, le, sub
 from statistics import median
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured.lines import Numbers, number
 from ngcdl.report.measured.taken import Taken
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ngcdl.catalog.chips import ON_ARM_CHIPS
+from ngcdl.frozen import dataclass
 from ngcdl.record import Finding, GpuSummary, Run, Summary
 from ngcdl.report.measured.lines import Line, number
 from ngcdl.spec import samples_to_full

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import eq, sub
 from statistics import median
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured.lines import Numbers, only
 
 COUNTER, INTEGRATED = "counter", "power integrated"

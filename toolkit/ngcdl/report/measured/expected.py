@@ -6,9 +6,10 @@ Present it as an estimate: a network unlike those that trained here may take sev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import median
 
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.spec import kind_of
 

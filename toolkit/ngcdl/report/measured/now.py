@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured.lines import Line, number, text
 from ngcdl.spec import USUAL_SAMPLE_SECONDS, samples_to_full
 

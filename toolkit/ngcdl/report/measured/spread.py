@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import floor, log10
 from statistics import median
 
 from ngcdl.console import NOT_AVAILABLE, measured
+from ngcdl.frozen import dataclass
 
 # A ratio closer to 1 than this is a difference that nobody would act on, and two digits show it as 1.00.
 NEAREST = 1.01

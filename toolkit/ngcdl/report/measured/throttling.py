@@ -7,7 +7,8 @@ https://docs.nvidia.com/deploy/nvidia-smi/index.html.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from ngcdl.frozen import dataclass
 
 # The share of the samples during training. A card slowed down by half in a tenth of them loses a twentieth; less than
 # that is within the difference between two runs.

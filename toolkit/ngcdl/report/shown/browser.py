@@ -17,11 +17,11 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from ngcdl.errors import NoBrowser
+from ngcdl.frozen import dataclass
 from ngcdl.settings import without_keys
 
 NAMES = (

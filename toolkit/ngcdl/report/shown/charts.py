@@ -7,8 +7,8 @@ sharp at every size. A plotting library would cost 60 MB and a second of start-u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.shown.curves import Curve, ranges, thinned
 from ngcdl.report.shown.markup import Markup, joined, tag
 from ngcdl.report.shown.scale import LONGEST, PERCENT, Axis

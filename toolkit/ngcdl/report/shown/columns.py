@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, compress, islice, pairwise, zip_longest
 from math import inf, isnan
 from operator import itemgetter
 from typing import Any
 
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
 from ngcdl.report.measured.attempts import merged

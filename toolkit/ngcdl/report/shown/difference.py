@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
+from ngcdl.frozen import dataclass
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.compared.unlike import in_full
 from ngcdl.report.measured.lines import number

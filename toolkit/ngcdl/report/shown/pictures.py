@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ngcdl.frozen import dataclass
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.attempts import merged
 from ngcdl.report.shown import charts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from ngcdl.frozen import dataclass
 
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _SECONDS = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from string import ascii_uppercase
 
+from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.shown.curves import Curve
