@@ -217,7 +217,7 @@ def test_what_is_known_is_told_before_the_long_end_and_after_it(raced, capsys):
 
         return train
 
-    assert [one.against for one in raced(once)] == ["eager", "compiled"] * 2
+    assert [one.against for one in raced(once)] == ["compiled", "eager"] * 2
     (before,) = told
     assert "| graphs | 3 | 0.500 |" in before
     assert "| eager | 3 | 0.600 |" in before
@@ -237,7 +237,7 @@ def test_trainings_beyond_the_rounds_are_told_one_by_one_and_count_where_they_ar
     with pytest.raises(KeyboardInterrupt):
         found.extend(one.note for one in raced(once))
     assert [f"n = {many}" in note for note, many in zip(found, (3, 3, 4, 4), strict=True)] == [True] * 4
-    assert "    graphs, training 4: 93.00% right\n" in capsys.readouterr().out
+    assert "    compiled, training 4: 93.00% right\n" in capsys.readouterr().out
 
 
 def test_what_is_right_on_average_is_judged_by_all_trainings_of_the_fastest_way(raced, monkeypatch):
@@ -250,11 +250,11 @@ def test_what_is_right_on_average_is_judged_by_all_trainings_of_the_fastest_way(
     for mean, is_race in (0.9405, True), (0.94, False):
         right = [0.9390, 0.9402, 0.9409, *np.random.RandomState(0).normal(mean, 0.0012, 200)]
         found = list(raced(lambda _: lambda seed: (0.5, right[seed])))  # noqa: B023
-        assert [one.against for one in found[:2]] == ["eager", "compiled"], "known before a peer is compiled"
-        assert "by graphs, n = 3;" in found[0].note
+        assert [one.against for one in found[:2]] == ["graphs", "eager"], "known before a peer is compiled"
+        assert "by compiled, n = 3;" in found[0].note
         peer = found[-1]
         assert (peer.against, peer.goal is not None, peer.ours) == ("peer", is_race, (0.5,) * 3)
-        assert "by graphs, n = 203;" in peer.note
+        assert "by compiled, n = 203;" in peer.note
 
 
 def test_a_peer_whose_compiler_takes_too_long_costs_none_of_our_figures(raced, monkeypatch, capsys):
@@ -268,9 +268,9 @@ def test_a_peer_whose_compiler_takes_too_long_costs_none_of_our_figures(raced, m
     found = []
     with pytest.raises(KeyboardInterrupt):
         found.extend(raced(lambda _: lambda _: (0.5, 0.9)))
-    assert [one.against for one in found] == ["eager", "compiled"] * 2
-    assert "by graphs, n = 5;" in found[-1].note
-    assert "| graphs | 5 | 0.500 |" in capsys.readouterr().out
+    assert [one.against for one in found] == ["graphs", "eager"] * 2
+    assert "by compiled, n = 5;" in found[-1].note
+    assert "| compiled | 5 | 0.500 |" in capsys.readouterr().out
 
 
 def test_where_time_is_short_nothing_is_trained_beyond_the_rounds_of_a_verdict(raced, capsys):
@@ -305,7 +305,7 @@ def test_a_way_that_does_not_learn_is_left_out(torch, raced, capsys):
 def test_what_trained_before_a_way_failed_is_told(raced, capsys):
     def once(name):
         def train(seed):
-            if name == "compiled":
+            if name == "eager":
                 raise RuntimeError("CUDA error: an illegal memory access was encountered")
             return 0.5, 0.9
 
@@ -315,7 +315,7 @@ def test_what_trained_before_a_way_failed_is_told(raced, capsys):
         list(raced(once))
     told = capsys.readouterr().out
     assert "| graphs | 1 | 0.500 |" in told
-    assert "| compiled |" not in told
+    assert "| eager |" not in told
 
 
 def test_a_process_sees_the_caller_s_packages_too_and_the_compiler_finds_its_caches_again(monkeypatch, capsys):
