@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.engines.docker.stream import Seen, Shortened, attached
+from ngcdl.engines.docker.stream import Seen, Shortened, attached, send
 from ngcdl.engines.values import Chunk
 
 PIECES = st.lists(st.builds(Chunk, st.sampled_from(["stdout", "stderr"]), st.binary(max_size=400)), max_size=12)
@@ -60,3 +60,34 @@ def test_output_that_came_together_with_the_header_of_the_answer_is_not_lost(tmp
         line._response.close()
         line.close()
         client.close()
+
+
+def test_input_that_is_sent_before_the_output_is_read_arrives_whole() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        here.settimeout(5)  # as the SDK's connections have; such a socket does not block
+        data, got = bytes(range(256)) * 8192, bytearray()
+
+        def receive() -> None:
+            while len(got) < len(data) and (some := there.recv(4096)):
+                got.extend(some)
+
+        reader = threading.Timer(0.2, receive)  # by then nothing more fits in between
+        reader.start()
+        send(here, data)
+        reader.join()
+    assert got == data
+
+
+def test_output_is_given_up_only_after_two_looks_in_turn_that_find_nothing_running() -> None:
+    here, there = socket.socketpair()
+    looks = iter([False, True, False])
+
+    def is_running() -> bool:
+        if (found := next(looks, None)) is None:
+            there.sendall(b"$ ")
+            return True
+        return found
+
+    with here, there:
+        assert next(attached(here.makefile("rb", buffering=0), True, is_running)).data == b"$ "

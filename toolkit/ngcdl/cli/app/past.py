@@ -216,7 +216,8 @@ def exec(
         from ngcdl.errors import BadOption
 
         words = [word for word in sys.argv[1:] if word != "--"]
-        at = words.index(stray[0], words.index(run) + 1) if run in words else 1
+        after = words.index(run) + 1 if run in words else 1
+        at = words.index(stray[0], after) if stray[0] in words[after:] else after  # typer takes -t out of -uroot
         raise BadOption("exec: the command goes after --.", again([*words[:at], "--", *words[at:]]))
     from ngcdl.cli.visit import visit
 

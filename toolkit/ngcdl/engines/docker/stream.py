@@ -137,10 +137,9 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
                     return os.read(descriptor, limit)
                 except ConnectionError as error:
                     raise Torn from error
-            if not is_running():
-                silent_after_end += 1
-                if silent_after_end > 1:
-                    return b""
+            silent_after_end = 0 if is_running() else silent_after_end + 1
+            if silent_after_end > 1:
+                return b""
 
     return some
 
@@ -152,7 +151,10 @@ def _read_early(attachment: Any) -> bytes:
     if answer is None or line is None:  # with TLS there is no _sock, and one can't look without waiting
         return b""
     line.settimeout(0)  # `peek` is not to wait for more
-    early: bytes = answer.raw._fp.fp.peek()
+    try:
+        early: bytes = answer.raw._fp.fp.peek()
+    except ConnectionError as error:
+        raise Torn from error
     return early
 
 
@@ -160,7 +162,10 @@ def send(attachment: Any, data: bytes) -> None:
     """Write all of `data` to an open attachment. Raise OSError."""
     view = memoryview(data)
     while view:
-        view = view[os.write(attachment.fileno(), view) :]
+        try:
+            view = view[os.write(attachment.fileno(), view) :]
+        except BlockingIOError:  # before its output is read, it has the SDK's timeout
+            select.select([], [attachment], [])
 
 
 def shut(attachment: Any, how: int = socket.SHUT_WR) -> None:

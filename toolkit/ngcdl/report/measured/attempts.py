@@ -123,7 +123,7 @@ def sampled(trained: Sequence[Attempt], taken: Taken) -> list[Stretch]:
     began = {bisect_right(begins, one.first) - 1: one.first for one in reversed(trained)}
     times = taken.figures["t"].at(taken.rows)
     found: list[Sequence[int]]
-    if all(map(le, times, times[1:])):
+    if all(map(le, times, chain(times[1:], (inf,)))):  # the last one is not unknown either
         found = [range(bisect_left(times, least), bisect_right(times, greatest)) for least, greatest in spans]
     else:  # the clock was set back, or some times are unknown
         of_each = [array("q") for _ in spans]
