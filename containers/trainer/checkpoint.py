@@ -49,7 +49,7 @@ def save(folder, about, arrays):
             os.remove(os.path.join(place, rest))  # left by a trainer that was killed while it saved: we hold its lock
         write_whole(path, content.getvalue())
         # by modification time: the folder may hold checkpoints of a longer training, or some dated by a fast clock
-        others = [other for other in found(place) if other != path]
+        others = [other for other in found(place) if other != path and os.path.isfile(other)]
         for old in sorted(others, key=os.path.getmtime, reverse=True)[KEPT - 1:]:
             os.remove(old)
     except EnvironmentError as error:
@@ -91,10 +91,14 @@ def read(path):
 
 
 def kept(folder):
-    """Return the folder where a run's checkpoints are, or would be, and their paths, newest first."""
+    """Return the folder where a run's checkpoints are, or would be, and their paths, newest first. Raise Stop if it
+    can't be read."""
     inside = os.path.join(folder, "checkpoints")
     place = inside if os.path.isdir(inside) else folder
-    return place, found(place) if os.path.isdir(place) else []
+    try:
+        return place, found(place) if os.path.isdir(place) else []
+    except EnvironmentError as error:
+        raise stopped_by(error, place, "checkpoint")
 
 
 def reached(folder):

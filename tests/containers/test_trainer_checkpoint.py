@@ -44,10 +44,11 @@ def test_what_was_saved_is_read_back(tmp_path):
     assert newest(tmp_path / "checkpoints")[0]["step"] == 7
 
 
-def test_the_last_three_are_kept_by_number_not_by_name(tmp_path):
+def test_the_last_three_are_kept_by_number_not_by_name_and_a_folder_is_none_of_them(tmp_path):
+    (tmp_path / "checkpoints" / "step-7.npz").mkdir(parents=True)
     for step in 8, 9, 10, 100:
         save(tmp_path, step)
-    assert names(tmp_path / "checkpoints") == ["step-10.npz", "step-100.npz", "step-9.npz"]
+    assert names(tmp_path / "checkpoints") == ["step-10.npz", "step-100.npz", "step-7.npz", "step-9.npz"]
 
 
 @pytest.mark.parametrize("written", [1e9, 1e10])
@@ -88,13 +89,16 @@ def test_content_of_another_sum_is_found_even_in_a_whole_zip(tmp_path):
         checkpoint.read(str(path))
 
 
-def test_none_and_none_that_is_good_are_both_told(tmp_path):
+def test_none_and_none_that_is_good_and_none_that_can_be_read_are_told(tmp_path, monkeypatch):
     with pytest.raises(Stop, match="No checkpoint file found") as stop:
         newest(tmp_path)
     assert stop.value.kind == "checkpoint"
     save(tmp_path, 1)
     (tmp_path / "checkpoints" / "step-1.npz").write_bytes(b"")
     with pytest.raises(Stop, match="every checkpoint"):
+        newest(tmp_path)
+    monkeypatch.setattr(os, "listdir", os.readlink)  # fails, as does listing another user's folder
+    with pytest.raises(Stop, match="checkpoints: Invalid argument"):
         newest(tmp_path)
 
 
