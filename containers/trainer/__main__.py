@@ -1,6 +1,7 @@
 """Run one training from argv. The docstring of events.py specifies what it takes and what it writes."""
 from __future__ import absolute_import, division, print_function
 
+import fcntl
 import functools
 import importlib
 import json
@@ -22,6 +23,7 @@ from .signals import Signals
 
 
 def main(argv=None):
+    open_closed()
     replica = group.own()
     if replica:
         as_replica(*replica)
@@ -44,6 +46,17 @@ def main(argv=None):
     finally:
         if held:
             held.close()
+
+
+def open_closed():
+    """Open /dev/null in place of stdin, stdout and stderr where they are closed (2>&-), for the replicas, too. Else the
+    next file that is opened would be what libraries print to, and messages on stderr would go to stdout."""
+    for number in 0, 1, 2:
+        try:
+            os.fstat(number)
+        except EnvironmentError:
+            fcntl.fcntl(os.open(os.devnull, os.O_RDWR), fcntl.F_SETFD, 0)  # it gets the lowest number that is free
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
 
 
 def as_replica(own, asked):

@@ -91,6 +91,15 @@ def test_a_folder_that_cannot_be_made_is_told_without_a_traceback(tmp_path):
     assert str(tmp_path / "file") in err
 
 
+def test_with_stderr_closed_its_words_go_nowhere_and_no_file_takes_its_place_in_a_child_either(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "import fcntl, os; from trainer.__main__ import main; code = main(['cifar10', '--out', 'file'])\n"
+    code += "print(code, os.readlink('/proc/self/fd/2'), fcntl.fcntl(2, fcntl.F_GETFD))"
+    told = subprocess.run(["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, code], cwd=tmp_path,
+                          env={"PYTHONPATH": str(CONTAINERS)}, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    assert told.stdout == "1 /dev/null 0\n"
+
+
 @pytest.mark.parametrize(("said", "kind"), [("you tried to: DefaultCPUAllocator", "out_of_memory"), ("torn", "crash")])
 def test_that_memory_was_too_small_is_told_without_a_traceback(tmp_path, monkeypatch, capsys, said, kind):
     def run(*_):
