@@ -101,7 +101,7 @@ class Whitened(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weights, biases, pad):
-        side = x.shape[2]
+        x, side = x.contiguous(memory_format=LAST), x.shape[2]
         out = empty(x, side - 1 + pad, side - 1 + pad, WIDE)
         kernels.whiten[grid(rows_of(out), WIDE)](
             x, weights, biases, out, rows_of(out), side, pad, len(weights), WIDE, tile(WIDE))
