@@ -46,6 +46,21 @@ def four(maps, at, width, inside, CHANNELS: tl.constexpr):
     return best, which
 
 
+@triton.jit
+def keep(sums, first, second, CHANNELS: tl.constexpr):
+    """Write this program's two sums of each channel, of [rows, channels] each: sums is [programs, 2, channels]."""
+    sums += tl.program_id(0) * 2 * CHANNELS + tl.arange(0, CHANNELS)
+    tl.store(sums, tl.sum(first, 0))
+    tl.store(sums + CHANNELS, tl.sum(second, 0))
+
+
+@triton.jit
+def before_silu(seen, x):
+    """Return the gradient of x, whose SiLU has the gradient `seen`."""
+    gate = tl.sigmoid(x)
+    return seen * gate * (1.0 + x * (1.0 - gate))
+
+
 @kernel
 def pool(maps, pooled, which, sums, rows, width, CHANNELS: tl.constexpr, POOLS: tl.constexpr, ROWS: tl.constexpr):
     """Pool, and add up each channel and its squares: sums is [programs, 2, channels]. Without POOLS only add up."""
@@ -65,10 +80,7 @@ def pool(maps, pooled, which, sums, rows, width, CHANNELS: tl.constexpr, POOLS: 
         value = value.to(tl.float32)
         first += value
         second += value * value
-    channel = tl.arange(0, CHANNELS)
-    sums += tl.program_id(0) * 2 * CHANNELS + channel
-    tl.store(sums, tl.sum(first, 0))
-    tl.store(sums + CHANNELS, tl.sum(second, 0))
+    keep(sums, first, second, CHANNELS)
 
 
 @triton.jit
@@ -136,9 +148,7 @@ def through(maps, gradient, mean, scale, offset, row, inside, height, width, pad
     at = place(row, height, width, pad).to(tl.int64)[:, None] * CHANNELS + channel
     seen = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
     normal = (value - tl.load(mean + channel)) * tl.load(scale + channel)
-    x = normal + tl.load(offset + channel)
-    gate = tl.sigmoid(x)
-    return seen * gate * (1.0 + x * (1.0 - gate)), normal
+    return before_silu(seen, normal + tl.load(offset + channel)), normal
 
 
 @kernel
@@ -152,10 +162,7 @@ def gather(maps, gradient, mean, scale, offset, sums, rows, height, width, pad, 
             maps, gradient, mean, scale, offset, row, (row < rows)[:, None], height, width, pad, CHANNELS)
         first += seen
         second += seen * normal
-    channel = tl.arange(0, CHANNELS)
-    sums += tl.program_id(0) * 2 * CHANNELS + channel
-    tl.store(sums, tl.sum(first, 0))
-    tl.store(sums + CHANNELS, tl.sum(second, 0))
+    keep(sums, first, second, CHANNELS)
 
 
 @kernel
@@ -226,14 +233,10 @@ def whiten_gather(pixels, weights, biases, gradient, sums, rows, side, pad, LIVE
         image = line // many
         x = whitened(
             pixels, weights, biases, image, line - image * many, row % many, inside, side, LIVE, CHANNELS)
-        gate = tl.sigmoid(x)
         at = place(row, many, many, pad).to(tl.int64)[:, None] * CHANNELS + channel
         seen = tl.load(gradient + at, mask=inside[:, None], other=0.0).to(tl.float32)
-        found += seen * gate * (1.0 + x * (1.0 - gate))
-    channel = tl.arange(0, CHANNELS)
-    sums += tl.program_id(0) * 2 * CHANNELS + channel
-    tl.store(sums, tl.sum(found, 0))
-    tl.store(sums + CHANNELS, tl.zeros([CHANNELS], tl.float32))
+        found += before_silu(seen, x)
+    keep(sums, found, tl.zeros([ROWS, CHANNELS], tl.float32), CHANNELS)
 
 
 @triton.jit
