@@ -9,6 +9,7 @@ its own slice, and replica 0's are kept. Each replica draws its own dropout.
 from __future__ import absolute_import, division, print_function
 
 import argparse
+import hashlib
 import json
 import os
 
@@ -131,6 +132,18 @@ def parted(network, group):
         agreed(network, group, 0)
     except Lost:
         pass
+
+
+def begin_alike(network, step, data):
+    """Raise Stop if the replicas begin at different steps, or with different data: text that tells data sets apart.
+    All replicas must call this."""
+    least, most = span(network, step)
+    if least != most:
+        raise Stop("replicas_differ", "replicas begin at steps %d and %d: is --resume the same folder on every "
+                   "node?" % (least, most))
+    least, most = span(network, int(hashlib.sha256(str(data).encode("ascii")).hexdigest()[:12], 16))  # as in same()
+    if least != most:
+        raise Stop("replicas_differ", "replicas have different data: is --data the same on every node?")
 
 
 def same(network, weights, step):

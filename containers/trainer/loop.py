@@ -11,7 +11,7 @@ from . import checkpoint, cost, feed, layers, room, trace
 from .ahead import Waited
 from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
-from .group import ALONE, agreed, parted, same, sliced, span, whole
+from .group import ALONE, agreed, begin_alike, parted, same, sliced, whole
 
 UNENDING = 2 ** 62  # the last step if only --seconds ends the training
 
@@ -31,6 +31,8 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
              "framework": asked.framework, "step": 0}
     asked.steps = to_reach(asked, source)
     first = prepare(asked, workload, model, network, about, voice)
+    if group.size > 1:
+        begin_alike(network, first, about["data"])
     if first and hasattr(source, "skip"):
         voice.say("Drawing the order of the images of these %d steps again" % first)
         source.skip(first, lambda: signals.check(first))
@@ -142,11 +144,6 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     When a signal arrives, save a checkpoint before ending, but never one of weights whose loss is not finite. save:
     None if the result is not kept.
     """
-    if group.size > 1:
-        least, most = span(network, first)
-        if least != most:
-            raise Stop("replicas_differ", "replicas begin at steps %d and %d: is --resume the same folder on every "
-                       "node?" % (least, most))
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
     batches = log.batches = Waited(fed(asked, network, source, first, group))

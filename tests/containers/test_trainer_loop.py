@@ -12,7 +12,7 @@ from fake_network import FakeNetwork, asked
 
 from trainer import checkpoint, data, loop, room
 from trainer.events import Events, Outside, Stop, Voice, clock
-from trainer.group import ALONE, Group, Lost
+from trainer.group import ALONE, Group, Lost, begin_alike
 from trainer.recipe import Model
 from trainer.signals import Signals
 from trainer.workloads import cifar10
@@ -210,21 +210,25 @@ def test_replicas_hear_of_each_other_before_any_waits_for_a_loss(run):
     network = Replica(gone=2)
     with pytest.raises(Lost):
         run(network, log_frequency=1, group=network.group)
-    begun = ["heard"] * 3  # the same first step, and no signal
+    begun = ["heard"] * 5  # the same first step and data, and no signal
     assert network.told == [*begun, "heard", "read", "heard", "read", "heard"]
 
 
-@pytest.mark.parametrize(("first", "other"), [(10, 20), (40, 20)])
-def test_replicas_that_begin_at_different_steps_train_nothing(first, other):
-    """This happens if --resume names a folder that has other checkpoints on each machine."""
+@pytest.mark.parametrize(
+    ("first", "other", "said"),
+    [
+        (10, 20, "begin at steps 10 and 20: is --resume the same"),
+        (40, 20, "begin at steps 20 and 40: is --resume the same"),
+        (20, 20, "have different data: is --data the same"),
+    ],
+)
+def test_replicas_that_begin_at_different_steps_or_with_different_data_train_nothing(first, other, said):
+    """This happens if --resume or --data names a folder that is another one on each machine."""
     network = FakeNetwork()
     network.agreed = lambda number: max(number, other if number > 0 else -other)
-    with pytest.raises(
-        Stop, match=f"begin at steps {min(first, other)} and {max(first, other)}: is --resume the"
-    ) as stop:
-        loop.steps(None, None, network, None, first, None, None, Signals(), Group(0, 2))
+    with pytest.raises(Stop, match=said) as stop:
+        begin_alike(network, first, "of this machine")
     assert (stop.value.kind, stop.value.step) == ("replicas_differ", None)
-    assert network.trained == []
 
 
 KEEPING = {"no_eval": False, "checkpoint_seconds": 1e-9}  # what a training with a result keeps and tests
