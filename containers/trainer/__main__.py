@@ -166,6 +166,8 @@ def run(asked, outside, own):
     free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS)
+    if own.size > 1:
+        replicas.report(framework=asked.framework)
     check_words(model, maker, asked.framework, workload)
     way = computing.Way(asked.precision, asked.compile, asked.channels_last)
     if own.rank and maker.TOWERS:  # replica 0 computes for all

@@ -73,9 +73,10 @@ ARGV   python -m trainer WORKLOAD (--out DIR | --runs DIR) [options], with the f
 
 ENVIRONMENT
        NGCDL_NODES, NGCDL_NODE    how many machines, and which of them (from 0) this is; each has --replicas replicas,
-                                  and all need the same arguments, but for folders
+                                  and all need the same arguments and data; folders may have other names
        MASTER_ADDR, MASTER_PORT   where the others find node 0. All share the run's folder, but only node 0 writes there
-                                  (apart from --samples) and prints; not with TensorFlow 1
+                                  (apart from --samples) and prints; not with TensorFlow 1. If one fails, all stop, and
+                                  the error names it
        NGCDL_REPLICA              set by the trainer for the replicas that it starts (group.py)
 
 STDOUT one line each for the device and the data, then what the TensorFlow tutorial prints, each line flushed. The line

@@ -2,7 +2,8 @@
 
 Every other node sends a line {"node", "ports", "alike"}, one free port per replica and what all must have in common,
 and gets {"workers": ["host:port", ...]}: all replicas by rank; or {"refused": why} if the nodes were not started alike:
-replicas would wait for others that never come, or train on other batches than they report. A node's host is the address
+replicas would wait for others that never come, or train on other batches than they report. If both say "stays", as an
+older image's trainer does not, the connection stays until the end (links.py). A node's host is the address
 that it connected from, an IPv6 address in brackets; node 0's is MASTER_ADDR, to which the others connected. A
 link-local one is told without its zone (the %eth0 of fe80::1%eth0), and each node adds its own, because the network
 interface may have another name there.
@@ -30,9 +31,9 @@ SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
 
 
-def meet(nodes, node, ports, signals, alike=()):
+def meet(nodes, node, ports, signals, alike=(), links=None):
     """Return where the replicas of all nodes listen, "host:port" by rank; ports: those of this node's replicas, in
-    order; alike: {name: value} of what must be the same on all nodes."""
+    order; alike: {name: value} of what must be the same on all nodes; links: Links that take over the connections."""
     alike = dict(alike, NGCDL_NODES=nodes, replicas=len(ports))
     if nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo looks up the hostname, which may not resolve
@@ -43,15 +44,15 @@ def meet(nodes, node, ports, signals, alike=()):
     until = clock() + PATIENCE_SECONDS
     host, mark, zone = address.partition("%")
     if node == 0:
-        workers = received(alike, host, int(port), ports, signals, until)
+        workers = received(alike, host, int(port), ports, signals, until, links)
     else:
-        workers = reported(alike, node, address, int(port), ports, signals, until)
+        workers = reported(alike, node, address, int(port), ports, signals, until, links)
     return [one.replace("]", mark + zone + "]") if one.lower().startswith("[fe80:") else one for one in workers]
 
 
-def received(alike, address, port, ports, signals, until):
+def received(alike, address, port, ports, signals, until, links=None):
     """Wait for all the others, then answer them."""
-    found, lines, nodes = {0: (address, ports)}, {}, alike["NGCDL_NODES"]
+    found, lines, nodes, staying = {0: (address, ports)}, {}, alike["NGCDL_NODES"], {}
     with contextlib.closing(of_both_families()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -77,6 +78,7 @@ def received(alike, address, port, ports, signals, until):
                     theirs = dict(alike, replicas=len(told["ports"]))
                     theirs.update(told.get("alike", {}))  # an older image's trainer tells nothing else
                     came, why = told["node"], unlike(told["node"], theirs, alike)
+                    staying[came] = links is not None and told.get("stays")
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
                     line.close()
                     continue
@@ -94,7 +96,9 @@ def received(alike, address, port, ports, signals, until):
                     del found[gone]
             workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port)
                        for _, (host, ports) in sorted(found.items()) for port in ports]
-            tell(lines.values(), {"workers": workers})
+            tell(lines.values(), {"workers": workers, "stays": links is not None})
+            for came in [came for came in lines if staying[came]]:
+                links.add(came, lines.pop(came))
         finally:
             for line in lines.values():
                 line.close()
@@ -146,7 +150,8 @@ def is_closed(line):
     return bool(select.select([line], [], [], 0)[0])
 
 
-def reported(alike, node, address, port, ports, signals, until):
+def reported(alike, node, address, port, ports, signals, until, links=None):
+    said = {"node": node, "ports": ports, "alike": alike, "stays": links is not None}
     while True:
         signals.check(None)
         try:
@@ -154,10 +159,12 @@ def reported(alike, node, address, port, ports, signals, until):
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.settimeout(PATIENCE_SECONDS)
-                line.sendall((json.dumps({"node": node, "ports": ports, "alike": alike}) + "\n").encode("ascii"))
+                line.sendall((json.dumps(said) + "\n").encode("ascii"))
                 go_by(named(line.getsockname()))
-                told = line.makefile("r").readline()
-            answer = json.loads(told) if told else {}
+                told = first_line(line)
+                answer = json.loads(told) if told else {}
+                if links is not None and answer.get("stays"):
+                    links.add(0, line.dup())
             if "refused" in answer:
                 raise Stop("bad_argument", answer["refused"])
             if told:
@@ -169,6 +176,17 @@ def reported(alike, node, address, port, ports, signals, until):
             raise Stop("crash", "node 0 did not answer at %s:%d within %d s: %s" % (
                 address, port, PATIENCE_SECONDS, why))
         time.sleep(POLL_SECONDS)
+
+
+def first_line(line):
+    """Read a line, and nothing of what comes after it; "" if the connection ends before."""
+    said = b""
+    while not said.endswith(b"\n"):
+        more = line.recv(1)
+        if not more:
+            return ""
+        said += more
+    return said.decode("ascii")
 
 
 def connected(address, port):

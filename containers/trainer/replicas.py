@@ -2,11 +2,12 @@
 
 A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to. The
 pipe closes when all replicas are done or this process is gone; the replica then exits at once. On stdout a replica
-prints its lines, of which only replica 0's are passed on, and, after MARK, why it stops, or {} when it is done. If one
-replica dies, all end.
+prints its lines, of which only replica 0's are passed on, and, after MARK, the framework that it has loaded, why it
+stops, or {} when it is done. If one replica dies, all end.
 
 With several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
-environment say how they find each other (meeting.py). Only node 0's process writes events and prints lines.
+environment say how they find each other (meeting.py), and if one fails, all end (links.py). Only node 0's process
+writes events and prints lines.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -23,15 +24,16 @@ import traceback
 from . import short
 from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
+from .links import Links
 from .meeting import Ports, meet
 from .signals import Signals
 
 MARK = "\x1e"
 GRACE_SECONDS = 10.0  # once a replica has failed, for the others to end by themselves
 POLL_SECONDS = 0.05
-# What the nodes could not train together without, or not notice. They notice another seed by their weights (group.py).
-ALIKE = ("workload", "framework", "device", "batch", "steps", "epochs", "seconds", "feed", "precision", "compile",
-         "clip", "no_dropout", "queue_fraction")
+# What the nodes could not train together without, or not notice, or only at the first checkpoint.
+ALIKE = ("workload", "framework", "device", "batch", "steps", "epochs", "seconds", "seed", "feed", "precision",
+         "compile", "clip", "no_dropout", "queue_fraction")
 
 
 def check(asked, workload):
@@ -57,39 +59,59 @@ def least_batch(asked, workload):
 
 def lead(asked, voice, signals):
     """Start this machine's replicas and wait for them. If they stop early, raise the reason as a Stop."""
-    with contextlib.closing(Ports(asked.replicas)) as ports:  # until all have ended
-        workers = meet(asked.nodes, asked.node, ports.numbers, signals, {name: getattr(asked, name) for name in ALIKE})
-        signals.check(None)
-        conduct(asked, workers, voice, signals)
+    links = Links(asked.node)
+    with contextlib.closing(Ports(asked.replicas)) as ports, contextlib.closing(links):  # until all have ended
+        alike = {name: getattr(asked, name) for name in ALIKE}
+        workers = meet(asked.nodes, asked.node, ports.numbers, signals, alike, links)
+        try:
+            signals.check(None)
+            conduct(asked, workers, links, voice, signals)
+            links.end()
+        except Stop as stop:
+            links.end(stop)
+            raise
 
 
-def conduct(asked, workers, voice, signals):
+def conduct(asked, workers, links, voice, signals):
     started = []
     try:
         for local in range(asked.replicas):
             started.append(Replica(asked, local, workers, voice))
-        watch(started, signals)
+        watch(started, signals, links)
     finally:
         for replica in started:
             replica.end()
     reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
+    if reasons and not any(replica.told or replica.broken for replica in started):
+        signals.check(None)  # a signal came before the replicas could handle it, and killed them
+    if reasons and reasons[0][0]:  # they have lost others, which say why
+        wait(links)
+    if links.why and not all(replica.is_done for replica in started) and (not reasons or reasons[0][0]):
+        raise links.why
     if reasons:
-        if not any(replica.told or replica.broken for replica in started):
-            signals.check(None)  # a signal came before the replicas could handle it, and killed them
         raise reasons[0][-1]
 
 
-def watch(started, signals):
-    """Wait until all replicas have ended. Forward the first signal to them; once one has failed, give the others
-    GRACE_SECONDS."""
+def wait(links):
+    """Wait until other nodes have said why they end, for GRACE_SECONDS at most: they wait for their replicas, too."""
+    until = clock() + GRACE_SECONDS
+    while not links.listen() and links.open and clock() < until:
+        time.sleep(POLL_SECONDS)
+
+
+def watch(started, signals, links):
+    """Wait until all replicas have ended. Forward the first signal to them; once one has failed, here or on another
+    node, give the others GRACE_SECONDS; none if the nodes could not begin together."""
     passed, until = None, None
     while any(replica.is_running() for replica in started):
         if signals.received and not passed:
             passed = signals.received
             for replica in started:
                 replica.signal(passed)
-        if until is None and any(replica.has_failed() for replica in started):
-            until = clock() + GRACE_SECONDS
+        links.choose(started[0].framework)
+        if until is None and (links.listen() or any(replica.has_failed() for replica in started)):
+            is_late = not links.why or links.why.kind != "bad_argument"
+            until = clock() + (GRACE_SECONDS if is_late else 0)
         if until is not None and clock() > until:
             return
         if all(replica.is_done or not replica.is_running() for replica in started):
@@ -105,7 +127,7 @@ class Replica(object):
         group = {"rank": asked.node * asked.replicas + local, "size": asked.nodes * asked.replicas, "local": local,
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
         self.rank, self.voice = group["rank"], voice
-        self.told, self.broken, self.ended, self.is_killed = None, None, None, False
+        self.told, self.framework, self.broken, self.ended, self.is_killed = None, None, None, None, False
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, env=short.environment(**{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
@@ -130,8 +152,11 @@ class Replica(object):
 
     def hear(self, line):
         _, mark, told = line.partition(MARK)  # a library may have begun a line of its own and not ended it
-        if mark:
-            self.told = json.loads(told)
+        told = json.loads(told) if mark else None
+        if mark and "framework" in told:
+            self.framework = told["framework"]
+        elif mark:
+            self.told = told
         elif self.rank == 0:
             self.voice.say(line.rstrip("\n"))
 
@@ -188,6 +213,12 @@ class Patient(Signals):
         self.received = self.received or number
 
 
+def report(**fields):
+    """Tell the parent."""
+    sys.stdout.write("%s%s\n" % (MARK, json.dumps(fields)))
+    sys.stdout.flush()
+
+
 class Telling(object):
     """Events of a replica. Only replica 0 writes them; an error goes to the parent, which writes one error event for
     all."""
@@ -201,10 +232,8 @@ class Telling(object):
 
     def tell(self, stop):
         """Tell the parent why this replica stops, and return the exit code."""
-        said = {"kind": stop.kind, "message": stop.message, "step": stop.step, "exit_code": stop.exit_code,
-                "lost": isinstance(stop, Lost)}
-        sys.stdout.write("%s%s\n" % (MARK, json.dumps(said)))
-        sys.stdout.flush()
+        report(kind=stop.kind, message=stop.message, step=stop.step, exit_code=stop.exit_code,
+               lost=isinstance(stop, Lost))
         return stop.exit_code
 
 
@@ -235,6 +264,5 @@ class Leash(object):
         others may still be in transit (TensorFlow's threads send it), and would be lost if it ended now. Does not
         return."""
         self.code = 0
-        sys.stdout.write("%s{}\n" % MARK)
-        sys.stdout.flush()
+        report()
         self.thread.join()

@@ -15,6 +15,7 @@ from trainer import meeting
 from trainer.events import Stop
 from trainer.group import Group
 from trainer.host import text
+from trainer.links import Links
 from trainer.signals import Signals
 
 LIMIT = 240
@@ -42,11 +43,13 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
 
 def test_a_node_whose_image_has_an_older_trainer_meets_the_others(port):
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(meeting.meet, 2, 0, [10], Signals())
+        links = Links(0)
+        first = threads.submit(meeting.meet, 2, 0, [10], Signals(), (), links)
         until(lambda: knocked(port), "node 0 listens")
         with socket.create_connection(("127.0.0.1", port)) as line:
             line.sendall(b'{"node": 1, "ports": [11]}\n')
             assert json.loads(line.makefile().readline())["workers"] == first.result(LIMIT)
+    assert links.open == []
 
 
 def addresses(start):

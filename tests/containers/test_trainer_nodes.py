@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import events, losses, names, start, trained, trainer, until
+from conftest import CONTAINERS, FEW, events, losses, names, start, trained, trainer, until
 
 from trainer import data, meeting, replicas
 from trainer.arguments import arguments
@@ -110,16 +110,48 @@ def answers(host, port):
         return line.connect_ex((host, port)) == 0
 
 
+OTHER_WEIGHTS = f"""
+import os
+from trainer import data, recipe
+data.SYNTHETIC = {FEW}
+if os.environ.get("NGCDL_NODE") == "1":
+    recipe.Model.first = lambda self, seed, first=recipe.Model.first: first(self, seed + 1)
+"""
+NO_FRAMEWORK = """
+import os, time
+if os.environ.get("NGCDL_NODE") == "1":
+    raise ImportError("broken")
+time.sleep(1000)
+"""
+
+
 @pytest.mark.torch
-def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path, few):
+def test_machines_whose_weights_part_stop_and_keep_nothing_of_them(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(OTHER_WEIGHTS)
     words = "cifar10-keras", "--framework", "pytorch", "--batch", "2", "--steps", "1"
-    first, second = on_two_machines(tmp_path, *words, second=("--seed", "1"), PYTHONPATH=few)
+    first, second = on_two_machines(tmp_path, *words, PYTHONPATH=f"{tmp_path}:{CONTAINERS}")
     assert (first[0], second[0]) == (1, 1)
     (error,) = events(tmp_path, "error")
     assert (error["kind"], error["step"]) == ("replicas_differ", 1)
     assert "was every node started with the same arguments?" in first[2]
     assert "replicas_differ" in second[2]
     assert not events(tmp_path, "checkpoint")
+
+
+def test_a_machine_whose_replica_fails_before_it_joins_leaves_none_waiting(tmp_path):
+    (tmp_path / "torch.py").write_text(NO_FRAMEWORK)
+    words = "cifar10", "--framework", "pytorch"
+    first, second = on_two_machines(tmp_path / "run", *words, PYTHONPATH=f"{tmp_path}:{CONTAINERS}")
+    said = "no framework can be imported here (pytorch: broken)\n"
+    assert (first[0], first[2]) == (1, f"bad_argument: node 1: {said}")
+    assert (second[0], second[2]) == (1, f"bad_argument: {said}")
+
+
+def test_a_machine_with_another_seed_is_refused_before_any_replica_starts(tmp_path, without_tensorflow):
+    words = "cifar10", "--framework", "tf2"
+    both = on_two_machines(tmp_path, *words, second=("--seed", "1"), PYTHONPATH=without_tensorflow)
+    said = "bad_argument: node 1 was started with seed 1, and node 0 with seed 0: all need the same\n"
+    assert [(code, err) for code, _, err in both] == [(1, said)] * 2
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from trainer import group, layers, meeting, replicas
 from trainer.arguments import arguments
 from trainer.events import Stop, Voice
 from trainer.group import Group
+from trainer.links import Links
 from trainer.recipe import Model, recipe, sgd
 from trainer.signals import Signals
 
@@ -43,7 +44,7 @@ def test_one_that_is_done_stays_until_all_are_for_the_others_may_still_be_hearin
     go = tmp_path / "go"
     early = replica(monkeypatch, tmp_path / "early", STAYS)
     late = replica(monkeypatch, tmp_path / "late", f"{LATE.format(str(go))}\n{STAYS}")
-    watching = threading.Thread(target=replicas.watch, args=([early, late], Signals()))
+    watching = threading.Thread(target=replicas.watch, args=([early, late], Signals(), Links(0)))
     watching.start()
     until(lambda: early.is_done, "the first is done")
     time.sleep(10 * replicas.POLL_SECONDS)
@@ -57,7 +58,7 @@ def test_one_that_is_done_stays_until_all_are_for_the_others_may_still_be_hearin
 
 def test_one_that_is_done_waits_for_none_that_failed(tmp_path, monkeypatch):
     both = [replica(monkeypatch, tmp_path / name, text) for name, text in (("done", STAYS), ("fails", "exit(3)"))]
-    replicas.watch(both, Signals())
+    replicas.watch(both, Signals(), Links(0))
     for one in both:
         one.end()
     assert [one.process.returncode for one in both] == [0, 3]
@@ -65,7 +66,7 @@ def test_one_that_is_done_waits_for_none_that_failed(tmp_path, monkeypatch):
 
 def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path, monkeypatch):
     one = replica(monkeypatch, tmp_path / "one", f"print('NCCL INFO', end='')\n{STAYS}")
-    replicas.watch([one], Signals())
+    replicas.watch([one], Signals(), Links(0))
     one.end()
     assert one.process.returncode == 0
 
@@ -73,7 +74,7 @@ def test_what_a_library_left_without_an_end_of_line_hides_no_last_word(tmp_path,
 def test_what_a_library_prints_that_is_no_text_costs_only_these_letters(tmp_path, monkeypatch):
     stdout, text = io.TextIOWrapper(io.BytesIO(), "utf-8"), r"import os; os.write(1, b'caf\xe9 \xc3\xa9\n')"
     one = replica(monkeypatch, tmp_path / "one", f"{text}\n{STAYS}", stdout)
-    replicas.watch([one], Signals())
+    replicas.watch([one], Signals(), Links(0))
     one.end()
     assert (one.process.returncode, stdout.buffer.getvalue().decode()) == (0, "caf\ufffd \u00e9\n")
 
@@ -83,7 +84,7 @@ def test_one_that_can_t_be_listened_to_any_more_ends_all_with_the_reason(tmp_pat
     stdout = io.StringIO()
     stdout.close()
     one = replica(monkeypatch, tmp_path / "one", f"print('{line}', flush=True)\n{STAYS}", stdout)
-    replicas.watch([one], Signals())
+    replicas.watch([one], Signals(), Links(0))
     one.end()
     assert (one.has_failed(), one.reason()[-1].kind) == (True, "crash")
     assert "Error" in one.reason()[-1].message

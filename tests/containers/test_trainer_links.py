@@ -1,0 +1,69 @@
+"""Nodes that have met learn of each other's end, and why, while their replicas may wait for each other in vain."""
+
+import argparse
+import socket
+from contextlib import ExitStack, closing
+
+import pytest
+from conftest import until
+from test_trainer_replicas_end import replica
+
+from trainer import replicas
+from trainer.events import Stop
+from trainer.links import Links
+from trainer.signals import Signals
+
+
+@pytest.fixture
+def three():
+    """The Links of three nodes."""
+    with ExitStack() as opened:
+        nodes = [opened.enter_context(closing(Links(node))) for node in range(3)]
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        for node in (1, 2):
+            nodes[node].add(0, socket.create_connection(listener.getsockname()))
+            nodes[0].add(node, listener.accept()[0])
+        yield nodes
+
+
+def test_that_a_node_has_another_framework_is_the_same_news_to_all(three):
+    for links, name in zip(three, ("tf2", "tf2", "pytorch"), strict=True):
+        links.choose(None)
+        links.choose(name)
+    until(three[0].listen, "the two frameworks are known")
+    three[0].end(three[0].why)
+    until(three[1].listen, "node 1 has heard of node 2")
+    assert three[1].why.kind == "bad_argument"
+    assert three[1].why.message == "node 2 has the framework pytorch, and node 0 tf2: all need the same, by --framework"
+
+
+def test_one_that_is_done_is_no_bad_news_and_one_that_is_gone_or_says_why_is(three):
+    three[1].end()
+    three[1].close()
+    until(lambda: three[0].listen() or len(three[0].open) == 1, "node 1 is done")
+    assert three[0].why is None
+    three[0].end(Stop("interrupted", "told to stop", 7, 143))
+    three[0].close()
+    until(three[2].listen, "node 0 has ended")
+    assert vars(three[2].why) == vars(Stop("interrupted", "node 0: told to stop", 7, 143))
+
+
+def test_one_that_was_killed_is_gone(three):
+    three[2].close()
+    until(three[0].listen, "node 2 is gone")
+    assert three[0].why.message == "node 2 is gone: it was killed, or its machine was"
+
+
+LOSES = "from trainer import group, replicas\nexit(replicas.Telling(1, '').tell(group.Lost('')))"
+STAYS = "from trainer.replicas import Leash\nLeash().thread.join()"
+
+
+@pytest.mark.parametrize("text", [LOSES, STAYS])
+def test_what_another_node_says_is_the_reason_of_one_that_lost_it_or_waits_for_it(three, tmp_path, monkeypatch, text):
+    monkeypatch.setattr(replicas, "GRACE_SECONDS", 1.0)
+    one = replica(monkeypatch, tmp_path / "one", text)
+    monkeypatch.setattr(replicas, "Replica", lambda *_: one)
+    three[1].end(Stop("disk_full", "samples"))
+    with pytest.raises(Stop, match="node 1: samples") as stop:
+        replicas.conduct(argparse.Namespace(replicas=1), [], three[0], None, Signals())
+    assert stop.value.kind == "disk_full"
