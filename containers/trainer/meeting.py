@@ -158,10 +158,9 @@ def reported(alike, node, address, port, ports, signals, until, links=None):
             with contextlib.closing(connected(address, port)) as line:
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
-                line.settimeout(PATIENCE_SECONDS)
                 line.sendall((json.dumps(said) + "\n").encode("ascii"))
                 go_by(named(line.getsockname()))
-                told = first_line(line)
+                told = first_line(line, signals, clock() + PATIENCE_SECONDS)
                 answer = json.loads(told) if told else {}
                 if links is not None and answer.get("stays"):
                     links.add(0, line.dup())
@@ -178,10 +177,14 @@ def reported(alike, node, address, port, ports, signals, until, links=None):
         time.sleep(POLL_SECONDS)
 
 
-def first_line(line):
+def first_line(line, signals, until):
     """Read a line, and nothing of what comes after it; "" if the connection ends before."""
     said = b""
     while not said.endswith(b"\n"):
+        while not select.select([line], [], [], POLL_SECONDS)[0]:
+            signals.check(None)
+            if clock() > until:
+                raise EnvironmentError(errno.ETIMEDOUT, "it waits for others")
         more = line.recv(1)
         if not more:
             return ""

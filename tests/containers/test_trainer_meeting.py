@@ -7,6 +7,7 @@ import struct
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from ipaddress import IPv6Address
+from signal import SIGTERM
 
 import pytest
 from conftest import until
@@ -120,6 +121,18 @@ def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypa
         until(lambda: own, "the port is connected to itself")
         first = threads.submit(meeting.meet, 2, 0, [10], Signals())
         assert second.result(LIMIT) == first.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+
+
+def test_one_that_waits_for_the_answer_can_be_told_to_stop(port):
+    with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as silent:
+        signals = Signals()
+        second = threads.submit(meeting.meet, 2, 1, [11], signals)
+        line, _ = silent.accept()
+        with line:
+            assert line.makefile().readline()
+            signals.received = SIGTERM
+            with pytest.raises(Stop, match="told to stop"):
+                second.result(LIMIT)
 
 
 @pytest.mark.parametrize("reused", [True, False])
