@@ -53,7 +53,7 @@ def test_knobs_that_are_joined_are_tried_together_with_their_batch_and_epochs(tu
     joined = "batch=1536+epochs=8.5+sides=((28, 0.5), (32, 1.0))+decay=0.01"
     told = tuned(accuracy, "DIR", "--runs", "2", joined)
     usual, other = seen[2000], seen[1536]
-    assert (usual.knobs, usual.epochs) == (KNOBS, 9)
+    assert (usual.knobs, usual.epochs) == (KNOBS, 10)
     assert other.knobs == KNOBS._replace(sides=((28, 0.5), (32, 1.0)), decay=0.01)
     assert other.epochs == 8.5
     assert told[-1].startswith(f"| {joined} | 0.9000 | 0.0000 |")

@@ -145,7 +145,7 @@ def test_a_check_that_is_run_once_takes_nothing_of_a_training(typed: dict[str, A
     ],
 )
 def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dict[str, Any], option: str) -> None:
-    race = Workload("cifar10-94", steps=225, batch=2000)
+    race = Workload("cifar10-94", steps=250, batch=2000)
     with pytest.raises(BadOption, match=f"{option}: cifar10-94 follows a fixed schedule from"):
         validation.check_workload(replace(race, **typed))
     validation.check_workload(replace(race, feed="resident", precision="amp", times=20))
