@@ -353,7 +353,8 @@ NodeName=n5 Arch=x86_64 CoresPerSocket=1 Gres=(null) State=IDLE Partitions=old""
         (("--gres=gpu:a100:2,gpu:v100:1",), 3),
         (("--gpus-per-node=1", "-Ga100:4"), 2),
         (("--gpus=3",), None),  # of two nodes
-        (("--gres=gpu", "--exclusive"), None),
+        (("--exclusive", "--gres=gpu:a100,gpu:1g.10gb,gpu:v100:4"), 6),
+        (("--gres=gpu",), 1),
         (("--gres=shard:4",), None),
     ],
 )

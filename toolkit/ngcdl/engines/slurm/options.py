@@ -26,9 +26,11 @@ _NAMED = {
 }
 # A value that sbatch would split, or cut short, in a script; one with quotes of its own was written for a script.
 _SPLIT = re.compile(r"""(--[\w-]+=)((?!.*\s-)[^"'\\]*[\s#][^"'\\]*)""")
-# Options that ask for GPUs by number, and the numbers in their values: gpu:a100:4 or, but for --gres, a100:4 or 4
+# Options that ask for GPUs by number, and the numbers in their values: a100:4 or 4; for --gres gpu:a100:4, gpu:4 or,
+# for one, gpu:a100 or gpu
 _GPUS = re.compile(r"(?:--(gres|gpus(?:-per-(?:node|task))?)(?:=| +)|-(G)[= ]*)(.+)")
-_NUMBER = re.compile(r"(?:^|,)(gpu:)?(?:[^:,()]+:)?(\d+)(?=$|[,(])")
+_NUMBER = re.compile(r"(?:^|,)(?:[^:,()]+:)?(\d+)(?=$|[,(])")
+_GRES = re.compile(r"(?:^|,)gpu(?::(?!\d+(?:$|[,(]))[^:,()]+)?(?::(\d+))?(?=$|[,(])")
 _OPTION = re.compile(r"--([\w-]+)|-(\w)")
 _UNFOLLOWED = {
     "array": "ngcdl follows one job, and all jobs of an array would share a run's folder",
@@ -68,7 +70,8 @@ def gpus_per_node(words: Sequence[str], nodes: int) -> tuple[int, str] | None:
         return None
     last = typed[-1]
     name = last[1] or last[2]
-    count = sum(int(number) for gpu, number in _NUMBER.findall(last[3]) if gpu or name != "gres")
+    numbers = (_GRES if name == "gres" else _NUMBER).findall(last[3])
+    count = sum(int(number or 1) for number in numbers)
     each = count / nodes if name in ("gpus", "G") else count
     return (int(each), last[0]) if count and each == int(each) else None
 
