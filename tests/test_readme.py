@@ -26,7 +26,7 @@ README = (ROOT / "README.md").read_text()
 REFERENCE = (ROOT / "docs/reference.md").read_text()
 # What a plan contains, by engine.
 PLANS = {
-    "docker": "# the same by hand:",
+    "docker": "# what ngcdl would start, by hand:",
     "slurm": "#SBATCH --nodes=2",
     "kubernetes": "completionMode: Indexed",
 }

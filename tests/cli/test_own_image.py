@@ -33,7 +33,7 @@ def env(daemon: Daemon) -> dict[str, str]:
 def test_run_plans_with_it_and_says_whose_it_is_once(house: House, env: dict[str, str]) -> None:
     done = house.run("run", "mine", "--dry-run", "--", "python", "train.py", env=env)
     assert done.returncode == 0, done.stderr
-    assert f'"Image": "{MINE}"' in done.stdout
+    assert f"\n    {MINE} python train.py\n" in done.stdout
     assert done.stderr.count("mine: this engine's own image") == 1
 
 
@@ -45,7 +45,7 @@ def test_a_pull_of_it_has_nothing_to_do(house: House, env: dict[str, str]) -> No
 
 def test_a_name_that_the_engine_lacks_is_still_the_registry_s(house: House, env: dict[str, str]) -> None:
     done = house.run("run", "mine:v2", "--dry-run", "--", "python", "train.py", env=env)
-    assert '"Image": "127.0.0.1:1/nvidia/mine:v2"' in done.stdout
+    assert "\n    127.0.0.1:1/nvidia/mine:v2 python train.py\n" in done.stdout
     assert "own image" not in done.stderr
 
 
@@ -84,11 +84,11 @@ def test_check_judges_it_by_its_own_configuration(house: House, env: dict[str, s
 def test_a_name_with_its_registry_is_what_it_says(house: House, env: dict[str, str], name: str) -> None:
     done = house.run("run", name, "--dry-run", "--", "ls", env=env)
     assert done.returncode == 0, done.stderr
-    assert f'"Image": "{name}"' in done.stdout
+    assert f"\n    {name} ls\n" in done.stdout
     assert "own image" not in done.stderr
 
 
 def test_an_own_image_can_be_the_default_one(house: House, env: dict[str, str]) -> None:
     argv = ("run", "--train", "cifar10", "--engine", "docker", "--data", "synthetic", "--dry-run")
     done = house.run(*argv, env=env | {"NGCDL_DEFAULT_IMAGE": "mine"})
-    assert f'"Image": "{MINE}"' in done.stdout, done.stderr
+    assert f"\n    {MINE} python -m trainer cifar10" in done.stdout, done.stderr

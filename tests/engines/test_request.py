@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ngcdl.engines.docker.reasons import reasons
 from ngcdl.engines.docker.request import Terms, command_line, create_body
 from ngcdl.engines.values import Order
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Port, RunSpec, Workload
@@ -98,6 +100,16 @@ def test_the_docker_line_is_one_that_a_shell_takes_apart_as_meant(name: str) -> 
         assert "--workdir=/work dir" in words
         assert 'type=bind,"source=/home/me/a b, c",target=/work dir' in words
         assert "[::1]::6006" in words
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_each_flag_of_the_docker_line_that_does_not_speak_for_itself_has_a_reason(name: str) -> None:
+    terms = Terms((4321,), remaps_users=True, shows_all=True, has_selinux=True)
+    _, *lines, _ = command_line(order(*ORDERS[name]), terms).split(" \\\n")
+    plain = re.compile(r"-it|--name |--mount |--workdir=|'--workdir=|-p |-e HF_TOKEN|-e 'GREETING=")
+    unexplained = [one for one in lines if reasons(one) == "# why:"]
+    assert [one for one in unexplained if not plain.match(one.strip())] == []
+    assert reasons("docker run --rm --init \\\n    -e HOMES=/x").count("\n") == 1, "only that of --init"
 
 
 @pytest.mark.parametrize(

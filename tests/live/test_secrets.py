@@ -67,7 +67,7 @@ def test_docker_s_proxies_reach_the_container_and_their_password_no_record(user:
     proxies = {"default": {"httpProxy": "http://me:canary@proxy.lan:3128", "noProxy": ".lan"}}
     (user.home / ".docker/config.json").write_text(json.dumps({"proxies": proxies}))
     words = ("run", "busybox:1", "-e", "NO_PROXY=mine", "--", "sh", "-c", "echo $http_proxy $no_proxy $NO_PROXY")
-    dry = user.run(*words[:2], "--dry-run", *words[2:])
+    dry = user.run(*words[:2], "--dry-run", "--json", *words[2:])
     assert "http_proxy=***" in dry.out
     assert _holding(user.runs, [b"canary"]) == []
     assert "canary" not in dry.out + dry.err

@@ -153,7 +153,7 @@ def _terminal(ready: prepare.Ready, screen: Screen) -> meanwhile.Terminal | None
 
 
 def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:
-    """Print the request that would be sent, and its equivalent by hand; start nothing."""
+    """Print what a person would type to the same effect, or with `as_json` the request to the engine; start nothing."""
     picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
     if picked.awaits:
         screen.say(turn.foreseen(picked.awaits, store))
@@ -176,13 +176,10 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
 
         how_much = size(picked.has_gpu).rstrip(",")
         screen.say(f"{target} is not here yet: the run itself installs it first ({how_much}).")
-    sent = "send (the image by its digest)" if picked.engine.has_containers else "start"
-    console.result(f"# what ngcdl would {sent}:")
-    console.result_json(request)
     home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
     folders = filter(None, [home, hostfolders.choices_of(asked.workload, picked.image, store), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])
-    console.result_exact(f"# the same by hand:\n{made}\n{picked.engine.command_line(order)}")
+    console.result_exact(f"# what ngcdl would start, by hand:\n{made}\n{picked.engine.command_line(order)}")
     return 0
 
 

@@ -69,7 +69,7 @@ def runs_diff(
 @past.command("replay")
 def runs_replay(
     run: RunName,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the request; start nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would start; start nothing.")] = False,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
     trust: Annotated[
         bool,

@@ -115,7 +115,7 @@ class RunOptions:
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Print what would be sent or started, and start nothing; the engine is still asked."
+            "--dry-run", help="Print what it would start, with reasons, and start nothing; the engine is still asked."
         ),
     ] = False
     json: Json = False

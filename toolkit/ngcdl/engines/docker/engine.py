@@ -29,6 +29,7 @@ from ngcdl.engines.docker import (
 )
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
+from ngcdl.engines.docker.reasons import reasons
 from ngcdl.engines.docker.request import Terms
 from ngcdl.engines.values import EngineFacts, GpuWay, Held, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
@@ -223,7 +224,8 @@ class DockerEngine(OfKind):
         return request.create_body(self._allowed(order), replace(terms, proxies=shown))
 
     def command_line(self, order: Order) -> str:
-        return request.command_line(self._allowed(order), self._terms(order))
+        line = request.command_line(self._allowed(order), self._terms(order))
+        return f"{line}\n{reasons(line)}"
 
     def _terms(self, order: Order) -> Terms:
         # The caller's groups mean nothing on another machine, nor for a uid chosen by the image or a rootless daemon.
