@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 
 from ngcdl.engines.base import Enterable, EnteredBy, Visit
-from ngcdl.errors import NotEntered, RunOnHost
+from ngcdl.errors import NotEntered
 from ngcdl.record import Run
-from ngcdl.running.reconcile import engine_of
+from ngcdl.running.reconcile import job_of
 from ngcdl.spec import kind_of, redacted_words
 
 # A shell, where none is named: bash, if the image has it.
@@ -29,10 +28,7 @@ def entered(run: Run, command: Sequence[str], tty: bool) -> Visit:
     if run.owner is None and not kind.is_cluster:
         hint = "With Docker Compose, where it was started:\n    docker compose ps\n    docker compose exec SERVICE bash"
         raise NotEntered(run.id, f"{run.engine} started it, not ngcdl.", hint)
-    job = engine_of(run, "exec").find(run.id)
-    host, here = run.machine.hostname, socket.gethostname()
-    if job is None and not kind.is_cluster and run.engine_id is None and host not in (None, here):
-        raise RunOnHost(run.id, str(host), here, "exec")
+    job = job_of(run, "exec")
     if isinstance(job, EnteredBy):
         raise NotEntered(
             run.id,

@@ -30,6 +30,7 @@ from ngcdl.errors import (
     EngineLost,
     NgcdlError,
     RunElsewhere,
+    RunOnHost,
     StateNotWritable,
 )
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
@@ -266,6 +267,15 @@ def engine_of(run: Run, command: str) -> Engine:
         choose = kind_of(run.engine).choose.format(its=run.engine_id)
         raise RunElsewhere(run.id, engine.name, str(run.engine_id), engine.identity, choose, command)
     return engine
+
+
+def job_of(run: Run, command: str) -> Job | None:
+    """Find the job of `run`, for `ngcdl COMMAND`; None if there is none. Raise as `engine_of` does, or RunOnHost if it
+    may be on another host, which shares this home."""
+    job = engine_of(run, command).find(run.id)
+    if job is None and not kind_of(run.engine).is_cluster and run.engine_id is None and _is_elsewhere(run):
+        raise RunOnHost(run.id, str(run.machine.hostname), socket.gethostname(), command)
+    return job
 
 
 def unread_output(run: Run, log: IO[bytes]) -> Iterator[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from ngcdl import console, waiting
 from ngcdl.engines.base import grace_seconds
-from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers, RunOnHost
+from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.folder import RECORD
 from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive, this_process
-from ngcdl.running.reconcile import DEAD_SECONDS, LOCK_SECONDS, SILENT, engine_of, reconcile, standing
+from ngcdl.running.reconcile import DEAD_SECONDS, LOCK_SECONDS, SILENT, job_of, reconcile, standing
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
@@ -40,7 +39,7 @@ def stopped(
     waited for.
 
     The run's watcher is asked to stop it or, if the watcher is gone, its engine. While a cluster may still accept the
-    job, the cluster is asked again every `look_seconds`. Raise EngineError, RunElsewhere or RunOfOthers."""
+    job, the cluster is asked again every `look_seconds`. Raise EngineError, RunElsewhere, RunOfOthers or RunOnHost."""
     away: dict[str, NgcdlError] = {}
 
     def waits_for() -> str:
@@ -86,10 +85,7 @@ def _ask_engine(store: Store, run: Run) -> bool:
     if run.owner is None and not is_cluster:
         raise RunOfOthers(run.id, str(run.engine))
     is_unknown = is_cluster and run.container is None
-    job = engine_of(run, "stop").find(run.id)
-    host, here = run.machine.hostname, socket.gethostname()
-    if job is None and not is_cluster and run.engine_id is None and host not in (None, here):  # via a shared home
-        raise RunOnHost(run.id, str(host), here, "stop")
+    job = job_of(run, "stop")
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
     with contextlib.ExitStack() as stack:
