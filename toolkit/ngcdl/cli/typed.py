@@ -22,13 +22,13 @@ from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.spec import (
     KINDS,
-    REDACTED,
     USUAL_SAMPLE_SECONDS,
     GpuRequest,
     ImageRef,
     Placement,
     RunSpec,
     Workload,
+    is_secret,
     kind_of,
     redacted,
     redacted_words,
@@ -241,8 +241,7 @@ def again(words: Sequence[str]) -> str:
 
 
 def _by_name(variable: re.Match[str]) -> str:
-    is_secret = redacted(variable[2], variable[3]) == REDACTED
-    return f"{variable[1] or ''}{variable[2]}" if is_secret else variable[0]
+    return f"{variable[1] or ''}{variable[2]}" if is_secret(variable[2], variable[3]) else variable[0]
 
 
 def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:

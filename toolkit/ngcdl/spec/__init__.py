@@ -18,5 +18,5 @@ from ngcdl.spec.sampling import (
     parse_sample_seconds,
     samples_to_full,
 )
-from ngcdl.spec.secrets import REDACTED, redacted, redacted_words
+from ngcdl.spec.secrets import REDACTED, is_secret, redacted, redacted_words
 from ngcdl.spec.workload import FEEDS, PRECISIONS, TEACHERS, Workload

@@ -95,6 +95,11 @@ def redacted(name: str, value: str) -> str:
     return REDACTED if is_named or _shown(value, _anywhere(_TEMPLATE)) != value else value
 
 
+def is_secret(name: str, value: str) -> bool:
+    """Whether the variable's name or content marks its value as a secret, or the value is hidden already."""
+    return redacted(name, value) == REDACTED
+
+
 def redacted_words(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return `words` with REDACTED for secrets under any name, and for the values of options and variables with names
     that look like a secret's, even in a script."""

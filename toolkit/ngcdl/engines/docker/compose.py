@@ -11,7 +11,7 @@ from typing import Any
 from ngcdl.engines import yaml
 from ngcdl.engines.docker.request import LABEL, Terms, create_body
 from ngcdl.engines.values import Order
-from ngcdl.spec import REDACTED, inside, redacted
+from ngcdl.spec import inside, is_secret
 
 _HEAD = """\
 # What Docker got for the run {run} of ngcdl ({image}).
@@ -91,9 +91,7 @@ def _environment(order: Order, variables: Sequence[str]) -> dict[str, str | None
     found = dict(variable.split("=", 1) for variable in variables)
     if order.spec.user:
         found = _NAMES | found | {"HOME": dict(order.spec.environment).get("HOME", inside.RUN)}
-    return {
-        name: _hidden(name) if redacted(name, value) == REDACTED else _escaped(value) for name, value in found.items()
-    }
+    return {name: _hidden(name) if is_secret(name, value) else _escaped(value) for name, value in found.items()}
 
 
 def _hidden(name: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS
 from ngcdl.engines.values import Order
 from ngcdl.frozen import dataclass
-from ngcdl.spec import REDACTED, GpuRequest, Mount, RunSpec, inside, redacted
+from ngcdl.spec import GpuRequest, Mount, RunSpec, inside, is_secret
 
 LABEL = "ngcdl.run"
 # Docker's default is an unlimited log.
@@ -251,7 +251,7 @@ def command_line(order: Order, terms: Terms = PLAIN) -> str:
     for variable in body["Env"]:
         name, _, value = variable.partition("=")
         # for a secret, name only the variable: the line can be pasted, and docker takes the value from the caller
-        shown = name if redacted(name, value) == REDACTED else variable
+        shown = name if is_secret(name, value) else variable
         words.append(f"-e {shlex.quote(shown)}")
     for mount in host["Mounts"]:
         fields = [f"type={mount['Type']}", f"source={mount['Source']}", f"target={mount['Target']}"]

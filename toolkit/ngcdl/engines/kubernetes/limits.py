@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ngcdl.errors import BadOption
-from ngcdl.spec import REDACTED, Placement, RunSpec, redacted, redacted_words
+from ngcdl.spec import Placement, RunSpec, redacted_words
 from ngcdl.spec.inside import RESUME, TRAINER, WORK
 
 RUN_LABEL = "ngcdl.run"
@@ -46,10 +46,6 @@ def without_callers_folder(spec: RunSpec) -> tuple[RunSpec, str | None]:
     is_gone = PurePosixPath(spec.workdir).is_relative_to(WORK)
     mounts = tuple(mount for mount in spec.mounts if mount not in found)
     return replace(spec, mounts=mounts, workdir=None if is_gone else spec.workdir), found[0].host
-
-
-def is_secret(key: str, value: str) -> bool:
-    return redacted(key, value) == REDACTED
 
 
 def check(spec: RunSpec) -> None:

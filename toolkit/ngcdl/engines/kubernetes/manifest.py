@@ -10,10 +10,10 @@ import json
 from typing import Any
 
 from ngcdl.engines.kubernetes.bundle import KEY, SCRIPT, packed, script
-from ngcdl.engines.kubernetes.limits import check, is_secret, labels, name, placement_of
+from ngcdl.engines.kubernetes.limits import check, labels, name, placement_of
 from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 from ngcdl.engines.values import Order
-from ngcdl.spec import inside
+from ngcdl.spec import inside, is_secret
 
 
 def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-from ngcdl.engines.kubernetes.limits import is_secret, labels
+from ngcdl.engines.kubernetes.limits import labels
 from ngcdl.engines.kubernetes.pod import CONTAINER, GPU
 from ngcdl.errors import BadOption, EngineError, KubectlMissing
+from ngcdl.spec import is_secret
 
 Json = Mapping[str, Any]
 _POD = ("spec", "template", "spec")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.kubernetes.bundle import SCRIPT
-from ngcdl.engines.kubernetes.limits import is_secret, labels, name, placement_of, workdir
+from ngcdl.engines.kubernetes.limits import labels, name, placement_of, workdir
 from ngcdl.engines.values import Order
-from ngcdl.spec import RunSpec, inside
+from ngcdl.spec import RunSpec, inside, is_secret
 
 GPU = "nvidia.com/gpu"  # https://github.com/NVIDIA/k8s-device-plugin
 CONTAINER = "run"

@@ -24,7 +24,7 @@ from ngcdl.errors import (
     UnknownPartition,
 )
 from ngcdl.frozen import dataclass
-from ngcdl.spec import REDACTED, redacted
+from ngcdl.spec import is_secret
 
 SECONDS = 30.0
 SUBMIT_SECONDS = 120.0  # a busy controller keeps sbatch waiting
@@ -189,7 +189,7 @@ def submit(script: Path, environment: Mapping[str, str], after: Sequence[str] = 
 
     The job gets the variables of `environment` that look like secrets, and those of this process that `variables`
     selects; the others are in the script. Raise NotPlaceable, UnknownPartition, UnknownAccount or SlurmRefused."""
-    secrets = {name: value for name, value in environment.items() if redacted(name, value) == REDACTED}
+    secrets = {name: value for name, value in environment.items() if is_secret(name, value)}
     given = variables.for_sbatch(os.fsdecode(script.read_bytes()), os.environ) | secrets
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     text = _sbatch("--parsable", *waits, f"--chdir={script.parent}", str(script), environment=given)

@@ -15,7 +15,7 @@ from ngcdl.engines.slurm.bash import bash
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import REDACTED, Mount, Placement, inside, redacted, whole_cpus
+from ngcdl.spec import Mount, Placement, inside, is_secret, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
@@ -105,11 +105,12 @@ def _secrets(task: runners.Task) -> list[str]:
     return [f': "${{{name}:?a secret, kept out of scripts: export {name}, then sbatch}}"' for name in task.secrets]
 
 
-def _is_secret(name: str, value: str) -> bool:
-    """Whether the variable looks like a secret. Raise BadOption if Slurm can't pass it under that name."""
+def _travels(name: str, value: str) -> bool:
+    """Whether the variable looks like a secret, and so comes with the job, not in its script. Raise BadOption if Slurm
+    can't pass it under that name."""
     if not _NAME.fullmatch(name):
         raise BadOption(f"-e {name}: on Slurm a variable's name has only letters, digits and _, and no digit first.")
-    if REDACTED not in (value, redacted(name, value)):
+    if not is_secret(name, value):
         return False
     if runners.READ_OUTSIDE.fullmatch(name):
         raise BadOption(
@@ -128,7 +129,7 @@ def _task(order: Order, is_kept: bool) -> runners.Task:
     ours = [m for m in spec.mounts if inside.is_ours(m.container)]
     mounts = [Mount(_fit(m.host), _fit(m.host), m.writable) for m in ours if m.container != inside.TRAINER]
     mounts += [Mount(_fit(m.host), _fit(m.container), m.writable) for m in spec.mounts if m not in ours]
-    secrets = tuple(name for name, value in spec.environment if _is_secret(name, value))
+    secrets = tuple(name for name, value in spec.environment if _travels(name, value))
     after = ""
     if spec.workload:
         after = ' --samples "$SLURMD_NODENAME"' + (" --record" if is_kept else "")
