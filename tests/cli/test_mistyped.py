@@ -87,6 +87,8 @@ from ngcdl.record import Run
         (("run", "--shm_size", "2g", "x:1", "--", "ls"), "    ngcdl run --shm-size 2g x:1 -- ls\n"),
         (("run", "-gpus", "all", "x:1"), "    ngcdl run --gpus all x:1\n"),
         (("run", "--timeout", "30", "x:1", "--", "ls"), "    ngcdl run x:1 -- timeout 30 ls\n"),
+        (("run", "--timeout=30", "--", "a", "--train", "b"), "    ngcdl run -- timeout 30 a --train b\n"),
+        (("run", "--timeout=30", "--", "a", "--engine=slurm"), "    ngcdl run -- timeout 30 a --engine=slurm\n"),
         (("compare", "--train=cifar10", "--timeout=30"), "    ngcdl compare --train=cifar10 --seconds 30\n"),
         (("run", "--engine", "slurm", "x:1", "--timeout", "30"), "  Did you mean --time?\n"),
         (("run", "--cpu", "x:1"), "  Did you mean --gpus none?\n      ngcdl run --gpus none x:1\n"),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from ngcdl.cli.typed import Typed, again, in_an_image, words_of
+from ngcdl.cli.typed import Typed, again, in_an_image, own_end, words_of
 from ngcdl.errors import BadOption, CannotInvoke, CommandNotFound, EngineAbsent, UnknownTag
 from ngcdl.planning.asked import (
     Asked,
@@ -109,8 +109,7 @@ def _on_this_host(typed: Typed) -> str:
 def _with_tag(typed: Typed, tag: str, name: str) -> str:
     """Return the line that was typed, with the image `name` and its `tag` where the tag was left to ngcdl."""
     words = sys.argv[1:]
-    own = words.index("--") if "--" in words else len(words)
-    if typed.image in words[:own]:
+    if typed.image in words[: own_end(words)]:
         words[words.index(typed.image)] = f"{typed.image}:{tag}"
     else:  # the image is a project's, or the default one
         words[1:1] = [f"{name}:{tag}"]

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ngcdl.cli.typed import again
+from ngcdl.cli.typed import again, own_end
 
 # Options of `compare` that `run` lacks.
 _OF_COMPARE = ("--vary", "--scaling", "--repeat")
@@ -28,7 +28,7 @@ def replaced(
 ) -> list[str] | None:
     """Return `argv` with the option `name` and its value replaced by the words that `by(value)` returns; None if no
     word of `argv` is that option. If not `has_value`, the value is "" unless it was typed after =."""
-    end = argv.index("--") if "--" in argv else len(argv)
+    end = own_end(argv)
     for at, word in enumerate(argv[:end]):
         own, _, value = word.partition("=")
         if own == name:
@@ -43,7 +43,7 @@ def _elsewhere(line: str, argv: Sequence[str]) -> str | None:
     advised = _ELSEWHERE.fullmatch(line)
     if not advised or argv[:1] not in (["run"], ["compare"], ["check"], ["pull"]):
         return None
-    for at, word in enumerate(argv[: argv.index("--") if "--" in argv else len(argv)]):
+    for at, word in enumerate(argv[: own_end(argv)]):
         if advised["image"] in (f"{word}:latest", f"docker.io/{word}", f"docker.io/{word}:latest"):
             return again([*argv[:at], advised["image"], *argv[at + 1 :]])
     return None
@@ -59,7 +59,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
         return line
     has_command = change[-2:] == ["--", "COMMAND"]
     change = change[: len(change) - 2 * has_command]
-    at = argv.index("--") if "--" in argv else len(argv)
+    at = own_end(argv)
     typed, command = argv[1:at], argv[at:]
     is_alone = (argv[0], advised["command"]) == ("compare", "run") and has_command and command
     if not (argv[0] == advised["command"] or is_alone) or any(word in _ADD_UP for word in change):

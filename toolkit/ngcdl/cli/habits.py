@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from ngcdl import console
 from ngcdl.cli.changed import replaced
-from ngcdl.cli.typed import again
+from ngcdl.cli.typed import again, own_end
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.spec import kind_of
 
@@ -265,7 +265,8 @@ def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
 def in_time(option: str, argv: Sequence[str]) -> str | None:
     """Return the line that ends a run in time, as `option` does elsewhere; None for any other option, and for an engine
     that takes --time."""
-    if option not in _OF_A_LIMIT or any("time_limit" in kind_of(word.removeprefix("--engine=")).takes for word in argv):
+    own = argv[: own_end(argv)]
+    if option not in _OF_A_LIMIT or any("time_limit" in kind_of(word.removeprefix("--engine=")).takes for word in own):
         return None
     limit = ""
 
@@ -274,7 +275,7 @@ def in_time(option: str, argv: Sequence[str]) -> str | None:
         limit = value
         return ["--seconds", value] if is_training else []
 
-    is_training = any(word.partition("=")[0] == "--train" for word in argv)
+    is_training = any(word.partition("=")[0] == "--train" for word in own)
     words = replaced(argv, option, moved, has_value=True)
     if not words or not limit:
         return None

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ngcdl.cli import LONG_DASHES, habits
 from ngcdl.cli.changed import replaced
-from ngcdl.cli.typed import again
+from ngcdl.cli.typed import again, own_end
 from ngcdl.errors import BadOption, NgcdlError, UsageError
 from ngcdl.frozen import dataclass
 from ngcdl.spec import redacted, redacted_words
@@ -136,8 +136,7 @@ def _command_first(typed: _Line) -> str:
     """Return the line that was typed, with the options before its command behind it, if the command has them, else its
     help; "" if no command was typed."""
     argv, commands = typed.argv, typed.command.commands
-    own = argv[: argv.index("--")] if "--" in argv else argv
-    at = next((at for at, word in enumerate(own) if word in commands), None)
+    at = next((at for at, word in enumerate(argv[: own_end(argv)]) if word in commands), None)
     if at is None:
         return ""
     meant = _Line.of(argv[at:])

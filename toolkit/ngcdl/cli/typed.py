@@ -154,6 +154,11 @@ def words_of(typed: Typed) -> list[str]:
     return sys.argv[1:] if "--" in sys.argv else ["run", "--", *typed.command]
 
 
+def own_end(words: Sequence[str]) -> int:
+    """Return where ngcdl's own words end, and those of the user's command begin, with --."""
+    return words.index("--") if "--" in words else len(words)
+
+
 def in_an_image(typed: Typed) -> str:
     """Return the line that was typed, with an image."""
     first, *more = words_of(typed)
@@ -213,7 +218,7 @@ def _no_image(word: str) -> str:
 def _as_command(typed: Typed, start: Sequence[str]) -> str:
     """Return the lines that run the file that was typed where an image belongs: in an image, and on this host."""
     words, name = sys.argv[1:], str(typed.image)
-    end = words.index("--") if "--" in words else len(words)
+    end = own_end(words)
     rest = [*words[:end], *words[end + 1 :]]
     if name not in words[:end]:  # argv belongs to a program that embeds ngcdl
         rest, end = ["run", name, *typed.stray, *typed.command], 2
@@ -234,7 +239,7 @@ def empty(what: str) -> BadOption:
 def again(words: Sequence[str]) -> str:
     """Return the line `ngcdl words`, to be typed. A secret variable appears by name only: -e then takes its value from
     the caller's environment. Other words that are recognized as secrets are replaced by ***."""
-    at = words.index("--") if "--" in words else len(words)
+    at = own_end(words)
     options = [re.sub(r"\A(-\w*?e|--env=)?(\w+)=(.*)\Z", _by_name, word, flags=re.DOTALL) for word in words[:at]]
     options = [redacted("", word) for word in options]
     return f"    ngcdl {shlex.join([*options, *words[at : at + 1], *redacted_words(tuple(words[at + 1 :]))])}"
