@@ -85,41 +85,10 @@ def decide(
 
     `data` is the data set that an earlier call found; `verdicts` remembers what is known about the image. `after`: the
     name of these runs among others that are compared, and what was chosen, and said, for those before."""
-    if asked.workload:
-        validation.check_workload(asked.workload, asked.nodes, asked.gpus)
-    elif asked.own is None:
-        raise BadOption(
-            "Nothing to run: name an image, a training with --train, or a command after --.",
-            "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
-        )
-    if asked.waits:
-        check_waiting(asked)
+    _check(asked)
     verdicts = verdicts or Verdicts(asked, settings)
-    unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
-    is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
-    usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
-    wanted = choice.Wanted(
-        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits
-    )
-    try:
-        picked = choice.choose(wanted)
-    except NoGpu as error:
-        if asked.takes_wait and error.is_busy:
-            error.leads_on()
-        raise
-    if asked.device == "gpu" and picked.device == "cpu":
-        raise NoGpu("gpu", picked.way.why, option="--device")
-    picked = choice.without_gpu_warnings(picked, asked.device)
-    if not picked.engine.has_containers:
-        check_without_container(asked)
-    elif not picked.engine.shares_files or picked.engine.is_cluster:
-        check_without_packages(asked, picked.engine.name)
-    chosen = f"{after[0]}:" if after and after[1].why == picked.why else f"{picked.why};"
-    show.say(f"{chosen} GPUs: {_gpu_words(picked)}")
-    for line in picked.loud:
-        show.say(line)
-    if picked.shares and asked.takes_wait:
-        show.say("with --wait it waits until a card is free")
+    picked = _chosen(asked, settings, store, verdicts, dry)
+    _tell(picked, asked, show, after)
     if picked.engine.is_cluster:
         check_without_screen(asked, picked.engine.name)
         if not dry:
@@ -143,6 +112,52 @@ def decide(
     if picked.engine.has_containers and not picked.engine.is_cluster and picked.engine.facts().is_snap:
         picked = _in_snap(picked, spec, settings, store, show)
     return picked, spec, data
+
+
+def _check(asked: Asked) -> None:
+    """Raise BadOption if what was asked for makes no sense on any engine."""
+    if asked.workload:
+        validation.check_workload(asked.workload, asked.nodes, asked.gpus)
+    elif asked.own is None:
+        raise BadOption(
+            "Nothing to run: name an image, a training with --train, or a command after --.",
+            "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
+        )
+    if asked.waits:
+        check_waiting(asked)
+
+
+def _chosen(asked: Asked, settings: Settings, store: Store, verdicts: Verdicts, dry: bool) -> choice.Choice:
+    """Choose engine and cards. Raise NoGpu, or BadOption for an option that makes no sense on that engine."""
+    unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
+    is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
+    usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
+    wanted = choice.Wanted(
+        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits
+    )
+    try:
+        picked = choice.choose(wanted)
+    except NoGpu as error:
+        if asked.takes_wait and error.is_busy:
+            error.leads_on()
+        raise
+    if asked.device == "gpu" and picked.device == "cpu":
+        raise NoGpu("gpu", picked.way.why, option="--device")
+    if not picked.engine.has_containers:
+        check_without_container(asked)
+    elif not picked.engine.shares_files or picked.engine.is_cluster:
+        check_without_packages(asked, picked.engine.name)
+    return choice.without_gpu_warnings(picked, asked.device)
+
+
+def _tell(picked: choice.Choice, asked: Asked, show: Show, after: tuple[str, choice.Choice] | None) -> None:
+    """Show what was chosen, and why; `after` is as in `decide`."""
+    chosen = f"{after[0]}:" if after and after[1].why == picked.why else f"{picked.why};"
+    show.say(f"{chosen} GPUs: {_gpu_words(picked)}")
+    for line in picked.loud:
+        show.say(line)
+    if picked.shares and asked.takes_wait:
+        show.say("with --wait it waits until a card is free")
 
 
 def _in_snap(picked: choice.Choice, spec: RunSpec, settings: Settings, store: Store, show: Show) -> choice.Choice:
