@@ -42,15 +42,7 @@ def request_again(
     without `trust`.
 
     With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
-    recorded = before.spec
-    if not recorded:
-        raise NotRepeatable(
-            before.id, f"{before.engine or 'something else'} started it, and only that knows what was requested"
-        )
-    try:
-        spec = RunSpec.from_json({**recorded, "workload": None, "image": None})
-    except (BadGpuRequest, BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
-        raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
+    recorded, spec = _recorded(before)
     image = _image(before, settings)
     why = None if trust else strange(before, store)
     if why and not dry:
@@ -69,16 +61,8 @@ def request_again(
     extra = None
     if workload:
         extra = replace(spec, command=(), mounts=_typed(spec), workdir=None, user=None, tty=False, stdin=False)
-    elif any(REDACTED in word for word in spec.command):
-        raise NotRepeatable(
-            before.id,
-            "a word of its command looked like a secret and was not recorded",
-            f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
-        )
-    elif spec.stdin and not spec.tty:
-        remarks.append("its stdin was not recorded")
-    if not (workload or kind_of(before.engine).has_containers):
-        remarks += _here(before, spec, dry)
+    else:
+        remarks += _of_command(before, spec, dry)
     asked = Asked(
         engine=before.engine or "auto",
         image=image,
@@ -104,6 +88,32 @@ def strange(before: Run, store: Store) -> str | None:
     if not store.is_known(before):
         return "nothing shows that its record is as ngcdl wrote it: the run itself can change it"
     return None
+
+
+def _recorded(before: Run) -> tuple[Mapping[str, Any], RunSpec]:
+    """Return what the record says was requested, and the same without training and image as a spec. Raise
+    NotRepeatable."""
+    if not before.spec:
+        raise NotRepeatable(
+            before.id, f"{before.engine or 'something else'} started it, and only that knows what was requested"
+        )
+    try:
+        return before.spec, RunSpec.from_json({**before.spec, "workload": None, "image": None})
+    except (BadGpuRequest, BadOption, BadReference, TypeError, ValueError, AttributeError) as error:
+        raise NotRepeatable(before.id, f"its record does not say what was requested ({error})") from error
+
+
+def _of_command(before: Run, spec: RunSpec, dry: bool) -> list[str]:
+    """Return remarks on what may differ for a command. Raise NotRepeatable if it was not recorded as it was, or as
+    `_here` does."""
+    if any(REDACTED in word for word in spec.command):
+        raise NotRepeatable(
+            before.id,
+            "a word of its command looked like a secret and was not recorded",
+            f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
+        )
+    remarks = ["its stdin was not recorded"] if spec.stdin and not spec.tty else []
+    return remarks if kind_of(before.engine).has_containers else remarks + _here(before, spec, dry)
 
 
 def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
