@@ -87,6 +87,48 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     NgcdlError before the first run."""
     config = settings.load()
     store = Store(config.runs)
+    plan = _planned(typed, others, rounds, config, store)
+    typed, asked, repeat = plan.typed, plan.asked, plan.repeat
+    reconcile_last(store)
+    screen = ComparisonScreen(kind_of(typed.engine).is_cluster)
+    with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
+        ready, remarks = choosing.enter_context(comparing.settled(plan.variants, config, store, screen))
+        if len(ready) == 1 and rounds.repeat is None:
+            repeat = 1  # nothing to compare it with, so no spread is needed
+        for remark in remarks if rounds.tells_gpu else ():
+            screen.say(f"{remark}. {_alone(typed, repeat)}")
+        if plan.name == "image":
+            got = [settled.picked.image for _, settled in ready if settled.picked.image]
+            check_images(asked, got)  # a name without a tag may mean the release that another names
+            ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
+        edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
+        remarks += unwatched
+        shown = tuple((variant.name, variant.device) for variant, _ in ready)
+        new_id = comparisons.new_id(typed.name, store)
+        kept = StoredComparison(new_id, plan.name, repeat, shown, time.time(), remarks=remarks, scaling=plan.scaling)
+        settled = {variant.name: settled for variant, settled in ready}
+        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited, held=choosing.close)
+        often = f"{repeat} rounds" if repeat > 1 else "1 round"
+        look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
+        screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
+        number = _run(going, store, screen, is_left=typed.detach)
+    return going.kept, number
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A comparison as typed: `name` is what is varied. `typed` has what was left to the project and to the training."""
+
+    typed: Typed
+    asked: Asked
+    name: str
+    variants: Sequence[comparing.Variant]
+    repeat: int
+    scaling: str | None
+
+
+def _planned(typed: Typed, others: Sequence[str], rounds: Rounds, config: settings.Settings, store: Store) -> _Plan:
+    """Turn what was typed into arms, and check them. Raise UsageError."""
     known = _known(typed)
     if not (known or typed.image) and (rounds.vary or "").startswith("image="):
         typed = replace(typed, image=(rounds.vary or "").removeprefix("image=").partition(",")[0] or None)
@@ -109,39 +151,23 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
         image = one.image or choice.named_default(config.registry)
         device = one.device or ("cpu" if one.gpus.kind == "none" else "auto")
         validation.check_place(one.workload or Workload(""), image, device)
-    reconcile_last(store)
-    screen, number = ComparisonScreen(kind_of(typed.engine).is_cluster), None
-    with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
-        ready, remarks = choosing.enter_context(comparing.settled(variants, config, store, screen))
-        if len(ready) == 1 and rounds.repeat is None:
-            repeat = 1  # nothing to compare it with, so no spread is needed
-        for remark in remarks if rounds.tells_gpu else ():
-            screen.say(f"{remark}. {_alone(typed, repeat)}")
-        if name == "image":
-            got = [settled.picked.image for _, settled in ready if settled.picked.image]
-            check_images(asked, got)  # a name without a tag may mean the release that another names
-            ready = [(with_chosen_tag(variant, settled.picked.image), settled) for variant, settled in ready]
-        edited, unwatched = _code(asked)  # after the pull: code edited during the pull has not been run
-        remarks += unwatched
-        shown = tuple((variant.name, variant.device) for variant, _ in ready)
-        new_id = comparisons.new_id(typed.name, store)
-        kept = StoredComparison(new_id, name, repeat, shown, time.time(), remarks=remarks, scaling=scaling)
-        settled = {variant.name: settled for variant, settled in ready}
-        going = Comparing(settled, kept, store, screen, rounds.until, edited=edited, held=choosing.close)
-        often = f"{repeat} rounds" if repeat > 1 else "1 round"
-        look = "ngcdl runs" if kind_of(typed.engine).has_queue else "ngcdl logs -f last"
-        screen.say(f"{kept.id}: {often} of {', '.join(going.arms)}; watch with: {look}")
-        try:
-            with no_open_record(store):
-                going.leave() if typed.detach else going.go()
-        except (KeyboardInterrupt, Interrupted) as error:
-            number = signal_of(error)
-            screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
-        except NgcdlError:
-            if comparisons.has(kept.id, store):
-                screen.say(f"it ended early; what is complete: ngcdl compare --show {kept.id}")
-            raise
-    return going.kept, number
+    return _Plan(typed, asked, name, variants, repeat, scaling)
+
+
+def _run(going: Comparing, store: Store, screen: ComparisonScreen, *, is_left: bool) -> int | None:
+    """Run the rounds, or leave them to the queue. Return the signal that ended them; None if no signal did."""
+    try:
+        with no_open_record(store):
+            going.leave() if is_left else going.go()
+    except (KeyboardInterrupt, Interrupted) as error:
+        number = signal_of(error)
+        screen.say(f"stopped by {signal.Signals(number).name}; what is complete:")
+        return number
+    except NgcdlError:
+        if comparisons.has(going.kept.id, store):
+            screen.say(f"it ended early; what is complete: ngcdl compare --show {going.kept.id}")
+        raise
+    return None
 
 
 def _known(typed: Typed) -> trainings.Bundled | None:
