@@ -60,7 +60,7 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run)]
     rows += [*_last_line(store, run), *_what(run, start)]
-    rows += [*_figures(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
+    rows += [*_reached(run), *_used(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", _path(store.folder(run.id), stream)))
     if (trace := store.folder(run.id) / TRACE).exists():
@@ -177,7 +177,8 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _figures(run: Run) -> list[tuple[str, str]]:
+def _reached(run: Run) -> list[tuple[str, str]]:
+    """Return what the training achieved, and how fast."""
     figures, rows = run.summary, []
     if figures.steps is not None:
         rows.append(("steps", formatted(figures, "steps")))
@@ -200,6 +201,12 @@ def _figures(run: Run) -> list[tuple[str, str]]:
         rows.append(("loss", f"{formatted(figures, 'loss_first')} first, {formatted(figures, 'loss_last')} last"))
     if figures.precision_at_1 is not None:
         rows.append((called("precision_at_1"), formatted(figures, "precision_at_1")))
+    return rows
+
+
+def _used(run: Run) -> list[tuple[str, str]]:
+    """Return how the processors, the GPUs and the memory were used."""
+    figures, rows = run.summary, []
     own = figures.container_cpu_percent_mean
     of_it = f", the run itself {formatted(figures, 'container_cpu_percent_mean')}" if own is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""

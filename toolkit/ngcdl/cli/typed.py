@@ -94,21 +94,7 @@ class Typed:
 
 def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
     """Parse `typed`. Raise UsageError with the expected form."""
-    if typed.image and (start := _start(typed.image)):
-        raise BadOption(_no_image(typed.image), _as_command(typed, start))
-    if typed.stray:
-        words = " ".join(redacted_words(typed.stray))
-        said = f"{words}: the command goes after --, ngcdl's own options before it."
-        raise BadOption(said, _parted(typed))
-    if typed.train and typed.command:
-        raise BadOption("--train runs a bundled training: no command can follow --.")
-    if typed.train and typed.workdir:
-        raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
-    if typed.pull not in ("missing", "always"):
-        raise BadOption(f"--pull {typed.pull}: must be missing or always.")
-    if typed.name is not None and not (NAME.fullmatch(typed.name) and not typed.name.startswith("last")):
-        said = "must begin with a letter or a digit, not with last, and have at most 40 letters, digits, _, . and -."
-        raise BadOption(f"--name {redacted_words((typed.name,))[0]}: {said}")
+    _check(typed)
     patches = tuple(map(_patch, typed.placement.patches))
     typed = replace(typed, placement=replace(typed.placement, patches=patches))
     typed.placement.check(typed.engine)
@@ -142,6 +128,25 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
         extra=typed_container.added(typed, own),
         placement=typed.placement if kind_of(typed.engine).is_cluster else None,
     )
+
+
+def _check(typed: Typed) -> None:
+    """Raise BadOption if a word is where none belongs, or two exclude each other."""
+    if typed.image and (start := _start(typed.image)):
+        raise BadOption(_no_image(typed.image), _as_command(typed, start))
+    if typed.stray:
+        words = " ".join(redacted_words(typed.stray))
+        said = f"{words}: the command goes after --, ngcdl's own options before it."
+        raise BadOption(said, _parted(typed))
+    if typed.train and typed.command:
+        raise BadOption("--train runs a bundled training: no command can follow --.")
+    if typed.train and typed.workdir:
+        raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
+    if typed.pull not in ("missing", "always"):
+        raise BadOption(f"--pull {typed.pull}: must be missing or always.")
+    if typed.name is not None and not (NAME.fullmatch(typed.name) and not typed.name.startswith("last")):
+        said = "must begin with a letter or a digit, not with last, and have at most 40 letters, digits, _, . and -."
+        raise BadOption(f"--name {redacted_words((typed.name,))[0]}: {said}")
 
 
 def _lacks_image(typed: Typed) -> bool:
