@@ -127,7 +127,7 @@ class SlurmEngine(OfKind, NoImages):
                 "As a variable it travels with the job, and is written to no file of yours:\n    ngcdl run ... -e NAME",
             )
         path = order.folder / SCRIPT
-        try:
+        with StateNotWritable.at(path):
             for mount in order.spec.mounts:
                 if mount.container == inside.TRAINER:  # as it is now: the job may start days later
                     shutil.copytree(mount.host, order.folder / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
@@ -135,8 +135,6 @@ class SlurmEngine(OfKind, NoImages):
             (order.folder / LOG).touch()
             after = [identity.removeprefix(SLURM) for identity in order.after]
             number = commands.submit(path, dict(order.spec.environment), after)
-        except OSError as error:
-            raise StateNotWritable(path, error.strerror or str(error)) from error
         if not after:  # a job that waits for another gives no other reason
             with contextlib.suppress(SlurmLost):  # Slurm has the job, and following it will report this
                 self._look_at(number, order.folder)

@@ -37,9 +37,8 @@ _AWAY = re.compile(r"\b(?:DOWN|DRAIN|FAIL|NOT_RESPONDING)\b")
 
 def check_cluster(placement: Placement) -> None:
     """Raise BadOption if only sbatch would address the chosen cluster: a job there could not be followed."""
-    typed = [found[1] for word in placement.options if (found := _CLUSTERS.fullmatch(word))]
     of_all = os.environ.get("SLURM_CLUSTERS")
-    wanted = next((name for name in (*typed[-1:], os.environ.get("SBATCH_CLUSTERS"), of_all) if name), None)
+    wanted = _typed(_CLUSTERS, placement) or os.environ.get("SBATCH_CLUSTERS") or of_all
     if wanted and (wanted != of_all or wanted == "all" or "," in wanted):
         raise BadOption(
             f"The cluster {wanted}: squeue and scancel, with which ngcdl follows a job, must address it, too.",
@@ -54,7 +53,7 @@ def with_gpus(placement: Placement, gpus: int) -> tuple[Node, ...]:
     If `gpus` is 0, return all of them, without their cards. Raise EngineError, and BadOption for another cluster."""
     check_cluster(placement)
     found: list[Node] = []
-    for line in _lines(partitions(placement)):
+    for line in _lines(_partitions_for(placement)):
         node = list(_node(line, gpus))
         found += node if sum(one.gpus for one in node) >= gpus else []
     return tuple(found)
@@ -64,7 +63,7 @@ def cpus_per_gpu(placement: Placement, gpus: int) -> int | None:
     """Return how many processors every node that may take a job with `gpus` GPUs has for each of its GPUs, or in all if
     it has no GPU; no more than the site gives a GPU by default. Nodes that are down or drained count only if too few
     others are left. None if none are reported. Raise EngineError."""
-    wanted = partitions(placement)
+    wanted = _partitions_for(placement)
     able = _able(placement, gpus, wanted)
     # not in the default partition: a plugin of the site's may choose another one by what the job asks for
     # https://slurm.schedmd.com/job_submit_plugins.html
@@ -198,7 +197,7 @@ def kept_off(placement: Placement, bad: Sequence[Node], good: Sequence[Node]) ->
     return replace(placement, avoid=tuple(sorted(names))) if len(left) >= placement.nodes else None
 
 
-def partitions(placement: Placement) -> set[str]:
+def _partitions_for(placement: Placement) -> set[str]:
     """Return the partitions that the job may go to: as typed, else from the variable, else the default one; empty for
     any."""
     if named := _named(placement):
@@ -207,9 +206,7 @@ def partitions(placement: Placement) -> set[str]:
 
 
 def _named(placement: Placement) -> str | None:
-    typed = [found[1] for word in placement.options if (found := _PARTITION.fullmatch(word))]
-    named = [*typed[-1:], placement.partition, os.environ.get("SBATCH_PARTITION")]
-    return next((name for name in named if name), None)
+    return _typed(_PARTITION, placement) or placement.partition or os.environ.get("SBATCH_PARTITION") or None
 
 
 def _node(line: str, gpus: int) -> Iterator[Node]:
