@@ -50,6 +50,22 @@ def id_of(name: str, store: Store) -> str:
     return store.find(name)
 
 
+def runs_and_comparisons(names: Iterable[str], store: Store) -> tuple[list[str], list[StoredComparison]]:
+    """Return the ids of the runs that `names` mean, and the comparisons among them, with whose runs: those that still
+    exist. Each is there once. Raise NoSuchRun, NoSuchComparison or RecordBroken."""
+    from ngcdl.storing import comparisons
+
+    runs, compared = list[str](), dict[str, "StoredComparison"]()
+    for name in names:
+        if comparisons.is_named(name, store):
+            kept = comparisons.load(name, store)
+            compared[kept.id] = kept
+            runs += comparisons.runs_left(kept, store)
+        else:
+            runs.append(id_of(name, store))
+    return list(dict.fromkeys(runs)), list(compared.values())
+
+
 def with_figures(store: Store, run: Run) -> Run:
     """Return `run` with its figures. If the record has none, because the run is still running or only the trainer
     recorded it, they are computed from the run's files. Of a run that is still running and has long files, only the

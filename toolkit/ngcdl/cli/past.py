@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,9 +115,9 @@ def _change(figure: Figure) -> str:
 def export(words: Sequence[str]) -> None:
     """Write runs and comparisons to a file: the last of `words` is its path, - for stdout; the others name what to
     write."""
-    *names, target = words
-    from ngcdl.storing import archive, comparisons
+    from ngcdl.storing import archive
 
+    *names, target = words
     store = lookup.open_store()
     is_run = _is_run(target, store)
     if is_run or not names:
@@ -125,17 +125,16 @@ def export(words: Sequence[str]) -> None:
         raise BadOption(f"{target}: needs runs, and a file to write.", f"    ngcdl runs export {shlex.join(line)}")
     if target == _STDOUT and console.result_stream().isatty():
         raise BadOption("-: stdout is a terminal.", f"    ngcdl runs export {shlex.join(names)} runs.tar")
-    compared = {name: comparisons.load(name, store) for name in names if comparisons.is_named(name, store)}
-    named = [run for name in names for run in (_there(compared[name], store) if name in compared else [name])]
-    runs = list({run.id: run for run in (lookup.loaded(store, name) for name in named)}.values())
+    ids, compared = lookup.runs_and_comparisons(names, store)
+    _say_gone(compared, ids)
+    runs = [lookup.loaded(store, run_id) for run_id in ids]
     going = [run.id for run in runs if run.status == "running"]
     if going:
         raise BadOption(f"{going[0]} is still running: only ended runs can be exported.", f"    ngcdl stop {going[0]}")
-    kept = list({one.id: one for one in compared.values()}.values())
     if target == _STDOUT:
-        archive.write(store, runs, kept, console.result_stream())
+        archive.write(store, runs, compared, console.result_stream())
         return
-    archive.export(store, runs, Path(target), kept)
+    archive.export(store, runs, Path(target), compared)
     console.result_exact(str(Path(target).absolute()))
 
 
@@ -148,12 +147,12 @@ def _is_run(name: str, store: Store) -> bool:
     return False
 
 
-def _there(comparison: StoredComparison, store: Store) -> list[str]:
-    """Return the runs of a comparison, and report those that were deleted meanwhile."""
-    found = [trial.run for trial in comparison.trials if store.has(trial.run)]
-    for gone in [trial.run for trial in comparison.trials if not store.has(trial.run)]:
-        console.say(f"{gone}, of {comparison.id}, no longer exists")
-    return found
+def _say_gone(compared: Iterable[StoredComparison], ids: Container[str]) -> None:
+    """Say which runs of these comparisons no longer exist, and so are not among `ids`."""
+    for one in compared:
+        for trial in one.trials:
+            if trial.run not in ids:
+                console.say(f"{trial.run}, of {one.id}, no longer exists")
 
 
 def take_in(file: str) -> None:

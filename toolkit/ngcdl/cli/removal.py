@@ -75,18 +75,13 @@ def remove(asked: Asked) -> int:
     Raise BadOption, NoSuchRun or RecordBroken before anything is removed."""
     before = asked.before()
     store = lookup.open_store()
-    compared = {name: comparisons.load(name, store) for name in asked.names if comparisons.is_named(name, store)}
-    named = [
-        run
-        for name in asked.names
-        for run in (_left_of(compared[name], store) if name in compared else [lookup.id_of(name, store)])
-    ]
-    ids = list(dict.fromkeys(named)) if asked.names else store.ids()
+    named, compared = lookup.runs_and_comparisons(asked.names, store)
+    ids = named if asked.names else store.ids()
     if not (asked.dry_run or asked.yes or terminal.is_here()):
         hint = f"What it would remove:\n{asked.again('--dry-run')}\nWithout a question:\n{asked.again('--yes')}"
         raise BadOption("Nothing was removed: there is no terminal to ask on.", hint)
     going, failed = _chosen(store, ids, asked, before)
-    bare, more = _without_runs(store, compared.values(), asked)
+    bare, more = _without_runs(store, compared, asked)
     failed += more
     for line in _listed(store, going, asked):
         console.result(line)
@@ -106,7 +101,7 @@ def remove(asked: Asked) -> int:
         losing = [*bare, *(one for one, _ in _losing(store, going, asked))]
         failed += _carry_out(store, going, asked.keep_record)
         for one in {one.id: one for one in losing}.values():
-            if not (_left_of(one, store) or has_runner(store, one)):
+            if not (comparisons.runs_left(one, store) or has_runner(store, one)):
                 comparisons.remove(one, store)
                 console.result(f"removed the comparison {one.id}")
     return NgcdlError.exit_code if failed else 0
@@ -116,7 +111,7 @@ def _without_runs(
     store: Store, compared: Iterable[StoredComparison], asked: Asked
 ) -> tuple[list[StoredComparison], int]:
     """Return which of these comparisons have no run and may go, and how many may not; report each of them."""
-    bare = [one for one in compared if not (asked.keep_record or _left_of(one, store))]
+    bare = [one for one in compared if not (asked.keep_record or comparisons.runs_left(one, store))]
     going_on = [one for one in bare if has_runner(store, one)]
     for one in going_on:
         console.show_error(NotRemoved(one.id, "it has not ended", f"    ngcdl stop {one.id}"))
@@ -127,12 +122,8 @@ def _losing(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[tup
     """Yield the comparisons that lose runs, each with how many."""
     ids = {one.run.id for one in going if not asked.keep_record}
     for comparison in comparisons.stored(store) if ids else ():
-        if lost := len(ids.intersection(_left_of(comparison, store))):
+        if lost := len(ids.intersection(comparisons.runs_left(comparison, store))):
             yield comparison, lost
-
-
-def _left_of(comparison: StoredComparison, store: Store) -> list[str]:
-    return [trial.run for trial in comparison.trials if store.has(trial.run)]
 
 
 # -- what may go ----------------------------------------------------------------------------------------------------
@@ -249,7 +240,7 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
     yield from console.table(rows, console.columns(sys.stdout), right=(2,))
     for comparison, lost in _losing(store, going, asked):
-        count = len({*_left_of(comparison, store)})
+        count = len({*comparisons.runs_left(comparison, store)})
         what = "goes, too" if lost == count else f"loses {lost} of its {_runs(count)}"
         yield f"the comparison {comparison.id} {what}"
     for one in going:

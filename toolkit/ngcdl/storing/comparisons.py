@@ -96,8 +96,12 @@ def _word(name: str) -> str:
     return f"{KIND}-{name}"
 
 
+def _folder(store: Store) -> Path:
+    return store.root.with_name(FOLDER)
+
+
 def path(comparison_id: str, store: Store) -> Path:
-    return store.root.with_name(FOLDER) / f"{comparison_id}.json"
+    return _folder(store) / f"{comparison_id}.json"
 
 
 def has(comparison_id: str, store: Store) -> bool:
@@ -116,7 +120,7 @@ def save(kept: StoredComparison, store: Store) -> None:
 
 def _made(store: Store) -> Path:
     """Return the folder of the comparisons, created if it is missing. Raise StateNotWritable."""
-    folder = store.root.with_name(FOLDER)
+    folder = _folder(store)
     with StateNotWritable.at(folder):
         make_private(folder)
     return folder
@@ -181,13 +185,13 @@ def find(name: str, store: Store) -> str:
     newest = known[::-1]
     found = next((one for one in newest if called(one) == _word(name)), None) or named(name, newest)
     if found is None:
-        raise NoSuchComparison(name, store.root.with_name(FOLDER), known)
+        raise NoSuchComparison(name, _folder(store), known)
     return found
 
 
 def ids(store: Store) -> list[str]:
     """Return the ids of all comparisons, the oldest first."""
-    return sorted((file.stem for file in store.root.with_name(FOLDER).glob("[!.]*.json")), key=age)
+    return sorted((file.stem for file in _folder(store).glob("[!.]*.json")), key=age)
 
 
 def stored(store: Store) -> Iterator[StoredComparison]:
@@ -200,9 +204,14 @@ def stored(store: Store) -> Iterator[StoredComparison]:
 def owned(store: Store) -> Iterator[StoredComparison]:
     """Yield the comparisons whose file names an owner, the oldest first; a broken one is left out. Only their files are
     read, however many comparisons there are. Raise StateNotWritable."""
-    for name in sorted(marks.names(store.root.with_name(FOLDER)), key=age):
+    for name in sorted(marks.names(_folder(store)), key=age):
         with contextlib.suppress(RecordBroken):
             yield _read(path(name, store))
+
+
+def runs_left(kept: StoredComparison, store: Store) -> list[str]:
+    """Return the ids of a comparison's runs that still exist."""
+    return [trial.run for trial in kept.trials if store.has(trial.run)]
 
 
 def load(name: str, store: Store) -> StoredComparison:
