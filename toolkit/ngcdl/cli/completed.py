@@ -8,7 +8,10 @@ imports are inside the functions, as start-up imports this module.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ngcdl.storing.store import Store
 
 _NEWEST = 50
 
@@ -76,29 +79,28 @@ def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:
         return []
 
 
-def _runs(incomplete: str) -> list[str]:
+def _store() -> Store:
     from ngcdl import settings
     from ngcdl.storing.store import Store
 
-    return _newest(Store(settings.load().runs).ids(), incomplete)
+    return Store(settings.load().runs)
+
+
+def _runs(incomplete: str) -> list[str]:
+    return _newest(_store().ids(), incomplete)
 
 
 def _running(incomplete: str) -> list[str]:
-    from ngcdl import settings
-    from ngcdl.storing.store import Store
-
-    store = Store(settings.load().runs)
+    store = _store()
     ids = store.ids()[:_NEWEST]
     left = [one for one in ids if not store.is_ended(one)]
     return [one for one in _newest(left, incomplete) if one != "last" or left[0] == ids[0]]
 
 
 def _comparisons(incomplete: str) -> list[str]:
-    from ngcdl import settings
     from ngcdl.storing import comparisons
-    from ngcdl.storing.store import Store
 
-    found = _newest(comparisons.ids(Store(settings.load().runs))[::-1], incomplete)
+    found = _newest(comparisons.ids(_store())[::-1], incomplete)
     word = f"{comparisons.KIND}-"
     return [*found, *(one.removeprefix(word) for one in found if one.startswith(word))]
 

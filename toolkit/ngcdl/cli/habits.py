@@ -121,7 +121,6 @@ _OF_A_USER = ("-u", "--username", "--user")
 _OF_THE_NEWEST = re.compile(r"(?:-n|--tail|--lines)[ =]?(\d{1,9})(?!\S)")
 _OF_TIMES = ("--since", "--until", "--timestamps", "-t")  # of `docker logs`
 _A_RUN = re.compile(r"last(-\d+)?|\d{8}-\d{6}-.+")
-_LISTED = 20  # runs that `ngcdl runs` lists without --all
 _PYTHONS = ("python", "python3", "torchrun")
 
 
@@ -224,8 +223,10 @@ def newest(option: str, argv: Sequence[str]) -> str | None:
     count = _OF_THE_NEWEST.search(" ".join(argv))
     if count is None or option not in ("-n", "--tail", "--lines"):
         return None
+    from ngcdl.cli.runs import NEWEST
+
     shown = int(count[1])
-    return f"    ngcdl runs{' --all' if shown > _LISTED else ''} | head -n {shown + 1}"  # heading, newest first
+    return f"    ngcdl runs{' --all' if shown > NEWEST else ''} | head -n {shown + 1}"  # heading, newest first
 
 
 def of_times(option: str, argv: Sequence[str]) -> BadOption | None:

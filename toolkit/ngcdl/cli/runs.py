@@ -20,7 +20,7 @@ from ngcdl.running import silence
 from ngcdl.running.reconcile import RECORDS, is_left_alone, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
 
-NEWEST = 20
+NEWEST = 20  # runs that are listed without --all
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
 _LONGEST = 4096  # characters of one to hold back; a longer one counts as text
 _BLOCK = 65536  # bytes of a log that are read at once

@@ -33,13 +33,6 @@ class Signals:
     is_late: bool = False
     is_whole: bool = True
 
-    @property
-    def why(self) -> str | None:
-        """Say why ngcdl stopped the run; None if ngcdl did not stop it."""
-        if self.number:
-            return f"stopped by {signal.Signals(self.number).name}"
-        return TIME_IS_UP if self.is_late else None
-
 
 UNSEEN = Signals(is_whole=False)  # the run's own ngcdl was killed, or there was none
 
@@ -65,8 +58,7 @@ def closed(run: Run, end: End, told: Told, signals: Signals) -> Run:
 
 def before_start(run: Run, number: int) -> Run:
     """Return `run` closed because a signal came before it had started."""
-    by = BY_STOP if _is_by_stop(run, number) else f"stopped by {signal.Signals(number).name}"
-    reason = f"{by} before it had started"
+    reason = f"{_by(run, Signals(number))} before it had started"
     return run.closed("interrupted", signal_exit_code(number), reason, time.time())
 
 
@@ -106,9 +98,9 @@ def _judged(run: Run, end: End, told: Told, signals: Signals) -> tuple[str, int 
     if (signals.number and not has_finished) or (signals.is_late and code != 0):
         if signals.number and (run.workload or code is None):  # a command that ended says by its own code how
             code = signal_exit_code(signals.number)
-        return "interrupted", code, BY_STOP if _is_by_stop(run, signals.number) else signals.why
+        return "interrupted", code, _by(run, signals)
     if end.exit.is_stopped or (STOPPED in run.notes and code != 0):
-        return "interrupted", code, _stopped_by(run, end.exit)
+        return "interrupted", code, BY_STOP if STOPPED in run.notes else end.exit.reason
     if trouble:
         return "failed", trouble.exit_code if isinstance(trouble, NgcdlError) else NgcdlError.exit_code, why
     if run.workload and status == "interrupted":
@@ -134,14 +126,13 @@ def _said(told: Told) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _is_by_stop(run: Run, number: int | None) -> bool:
-    """Return whether the signal that ngcdl got came from `ngcdl stop`, which sends it to the owner of a run."""
-    return number == signal.SIGTERM and run.owner is not None and STOPPED in run.notes
-
-
-def _stopped_by(run: Run, ended: Exit) -> str | None:
-    """Say what stopped a run that did not end by itself; None if unknown."""
-    return BY_STOP if STOPPED in run.notes else ended.reason
+def _by(run: Run, signals: Signals) -> str | None:
+    """Say why ngcdl stopped the run; None if it did not. `ngcdl stop` sends SIGTERM to the owner of a run."""
+    if signals.number == signal.SIGTERM and run.owner is not None and STOPPED in run.notes:
+        return BY_STOP
+    if signals.number:
+        return f"stopped by {signal.Signals(signals.number).name}"
+    return TIME_IS_UP if signals.is_late else None
 
 
 def _from_outside(code: int | None, signals: Signals) -> str | None:
