@@ -50,6 +50,31 @@ PLAIN = Terms()
 def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
     """Return the body of POST /containers/create."""
     spec = order.spec
+    of_gpus, shown = _gpus(spec.gpus, order.way, terms)
+    environment = _environment(order, terms) | shown | dict(spec.environment)
+    return {
+        "Image": order.target,
+        "Cmd": list(spec.command) or None,
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": _labels(spec, order.run_id),
+        "User": spec.user or "",
+        "WorkingDir": spec.workdir or "",
+        # for stops that bypass ngcdl: docker stop, a restart of the daemon, a shutdown
+        "StopTimeout": TRAINING_GRACE_SECONDS if spec.workload else None,
+        "Tty": spec.tty,
+        "OpenStdin": spec.stdin,
+        "StdinOnce": spec.stdin,
+        "AttachStdin": spec.stdin,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in spec.ports},
+        "HostConfig": _host(order, terms) | of_gpus,
+    }
+
+
+def _host(order: Order, terms: Terms) -> dict[str, Any]:
+    """Return HostConfig, but for the GPUs."""
+    spec = order.spec
     host: dict[str, Any] = {
         "Init": not terms.is_snap,  # as PID 1 the command itself would ignore SIGTERM by default
         "ShmSize": spec.shm_bytes,
@@ -78,31 +103,7 @@ def create_body(order: Order, terms: Terms = PLAIN) -> dict[str, Any]:
         # Only the caller may use the run's folder, not the remapped uid that the daemon would turn the caller into:
         # https://docs.docker.com/engine/security/userns-remap/#disable-namespace-remapping-for-a-container
         host["UsernsMode"] = "host"
-    environment = dict(terms.proxies)
-    environment |= {} if spec.workload else {"NGCDL_RUN": inside.RUN}  # where the user's own script reports its steps
-    environment |= {"HOME": inside.HOME} if spec.user else {}
-    environment |= _caches(order)
-    environment |= _packages(terms.path) if order.packages else {}
-    environment |= _with_gpus(spec.gpus, order.way, host, terms)
-    environment |= dict(spec.environment)
-    return {
-        "Image": order.target,
-        "Cmd": list(spec.command) or None,
-        "Env": [f"{name}={value}" for name, value in environment.items()],
-        "Labels": _labels(spec, order.run_id),
-        "User": spec.user or "",
-        "WorkingDir": spec.workdir or "",
-        # for stops that bypass ngcdl: docker stop, a restart of the daemon, a shutdown
-        "StopTimeout": TRAINING_GRACE_SECONDS if spec.workload else None,
-        "Tty": spec.tty,
-        "OpenStdin": spec.stdin,
-        "StdinOnce": spec.stdin,
-        "AttachStdin": spec.stdin,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in spec.ports},
-        "HostConfig": host,
-    }
+    return host
 
 
 def _label(terms: Terms) -> list[str]:
@@ -122,6 +123,15 @@ def _mounts(order: Order) -> list[Mount]:
     has_own = any(posixpath.normpath(one.container) == inside.CACHE for one in order.spec.mounts)
     mounts += [Mount(str(order.cache), inside.CACHE, writable=True)] if order.cache and not has_own else []
     return mounts + ([Mount(str(order.packages), inside.PACKAGES)] if order.packages else [])
+
+
+def _environment(order: Order, terms: Terms) -> dict[str, str]:
+    """Return the container's variables, but for those of its GPUs, and those that were typed."""
+    environment = dict(terms.proxies)
+    environment |= {} if order.spec.workload else {"NGCDL_RUN": inside.RUN}  # where a user's script reports its steps
+    environment |= {"HOME": inside.HOME} if order.spec.user else {}
+    environment |= _caches(order)
+    return environment | (_packages(terms.path) if order.packages else {})
 
 
 def _caches(order: Order) -> dict[str, str]:
@@ -158,8 +168,8 @@ def _packages(path: str) -> dict[str, str]:
     return {"PYTHONUSERBASE": inside.PACKAGES, **programs}
 
 
-def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -> dict[str, str]:
-    """Add the GPUs to `host`, and return the variables that belong with them.
+def _gpus(gpus: GpuRequest, way: str, terms: Terms) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields of HostConfig that let the GPUs in, and the variables that belong with them.
 
     NVIDIA_DRIVER_CAPABILITIES is not set: the image decides which of the driver's libraries are mounted (NGC's also ask
     for video), and the toolkit's default includes compute and nvidia-smi.
@@ -167,23 +177,23 @@ def _with_gpus(gpus: GpuRequest, way: str, host: dict[str, Any], terms: Terms) -
     """
     if way == "none" or gpus.kind == "none":
         # NGC images set NVIDIA_VISIBLE_DEVICES=all, which is enough if nvidia is the default runtime.
-        return {"NVIDIA_VISIBLE_DEVICES": "void"}
+        return {}, {"NVIDIA_VISIBLE_DEVICES": "void"}
     visible = ",".join(gpus.devices) if gpus.devices else "all"
-    variables = {"NVIDIA_VISIBLE_DEVICES": visible}
     shows_all = terms.shows_all
+    fields: dict[str, Any]
     if way == "runtime":
-        host["Runtime"] = "nvidia"
+        fields = {"Runtime": "nvidia"}
     elif way == "cdi":
         names = gpus.devices or ("all",)
         missing = set(names) - set(terms.cdi_devices)
         if missing and "all" in terms.cdi_devices and not any(":" in name for name in missing):  # CUDA has no 0:1
             names, shows_all = ("all",), True
-        host["DeviceRequests"] = [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]
-        variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # a hook, if there is one as well, must not add them again
+        fields = {"DeviceRequests": [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={name}" for name in names]}]}
+        visible = "void"  # a hook, if there is one as well, must not add them again
     else:
         chosen: dict[str, Any] = {"DeviceIDs": list(gpus.devices)} if gpus.devices else {"Count": gpus.count or -1}
-        host["DeviceRequests"] = [{"Driver": "", **chosen, "Capabilities": [["gpu"]]}]
-    return variables | (_kept_to(gpus) if shows_all else {})
+        fields = {"DeviceRequests": [{"Driver": "", **chosen, "Capabilities": [["gpu"]]}]}
+    return fields, {"NVIDIA_VISIBLE_DEVICES": visible, **(_kept_to(gpus) if shows_all else {})}
 
 
 def _kept_to(gpus: GpuRequest) -> dict[str, str]:
