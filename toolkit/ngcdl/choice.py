@@ -12,7 +12,7 @@ from ngcdl.engines.base import Engine, Selective
 from ngcdl.engines.values import GpuWay
 from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError, NoGpu
 from ngcdl.frozen import dataclass
-from ngcdl.given_cards import Need, Seen
+from ngcdl.given_cards import Given, Need, Seen
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
 from ngcdl.telemetry import free_cards
 from ngcdl.telemetry import gpu as nvml
@@ -140,12 +140,7 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
     if engine.has_containers and not wanted.waits and hostfacts.is_unseen_jetson(probe):
         return _on_unseen_jetson(gpus, without)
     if why := seen.why_none:
-        if gpus.demanded or wanted.waits:
-            raise NoGpu(str(gpus), why)
-        way = replace(NO_GPU, why=why)
-        if not (engine.has_containers or wanted.is_training):
-            return _untold(gpus, way, without)
-        return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.")
+        return _without_card(wanted, why, without)
     shown = {card.uuid for card in probe.usable} if seen.shown is None else whole_cards(seen.shown, probe.cards)
     if useless and shown <= useless.keys():
         return _without_use(wanted, next(why for uuid, why in useless.items() if uuid in shown), without)
@@ -165,8 +160,25 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         if wanted.waits:
             raise NoGpu(str(gpus), said)
         return _on_cpu(without, way, f"WARNING: {said}. This run computes on the CPU.")
-    uuids, loud = given.uuids, given.loud
-    if named and not (wanted.is_training or given.gpus.devices) and free_cards.is_ambiguous(probe.cards, os.environ):
+    is_by_variable = bool(named) and not (wanted.is_training or given.gpus.devices)
+    return _with(given, way, without, waits=wanted.waits, is_by_variable=is_by_variable)
+
+
+def _without_card(wanted: Wanted, why: str, without: Choice) -> Choice:
+    """Choose for a host that has no card for this run; `why` says so. Raise NoGpu if a GPU is demanded."""
+    if wanted.gpus.demanded or wanted.waits:
+        raise NoGpu(str(wanted.gpus), why)
+    way = replace(NO_GPU, why=why)
+    if not (without.engine.has_containers or wanted.is_training):
+        return _untold(wanted.gpus, way, without)
+    return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.")
+
+
+def _with(given: Given, way: GpuWay, without: Choice, *, waits: bool, is_by_variable: bool) -> Choice:
+    """Return the choice of the cards that the run is given, or waits for, named as `way` passes them on.
+    `is_by_variable`: nothing but the caller's CUDA_VISIBLE_DEVICES names them to CUDA."""
+    probe, uuids, loud = without.probe, given.uuids, given.loud
+    if is_by_variable and free_cards.is_ambiguous(probe.cards, os.environ):
         uuids, loud = None, (*loud, _AMBIGUOUS.format(os.environ[free_cards.VARIABLE]))
     names = dict(zip(given.among, given_cards.handed(given.among, probe, way), strict=True))
     return replace(
@@ -178,7 +190,7 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         why=f"{without.why}; {given.rule}" if given.rule else without.why,
         loud=(*loud, *given_cards.without_fabric(probe, given.among or uuids)),
         shares=bool(given.loud),
-        awaits=Need(len(given.gpus.devices), names) if wanted.waits else None,
+        awaits=Need(len(given.gpus.devices), names) if waits else None,
     )
 
 
