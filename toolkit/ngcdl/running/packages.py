@@ -153,24 +153,10 @@ def _install(
     with _emptied_on_failure(part):
         for made in (part, run, run / HOME, part / BASE):
             made.mkdir(mode=0o700)
-        kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
-        for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
-            (run / name).write_text("".join(f"{line}\n" for line in lines))
-        harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
-        alone = RunSpec(
-            image=spec.image,
-            command=("sh", "-c", _INSTALL),
-            gpus=GpuRequest("none"),
-            mounts=(*_mounts(spec), Mount(str(part / BASE), inside.PACKAGES, writable=True)),
-            environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
-            shm_bytes=spec.shm_bytes,
-            ulimits=spec.ulimits,
-            cpu_limit=spec.cpu_limit,
-            memory_bytes=spec.memory_bytes,
-            user=spec.user or engine.caller(),
-        )
+        _write_lists(run, spec, pins)
+        order = Order(_of_pip(spec, part / BASE, engine), run_id, run, target, "none", cache=cache)
         try:
-            how = _followed(engine, Order(alone, run_id, run, target, "none", cache=cache), part / LOG, show)
+            how = _followed(engine, order, part / LOG, show)
         finally:
             _end(engine, run_id, show)
         if how.code != 0:
@@ -187,6 +173,30 @@ def _install(
     whole.sync_all(part)
     part.rename(folder)
     return there
+
+
+def _write_lists(run: Path, spec: RunSpec, pins: tuple[str, ...]) -> None:
+    """Write what pip reads."""
+    kept = [line.partition(" --")[0] for line in spec.packages if _OF_IMAGE.match(line)]
+    for name, lines in ((LIST, (f"-c {CONSTRAINTS}", *spec.packages)), (CONSTRAINTS, pins), (KEPT, kept)):
+        (run / name).write_text("".join(f"{line}\n" for line in lines))
+
+
+def _of_pip(spec: RunSpec, base: Path, engine: Engine) -> RunSpec:
+    """Return the run of pip alone, in the image of `spec`; it installs into `base`."""
+    harmless = [one for one in spec.environment if _READ_WITHOUT_EFFECT.fullmatch(one[0])]
+    return RunSpec(
+        image=spec.image,
+        command=("sh", "-c", _INSTALL),
+        gpus=GpuRequest("none"),
+        mounts=(*_mounts(spec), Mount(str(base), inside.PACKAGES, writable=True)),
+        environment=tuple((dict(_variables(spec)) | dict(harmless) | _FOR_PIP).items()),
+        shm_bytes=spec.shm_bytes,
+        ulimits=spec.ulimits,
+        cpu_limit=spec.cpu_limit,
+        memory_bytes=spec.memory_bytes,
+        user=spec.user or engine.caller(),
+    )
 
 
 def _run_id(part: Path) -> str:
