@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import io
 import json
 import os
 import platform
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ngcdl import __version__
+from ngcdl import __version__, tars
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.redact import Redactor, known_names
 from ngcdl.errors import BadOption, NgcdlError
@@ -67,7 +66,8 @@ def write(
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
         for name, text in members.items():
-            _add(archive, f"ngcdl-doctor/{name}", text.encode(errors="replace"))
+            content = text.encode(errors="replace")
+            tars.add(archive, f"ngcdl-doctor/{name}", content, mode=0o600, changed=time.time())
     return tuple(members)
 
 
@@ -77,13 +77,6 @@ def _shown(text: str, redact: Redactor) -> str:
         return _json(redact.tree(json.loads(text)))
     except (ValueError, RecursionError):
         return redact(text)
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add one text, without owner and group, which would name the user."""
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
-    archive.addfile(entry, io.BytesIO(content))
 
 
 def _texts(

@@ -15,8 +15,6 @@ import contextlib
 import errno
 import fcntl
 import glob
-import hashlib
-import io
 import json
 import os
 import secrets
@@ -30,6 +28,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
+from ngcdl import tars
 from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
 from ngcdl.frozen import dataclass
@@ -190,45 +189,22 @@ def _write(draft: BinaryIO, name: str, image: Manifest, document: Document, blob
         "Layers": [_member(layer.digest) for layer in image.layers],
     }
     with tarfile.open(fileobj=draft, mode="w") as tar:
-        _add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        _add(tar, "index.json", json.dumps(index).encode())
-        _add(tar, "manifest.json", json.dumps([for_older]).encode())
-        _add(tar, _member(document.digest), document.body)
+        tars.add(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        tars.add(tar, "index.json", json.dumps(index).encode())
+        tars.add(tar, "manifest.json", json.dumps([for_older]).encode())
+        tars.add(tar, _member(document.digest), document.body)
         for blob in blobs:
             algorithm, _, expected = blob.digest.partition(":")
             for descriptor, *_range in blob.arriving(0):  # all of it is here; its name may be gone
                 with Path(f"/proc/self/fd/{descriptor}").open("rb") as file:
-                    content = _Hashed(file, algorithm)
-                    tar.addfile(_entry(_member(blob.digest), blob.size_bytes), content)
-                if content.checksum.hexdigest() != expected:
+                    found = tars.add_hashed(tar, _member(blob.digest), file, blob.size_bytes, algorithm)
+                if found != expected:
                     blob.close(keep=False)
                     raise DigestMismatch(f"the layer {blob.digest}, kept here since an earlier pull, is damaged")
 
 
-class _Hashed(io.RawIOBase):
-    """Reads a file, and hashes what was read."""
-
-    def __init__(self, file: BinaryIO, algorithm: str) -> None:
-        self._file, self.checksum = file, hashlib.new(algorithm)
-
-    def read(self, limit_bytes: int = -1) -> bytes:
-        piece = self._file.read(limit_bytes)
-        self.checksum.update(piece)
-        return piece
-
-
 def _member(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    tar.addfile(_entry(name, len(content)), io.BytesIO(content))
-
-
-def _entry(name: str, size_bytes: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size_bytes, 0o644
-    return entry
 
 
 class Draft:

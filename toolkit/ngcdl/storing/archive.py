@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import json
 import os
 import re
@@ -28,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ngcdl import whole
+from ngcdl import tars, whole
 from ngcdl.errors import ArchiveBroken, BadOption, NgcdlError, NotWritten, RecordBroken, StateNotWritable
 from ngcdl.folder import CHECKPOINTS, FILES, HOME, IMPORTED, SAMPLES_OF_NODES, opened
 from ngcdl.folder import content as content_of
@@ -47,6 +46,7 @@ _NAME = re.compile(
 )
 _COMPARISON = re.compile(rf"{COMPARISONS}/[0-9A-Za-z][0-9A-Za-z_.-]{{0,120}}\.json")
 _DRAFT = ".import-"
+_MODE = 0o600
 _BLOCK = 1 << 20
 _SUMS_BYTES = 1 << 22
 
@@ -78,10 +78,10 @@ def write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredCompari
                 sums.append(f"{_add(archive, f'{run.id}/{name}', path)}  {run.id}/{name}\n")
         for kept in comparisons:
             name, content = f"{COMPARISONS}/{kept.id}.json", json.dumps(kept.as_json(), indent=1).encode()
-            archive.addfile(_entry(name, len(content), kept.finished or kept.started), io.BytesIO(content))
+            tars.add(archive, name, content, mode=_MODE, changed=kept.finished or kept.started)
             sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
         text = "".join(sums).encode()
-        archive.addfile(_entry(SUMS, len(text), 0), io.BytesIO(text))
+        tars.add(archive, SUMS, text, mode=_MODE)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -114,27 +114,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
         raise RecordBroken(path, error.strerror or str(error)) from error
     with content as file:
         state = os.fstat(file.fileno())
-        summed = _Summed(file)
-        archive.addfile(_entry(name, state.st_size, state.st_mtime), summed)
-        return summed.sha256.hexdigest()
-
-
-def _entry(name: str, size: int, changed: float) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = size, 0o600, int(changed)
-    return entry
-
-
-class _Summed(io.RawIOBase):
-    """A file that is hashed while it is read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.sha256 = file, hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.sha256.update(data)
-        return data
+        return tars.add_hashed(archive, name, file, state.st_size, mode=_MODE, changed=state.st_mtime)
 
 
 def take_in(store: Store, file: Path, say: Callable[[str], None], stream: IO[bytes] | None = None) -> list[str]:

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Iterable
 from typing import Any
 
+from ngcdl import tars
 from ngcdl.spec import inside
 
 NAME = "ngcdl"
@@ -72,8 +73,5 @@ def _archive(files: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, text in files.items():
-            data = text.encode("utf-8", "surrogateescape")
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o644
-            archive.addfile(member, io.BytesIO(data))
+            tars.add(archive, name, text.encode("utf-8", "surrogateescape"))
     return buffer.getvalue()

@@ -12,6 +12,7 @@ import io
 import tarfile
 from pathlib import Path
 
+from ngcdl import tars
 from ngcdl.errors import TrainerTooLarge
 
 SCRIPT, KEY = "pod.sh", "trainer.tar.gz"
@@ -29,10 +30,7 @@ def packed(folder: str) -> str:
     root, made = Path(folder), io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(root.rglob("*.py")):
-            content = path.read_bytes()
-            entry = tarfile.TarInfo(str(Path(root.name) / path.relative_to(root)))
-            entry.size, entry.mode = len(content), 0o644
-            archive.addfile(entry, io.BytesIO(content))
+            tars.add(archive, str(Path(root.name) / path.relative_to(root)), path.read_bytes())
     content = gzip.compress(made.getvalue(), mtime=0)
     if len(content) + len(script().encode()) > LIMIT_BYTES:  # as the API server counts, without the base64
         largest = max(root.rglob("*.py"), key=lambda path: path.stat().st_size)
