@@ -27,6 +27,7 @@ from .host import text
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
+LONGEST = 2 ** 20  # bytes of a line: the address of a replica takes 30
 SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
 
@@ -69,27 +70,27 @@ def received(alike, address, port, ports, signals, until, links=None):
                     raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
                         nodes, PATIENCE_SECONDS, missing))
                 try:
-                    line, came_from = listener.accept()
+                    line, place = listener.accept()
                 except socket.timeout:
                     continue
+                lines[place] = line  # under its node when that is known
                 line.settimeout(ANSWER_SECONDS)
                 try:
-                    told = json.loads(line.makefile("r").readline())
+                    told = first_word(line, signals, clock() + ANSWER_SECONDS)
                     theirs = dict(alike, replicas=len(told["ports"]))
                     theirs.update(told.get("alike", {}))  # an older image's trainer tells nothing else
                     came, why = told["node"], unlike(told["node"], theirs, alike)
                     staying[came] = links is not None and told.get("stays")
                 except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
-                    line.close()
+                    lines.pop(place).close()
                     continue
                 if why:
-                    tell(list(lines.values()) + [line], {"refused": why})
-                    line.close()
+                    tell(lines.values(), {"refused": why})
                     raise Stop("bad_argument", why)
-                found[came] = unmapped(came_from[0].partition("%")[0]), told["ports"]
+                found[came] = unmapped(place[0].partition("%")[0]), told["ports"]
                 if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
-                lines[came] = line
+                lines[came] = lines.pop(place)
                 go_by(named(line.getsockname()))
                 for gone in [n for n, waiting in lines.items() if is_closed(waiting)]:
                     lines.pop(gone).close()
@@ -160,13 +161,14 @@ def reported(alike, node, address, port, ports, signals, until, links=None):
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
                 line.sendall((json.dumps(said) + "\n").encode("ascii"))
                 go_by(named(line.getsockname()))
-                told = first_line(line, signals, clock() + PATIENCE_SECONDS)
-                answer = json.loads(told) if told else {}
+                answer = first_word(line, signals, clock() + PATIENCE_SECONDS)
+                if answer is None:
+                    raise Stop("crash", "what listens at %s:%d is not node 0 of a training" % (address, port))
                 if links is not None and answer.get("stays"):
                     links.add(0, line.dup())
             if "refused" in answer:
                 raise Stop("bad_argument", answer["refused"])
-            if told:
+            if "workers" in answer:
                 return answer["workers"]
             why = "it closed the connection"
         except EnvironmentError as error:
@@ -177,19 +179,26 @@ def reported(alike, node, address, port, ports, signals, until, links=None):
         time.sleep(POLL_SECONDS)
 
 
-def first_line(line, signals, until):
-    """Read a line, and nothing of what comes after it; "" if the connection ends before."""
-    said = b""
+def first_word(line, signals, until):
+    """Return what the other side says first, a dict by a line of JSON, and read nothing of what comes after it; {} if
+    the connection ends before, None for what no trainer says."""
+    said = bytearray()
     while not said.endswith(b"\n"):
-        while not select.select([line], [], [], POLL_SECONDS)[0]:
-            signals.check(None)
-            if clock() > until:
-                raise EnvironmentError(errno.ETIMEDOUT, "it waits for others")
-        more = line.recv(1)
-        if not more:
-            return ""
-        said += more
-    return said.decode("ascii")
+        signals.check(None)
+        if clock() > until:
+            raise EnvironmentError(errno.ETIMEDOUT, "it waits for others")
+        if len(said) == LONGEST:
+            return None
+        if select.select([line], [], [], POLL_SECONDS)[0]:
+            more = line.recv(1)
+            if not more:
+                return {}
+            said += more
+    try:
+        told = json.loads(said.decode("ascii"))
+    except (ValueError, RuntimeError):  # RuntimeError: thousands of brackets
+        return None
+    return told if isinstance(told, dict) else None
 
 
 def connected(address, port):

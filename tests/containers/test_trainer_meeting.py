@@ -34,10 +34,12 @@ def port(monkeypatch):
         yield held.numbers[0]
 
 
-def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port):
+@pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n", b"[" * 20000 + b"\n", b"x" * 50000])
+def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port, monkeypatch, word):
+    monkeypatch.setattr(meeting, "LONGEST", 30000)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 2, 0, [10], Signals())
-        until(lambda: knocked(port), "node 0 listens")
+        until(lambda: knocked(port, word), "node 0 listens")
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
 
@@ -132,6 +134,27 @@ def test_one_that_waits_for_the_answer_can_be_told_to_stop(port):
             assert line.makefile().readline()
             signals.received = SIGTERM
             with pytest.raises(Stop, match="told to stop"):
+                second.result(LIMIT)
+
+
+def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
+    with ThreadPoolExecutor() as threads, socket.socket() as stranger:
+        signals = Signals()
+        first = threads.submit(meeting.meet, 2, 0, [10], signals)
+        until(lambda: not stranger.connect_ex(("127.0.0.1", port)), "node 0 listens")
+        signals.received = SIGTERM
+        with pytest.raises(Stop, match="told to stop"):
+            first.result(meeting.ANSWER_SECONDS / 2)
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"[]\n", b"\xff\n"])
+def test_that_another_program_has_node_0s_port_is_told(port, said):
+    with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as other:
+        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        line, _ = other.accept()
+        with line:
+            line.sendall(said)
+            with pytest.raises(Stop, match="is not node 0 of a training"):
                 second.result(LIMIT)
 
 
