@@ -26,7 +26,7 @@ from .events import Events, Stop, clock
 from .group import VARIABLE, Lost
 from .links import Links
 from .meeting import Ports, meet
-from .signals import Signals
+from .signals import Signals, interrupted
 
 MARK = "\x1e"
 GRACE_SECONDS = 10.0  # once a replica has failed, for the others to end by themselves
@@ -70,6 +70,9 @@ def lead(asked, voice, signals):
         except Stop as stop:
             links.end(stop)
             raise
+        except Exception as error:  # there is no memory for another process, for example
+            links.end(Stop("crash", "%s: %s" % (type(error).__name__, error)))
+            raise
 
 
 def conduct(asked, workers, links, voice, signals):
@@ -81,21 +84,21 @@ def conduct(asked, workers, links, voice, signals):
     finally:
         for replica in started:
             replica.end()
-    reasons = sorted((replica.reason() for replica in started if replica.has_failed()), key=lambda found: found[:2])
-    if reasons and not any(replica.told or replica.broken for replica in started):
-        signals.check(None)  # a signal came before the replicas could handle it, and killed them
+    reasons = sorted((replica.reason(signals.received) for replica in started if replica.has_failed()),
+                     key=lambda found: found[:2])
     if reasons and reasons[0][0]:  # they have lost others, which say why
-        wait(links)
+        wait(links, signals)
     if links.why and not all(replica.is_done for replica in started) and (not reasons or reasons[0][0]):
         raise links.why
     if reasons:
         raise reasons[0][-1]
 
 
-def wait(links):
-    """Wait until other nodes have said why they end, for GRACE_SECONDS at most: they wait for their replicas, too."""
-    until = clock() + GRACE_SECONDS
-    while not links.listen() and links.open and clock() < until:
+def wait(links, signals):
+    """Wait until other nodes have said why they end. They wait for their replicas, too, and node 0 passes on only then
+    what it has heard. Less long after a signal, which a kill may follow."""
+    began = clock()
+    while not links.listen() and links.open and clock() < began + GRACE_SECONDS * (1 if signals.received else 3):
         time.sleep(POLL_SECONDS)
 
 
@@ -189,15 +192,17 @@ class Replica(object):
         self.listener.join(GRACE_SECONDS)
         self.process.stdin.close()
 
-    def reason(self):
+    def reason(self, signal=None):
         """Return (whether it only lost another replica, when it ended, the Stop). Of all replicas' reasons, the
-        smallest is reported."""
+        smallest is reported. signal: which one this process has received."""
         if self.broken:
             return False, self.ended, self.broken
         if self.told:
             stop = Stop(self.told["kind"], self.told["message"], self.told["step"], self.told["exit_code"])
             return self.told["lost"], self.ended, stop
         code = self.process.returncode
+        if signal and code in (-signal, 1):  # before it could handle it; 1: Ctrl-C's, before Python 3.8
+            return False, self.ended, interrupted(signal)
         how = "was killed by signal %d" % -code if code < 0 else "ended with exit code %d" % code
         return False, self.ended, Stop("crash", "replica %d %s, without a message" % (self.rank, how))
 

@@ -46,4 +46,9 @@ class Signals(object):
         """Raise Stop if `number` is that of a signal. Replicas pass the number that they agreed on, so that all stop
         after the same step."""
         if number in self.EXIT:
-            raise Stop("interrupted", "told to stop", step, self.EXIT[number])
+            raise interrupted(number, step)
+
+
+def interrupted(number, step=None):
+    """Return the Stop of a training that was told to end by this signal."""
+    return Stop("interrupted", "told to stop", step, Signals.EXIT[number])

@@ -2,6 +2,7 @@
 
 import argparse
 import socket
+import threading
 from contextlib import ExitStack, closing
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import until
 from test_trainer_replicas_end import replica
 
 from trainer import replicas
+from trainer.arguments import arguments
 from trainer.events import Stop
 from trainer.links import Links
 from trainer.signals import Signals
@@ -60,10 +62,25 @@ STAYS = "from trainer.replicas import Leash\nLeash().thread.join()"
 
 @pytest.mark.parametrize("text", [LOSES, STAYS])
 def test_what_another_node_says_is_the_reason_of_one_that_lost_it_or_waits_for_it(three, tmp_path, monkeypatch, text):
-    monkeypatch.setattr(replicas, "GRACE_SECONDS", 1.0)
+    """The other one's own replicas may have kept it waiting."""
+    monkeypatch.setattr(replicas, "GRACE_SECONDS", 0.3)
     one = replica(monkeypatch, tmp_path / "one", text)
     monkeypatch.setattr(replicas, "Replica", lambda *_: one)
-    three[1].end(Stop("disk_full", "samples"))
+    if text == LOSES:
+        one.process.wait()
+    threading.Timer(0.6, three[1].end, [Stop("disk_full", "samples")]).start()
     with pytest.raises(Stop, match="node 1: samples") as stop:
         replicas.conduct(argparse.Namespace(replicas=1), [], three[0], None, Signals())
     assert stop.value.kind == "disk_full"
+
+
+def test_what_nobody_foresaw_is_told_to_the_others_too(three, monkeypatch):
+    def unborn(*_):
+        raise OSError("no memory")
+
+    for name, stand_in in ("Links", lambda _: three[1]), ("meet", lambda *_: []), ("Replica", unborn):
+        monkeypatch.setattr(replicas, name, stand_in)
+    with pytest.raises(OSError, match="no memory"):
+        replicas.lead(arguments(["cifar10", "--out", "unused"]), None, Signals())
+    until(three[0].listen, "node 1 has failed")
+    assert three[0].why.message == "node 1: OSError: no memory"

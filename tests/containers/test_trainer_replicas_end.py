@@ -16,7 +16,6 @@ import pytest
 from conftest import CONTAINERS, FEW, events, start, until
 
 from trainer import group, layers, meeting, replicas
-from trainer.arguments import arguments
 from trainer.events import Stop, Voice
 from trainer.group import Group
 from trainer.links import Links
@@ -91,33 +90,28 @@ def test_one_that_can_t_be_listened_to_any_more_ends_all_with_the_reason(tmp_pat
     assert "Traceback" in capsys.readouterr().err
 
 
-class Told(Signals):
-    """Receives SIGTERM after the first check, when the replicas have been started but have no handler yet."""
-
-    asked = 0
-
-    def check(self, step):
-        Signals.check(self, step)
-        self.asked += 1
-
-    @property
-    def received(self):
-        return signal.SIGTERM if self.asked else None
-
-    @received.setter
-    def received(self, number):
-        pass
+HEARS = """
+import time
+from trainer import replicas
+from trainer.events import Stop
+signals = replicas.Patient()
+signals.install()
+replicas.report(framework="tf2")
+while not signals.received:
+    time.sleep(0.01)
+time.sleep(0.2)
+exit(replicas.Telling(0, "").tell(Stop("interrupted", "told to stop", None, 143)))
+"""
 
 
-def test_a_signal_that_comes_before_they_can_hear_it_is_no_crash(tmp_path, monkeypatch):
-    asked = arguments(["cifar10", "--out", str(tmp_path), "--replicas", "2"])
-    path = tmp_path / "deaf"
-    path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({LIMIT})\n")
-    path.chmod(0o755)
-    monkeypatch.setattr(replicas.sys, "executable", str(path))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+def test_a_signal_that_comes_before_one_can_hear_it_is_no_crash(tmp_path, monkeypatch):
+    texts = {"hears": HEARS, "deaf": f"import time\ntime.sleep({LIMIT})"}
+    both = [replica(monkeypatch, tmp_path / name, text) for name, text in texts.items()]
+    monkeypatch.setattr(replicas, "Replica", lambda *_: both.pop(0))
+    signals, links = Signals(), Links(0)
+    links.choose = lambda heard: setattr(signals, "received", heard and signal.SIGTERM)  # the first can hear now
     with pytest.raises(Stop, match="told to stop") as stopped:
-        replicas.lead(asked, Voice(None), Told())
+        replicas.conduct(argparse.Namespace(replicas=2), [], links, None, signals)
     assert (stopped.value.kind, stopped.value.exit_code) == ("interrupted", 143)
 
 
