@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,16 +219,23 @@ def test_a_detached_run_gives_its_id_goes_on_and_can_be_stopped(trained: House) 
     )
     until(lambda: len(events(trained)) >= 2, "the first step")
     assert trained.record()["status"] == "running"
-    waiting = trained.popen("wait")
+    waiting, for_all = trained.popen("wait"), trained.popen("wait", "--all")
+    assert for_all.stderr.readline() == f"ngcdl: waiting for {run_id}\n"
     stopped = trained.run("stop", run_id)
     assert "interrupted, exit code 143, stopped by ngcdl stop" in stopped.stderr
-    assert (waiting.wait(240), trained.run("wait", run_id).returncode) == (143, 143)
+    assert (waiting.wait(240), for_all.wait(240), trained.run("wait", run_id).returncode) == (143, 143, 143)
 
 
 def test_a_detached_run_that_ends_well_is_finished(trained: House) -> None:
     run_id = trained.run(*TRAIN, "--detach", "--name", "lr_3e-4", "-e", "HF_TOKEN=hush").stdout.strip()
     assert "-lr_3e-4-" in run_id
+    failing = trained.run(*TRAIN, "--detach", env={"STAND_IN": "fail"}).stdout.strip()
+    both = trained.run("wait", "lr_3e-4", "last", "last")
+    assert both.returncode == 7
+    assert re.findall(r"ngcdl: (\S+): (?:finished|failed)", both.stderr) == [run_id, failing]
     assert trained.run("wait", "lr_3e-4").returncode == 0
+    assert trained.run("wait", "--all").stderr == "ngcdl: nothing is running\n"
+    assert "ngcdl wait last" in trained.run("wait", "last", "--all").stderr
     assert trained.store.load(run_id).status == "finished"
     assert trained.record(run_id)["spec"]["environment"]["HF_TOKEN"] == "***"
 

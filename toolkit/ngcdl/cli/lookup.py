@@ -137,3 +137,16 @@ def asking() -> Iterator[dict[str, NgcdlError]]:
     for name, error in away.items():
         unknown = "What became of the runs there is not known yet."
         console.say(f"{error.message} {'How runs ended is not recorded yet.' if name == RECORDS else unknown}")
+
+
+def running(store: Store, ids: Iterable[str]) -> list[Run]:
+    """Return which of these runs have not ended, as far as that is known. Broken records are reported."""
+    found = []
+    with asking() as away:
+        for run_id in ids:
+            try:
+                if not store.is_ended(run_id):
+                    found.append(reconcile(store, store.load(run_id), away))
+            except NgcdlError as error:
+                console.show_error(error)
+    return [run for run in found if run.status == "running"]

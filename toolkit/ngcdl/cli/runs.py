@@ -1,13 +1,14 @@
-"""`ngcdl runs`, `show`, `logs` and `wait`: lists and shows what the records say, and waits for a run."""
+"""`ngcdl runs`, `show`, `logs` and `wait`: lists and shows what the records say, and waits for runs."""
 
 from __future__ import annotations
 
 import codecs
 import os
 import re
+import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO
 
 from ngcdl import console
@@ -19,6 +20,7 @@ from ngcdl.record import Run
 from ngcdl.running import silence
 from ngcdl.running.reconcile import RECORDS, is_left_alone, reconcile, standing, unread_output
 from ngcdl.spec import kind_of
+from ngcdl.storing.store import Store
 
 NEWEST = 20  # runs that are listed without --all
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
@@ -180,12 +182,26 @@ def _writer(stream: IO[bytes]) -> Callable[[bytes], None]:
     return write
 
 
-def wait(name: str) -> int:
-    """Wait until a run has ended, say how, and return its exit code. Raise NoSuchRun or RecordBroken."""
+def wait(names: Sequence[str], everything: bool) -> int:
+    """Wait until these runs have ended, or all that go on now, and say how each did. Return the exit code of the first
+    of them that failed, else 0. Raise BadOption, NoSuchRun or RecordBroken."""
+    if everything and names:
+        raise BadOption("Name runs, or say --all, and only one of the two.", f"    ngcdl wait {shlex.join(names)}")
+    store = lookup.open_store()
+    if everything:
+        ids = [run.id for run in lookup.running(store, store.ids()[::-1])]
+        console.say(f"waiting for {', '.join(ids)}" if ids else "nothing is running")
+    else:
+        ids = [lookup.id_of(name, store) for name in names or ["last"]]
+    codes = [_waited(store, run_id) for run_id in dict.fromkeys(ids)]
+    return next(filter(None, codes), 0)
+
+
+def _waited(store: Store, run_id: str) -> int:
     from ngcdl.cli.run import exit_code
 
-    store, away, is_told = lookup.open_store(), dict[str, NgcdlError](), False
-    states = standing(store, lookup.id_of(name, store), away=away)
+    away, is_told = dict[str, NgcdlError](), False
+    states = standing(store, run_id, away=away)
     while (run := next(states)).status == "running":
         for error in () if is_told else away.values():
             console.say(f"{error.message} What became of the run is not known yet.")

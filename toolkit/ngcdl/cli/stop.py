@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterable
 
 from ngcdl import console
 from ngcdl.cli import lookup, terminal
@@ -57,7 +56,7 @@ def _stop_all(store: Store, yes: bool) -> int:
     if not (yes or terminal.is_here()):
         hint = "What would be stopped:\n    ngcdl runs\nWithout a question:\n    ngcdl stop --all --yes"
         raise BadOption("Nothing was stopped: there is no terminal to ask on.", hint)
-    running = _running(store, store.ids())
+    running = lookup.running(store, store.ids())
     going = [one for one in comparisons.stored(store) if _goes_on(store, one, {run.id for run in running})]
     if not (running or going):
         console.say("nothing is running")
@@ -89,19 +88,6 @@ def _stop_all(store: Store, yes: bool) -> int:
     return NgcdlError.exit_code if left else 0
 
 
-def _running(store: Store, ids: Iterable[str]) -> list[Run]:
-    """Return which of these runs have not ended, as far as that is known. Broken records are reported."""
-    found = []
-    with lookup.asking() as away:
-        for run_id in ids:
-            try:
-                if not store.is_ended(run_id):
-                    found.append(reconcile(store, store.load(run_id), away))
-            except NgcdlError as error:
-                console.show_error(error)
-    return [run for run in found if run.status == "running"]
-
-
 def _goes_on(store: Store, kept: StoredComparison, running: set[str]) -> bool:
     """Return whether a comparison may start another run."""
     is_led = stopping.has_runner(store, kept) or any(trial.run in running for trial in kept.trials)
@@ -118,7 +104,7 @@ def _where(run: Run) -> str:
 
 def _which(store: Store) -> BadOption:
     """Return the error for `ngcdl stop` without a name, with the line that stops each running run."""
-    running = _running(store, store.ids()[:_LOOKED_AT])
+    running = lookup.running(store, store.ids()[:_LOOKED_AT])
     lines = "\n".join(f"    ngcdl stop {run.id}" for run in running)
     match running:
         case []:

@@ -227,13 +227,20 @@ def exec(
 @app.command(
     rich_help_panel=RUNS,
     epilog="Exit codes: as run has them without --detach.\n\n"
-    "\b\nExample:\n  id=$(ngcdl run -d pytorch -- python train.py) &&\n      ngcdl wait $id && ngcdl report $id",
+    "\b\nExamples:\n  id=$(ngcdl run -d pytorch -- python train.py) &&\n      ngcdl wait $id && ngcdl report $id\n"
+    "  ngcdl wait lr3 lr4 && ngcdl report lr3 lr4",
 )
-def wait(run: RunName = "last") -> int:
-    """Wait for a run's end; exit with its exit code."""
+def wait(
+    run: Annotated[
+        list[str] | None,
+        options.run(metavar="RUN...", help="last (the default), last-1, ids, their beginning or end, or a --name."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Wait for all that have not ended.")] = False,
+) -> int:
+    """Wait for runs to end; exit with the first failure's exit code."""
     from ngcdl.cli.runs import wait
 
-    return wait(run)
+    return wait(run or (), everything)
 
 
 @app.command(rich_help_panel=MORE, epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
