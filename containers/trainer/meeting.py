@@ -260,7 +260,7 @@ class Ports(object):
     set SO_REUSEADDR, as gRPC's and PyTorch's do (https://man7.org/linux/man-pages/man7/socket.7.html)."""
 
     def __init__(self, count):
-        self.sockets = [socket.socket() for _ in range(count)]
+        self.sockets = [of_both_families() for _ in range(count)]
         for one in self.sockets:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind(("", 0))

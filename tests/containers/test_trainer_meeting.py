@@ -158,20 +158,24 @@ def test_that_another_program_has_node_0s_port_is_told(port, said):
                 second.result(LIMIT)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("reused", [True, False])
-def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(reused):
+def test_a_held_port_is_nobody_elses_but_a_replica_may_listen_there(host, reused):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    if ":" in host and not addresses("0000"):
+        pytest.skip("this machine has no ::1")
     with closing(meeting.Ports(2)) as held:
         first, second = held.numbers
         assert first != second
-        with socket.socket() as replica, socket.socket() as other:
+        with socket.socket(family) as replica, socket.socket(family) as other:
             replica.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reused)
             if reused:
-                replica.bind(("", first))
+                replica.bind((host, first))
                 replica.listen()
-                assert other.connect_ex(("127.0.0.1", first)) == 0
+                assert other.connect_ex((host, first)) == 0
             else:
                 with pytest.raises(OSError, match="already in use"):
-                    replica.bind(("", first))
+                    replica.bind((host, first))
     assert [one.fileno() for one in held.sockets] == [-1, -1], "now anybody may have them"
 
 
