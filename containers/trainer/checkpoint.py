@@ -47,6 +47,8 @@ def save(folder, about, arrays):
         make_folder(place)
         for rest in [name for name in os.listdir(place) if name.endswith(".tmp")]:
             os.remove(os.path.join(place, rest))  # left by a trainer that was killed while it saved: we hold its lock
+        if os.path.isdir(path):  # perhaps what somebody unpacked: moved aside, for it must not cost the training
+            os.rename(path, path + ".folder")
         write_whole(path, content.getvalue())
         # by modification time: the folder may hold checkpoints of a longer training, or some dated by a fast clock
         others = [other for other in found(place) if other != path and os.path.isfile(other)]

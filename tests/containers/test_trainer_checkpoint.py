@@ -45,10 +45,12 @@ def test_what_was_saved_is_read_back(tmp_path):
 
 
 def test_the_last_three_are_kept_by_number_not_by_name_and_a_folder_is_none_of_them(tmp_path):
-    (tmp_path / "checkpoints" / "step-7.npz").mkdir(parents=True)
+    for step in 7, 9:
+        (tmp_path / "checkpoints" / f"step-{step}.npz").mkdir(parents=True)
     for step in 8, 9, 10, 100:
         save(tmp_path, step)
-    assert names(tmp_path / "checkpoints") == ["step-10.npz", "step-100.npz", "step-7.npz", "step-9.npz"]
+    kept = ["step-10.npz", "step-100.npz", "step-7.npz", "step-9.npz", "step-9.npz.folder"]
+    assert names(tmp_path / "checkpoints") == kept
 
 
 @pytest.mark.parametrize("written", [1e9, 1e10])
