@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from house import House, until
 
-from ngcdl.cli import runs
+from ngcdl.cli import logs
 from ngcdl.record import Owner, Run
 
 GOLDEN = Path(__file__).parents[1] / "golden/run-format-1"
@@ -88,7 +88,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *pieces: bytes) -> str:
     with io.BytesIO() as kept:
         monkeypatch.setattr("sys.stdout", Terminal())
         monkeypatch.setenv("TERM", "xterm")
-        write = runs._writer(kept)
+        write = logs._writer(kept)
         for piece in pieces:
             write(piece)
         text = kept.getvalue().decode()
@@ -123,7 +123,7 @@ def test_an_escape_sequence_without_an_end_holds_back_no_more_than_a_few_lines(
 
 def test_many_returns_are_held_back_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Terminal())
-    write = runs._writer(io.BytesIO())
+    write = logs._writer(io.BytesIO())
     write(b"\r" * 9000)
     assert inspect.getclosurevars(write).nonlocals["unfinished"] == "\r"
 

@@ -188,7 +188,7 @@ def logs(
     tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", help="Only the last N lines.")] = None,
 ) -> None:
     """Print what a run wrote."""
-    from ngcdl.cli.runs import logs
+    from ngcdl.cli.logs import logs
 
     logs(run, follow, tail)
 
