@@ -32,6 +32,11 @@ class Settings:
     share: Path
     inside: Path | None = None
 
+    @property
+    def registry_host(self) -> str:
+        """The registry without its path prefix: what a key is for."""
+        return self.registry.partition("/")[0]
+
 
 def load(environ: Mapping[str, str] = os.environ) -> Settings:
     """Read NGCDL_REGISTRY and the XDG folders. Raise BadOption if a value is invalid, a config file can't be read, or a

@@ -139,8 +139,9 @@ def logout(registry: str | None = None) -> None:
 
 
 def _host(registry: str | None) -> str:
-    named = settings.load().registry if registry is None else settings.host(registry, registry or "REGISTRY")
-    return named.partition("/")[0]
+    if registry is None:
+        return settings.load().registry_host
+    return settings.host(registry, registry or "REGISTRY").partition("/")[0]
 
 
 def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[str, str]:

@@ -175,10 +175,10 @@ def secrets(hands: Hands) -> Iterator[str]:
     from ngcdl.settings import KEY_VARIABLES
 
     values = [hands.environ[name].strip() for name in KEY_VARIABLES if hands.environ.get(name, "").strip()]
-    registry = NVCR
+    host = NVCR
     with contextlib.suppress(BadOption):  # the settings can't be read
-        registry = settings.load(hands.environ).registry
-    key, _ = finder(hands, registry.partition("/")[0])()
+        host = settings.load(hands.environ).registry_host
+    key, _ = finder(hands, host)()
     values += [key.secret.reveal()] if key else []
     for name, value in hands.environ.items():
         if name.lower().endswith("_proxy"):

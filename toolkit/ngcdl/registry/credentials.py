@@ -70,14 +70,14 @@ def _look(host: str, environ: Mapping[str, str], helper_seconds: float) -> tuple
 def key_variables(host: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Name the variables that are set and hold a key for `host`."""
     names = tuple(name for name in KEY_VARIABLES if environ.get(name, "").strip())
-    if names and host != NVCR and host != settings.load(environ).registry.partition("/")[0]:
+    if names and host != NVCR and host != settings.load(environ).registry_host:
         return ()
     return names
 
 
 def sign_in(host: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return the command that signs in to `host`: `ngcdl login` for NGC's key, else `docker login`."""
-    if host == settings.load(environ).registry.partition("/")[0]:
+    if host == settings.load(environ).registry_host:
         return "ngcdl login"
     return f"ngcdl login {host}" if host == NVCR else f"docker login {host}"
 

@@ -58,7 +58,7 @@ def _by_settings(hands: Hands) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         known = settings.load(hands.environ)
     except BadOption as error:
         return dict.fromkeys(_NEEDING, lambda: Trouble("needs settings")), {"settings_error": error}
-    host = known.registry.partition("/")[0]
+    host = known.registry_host
     key = keys.finder(hands, host)
     looks: tuple[Callable[[], Any], ...] = (
         lambda: keys.look(hands, key),
