@@ -19,7 +19,7 @@ from made_summaries import filled
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
-from ngcdl.report.measured import naming
+from ngcdl.report.measured import naming, retyped
 from ngcdl.report.shown.columns import read_story
 from ngcdl.report.shown.difference import difference
 from ngcdl.report.shown.markdown import markdown
@@ -152,5 +152,5 @@ def test_the_stages_of_a_pipeline_are_told_with_the_speed_up_to_each(tmp_path: P
 
 
 def test_the_line_that_repeats_it_has_its_seconds_and_no_steps() -> None:
-    assert "--seconds 45.0" in (naming.command(run_of(forward())) or "")
-    assert "--steps" not in (naming.command(run_of(forward())) or "")
+    assert "--seconds 45.0" in (retyped.command(run_of(forward())) or "")
+    assert "--steps" not in (retyped.command(run_of(forward())) or "")

@@ -15,7 +15,7 @@ from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, BlobMissing, NoGpu, NoSuchRun, NotRepeatable, UnknownRepository, UnknownTag
 from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
-from ngcdl.report.measured import naming
+from ngcdl.report.measured import retyped
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, difference
 from ngcdl.report.shown.likeness import kept_apart
@@ -199,7 +199,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
         if error.is_busy or not before.gpus:
             raise
         others = replace(before, spec={**(before.spec or {}), "gpus": str(len(before.gpus))})
-        hint = f"With others:\n    {naming.command(others)}"
+        hint = f"With others:\n    {retyped.command(others)}"
         raise NotRepeatable(before.id, f"its GPUs are not here: {error.found}", hint) from error
     console.say(f"what differs:  ngcdl runs diff {before.id} {again_id}")
     return code

@@ -37,10 +37,10 @@ def line(folder: Path, run: Run) -> str | None:
     """Return the command that continues from the last checkpoint of `run` with all options of that run; if they were
     not recorded, with what the trainer reported. None if no training began."""
     if run.workload:
-        from ngcdl.report.measured import naming
+        from ngcdl.report.measured import retyped
 
         spec = {**(run.spec or {}), "workload": {**run.workload, "resume": run.id}}
-        return naming.command(replace(run, spec=spec))
+        return retyped.command(replace(run, spec=spec))
     trained = _trained(folder, run)
     return shlex.join(["ngcdl", "run", *_same(trained, run.id)]) if trained else None
 

@@ -18,7 +18,7 @@ from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
-from ngcdl.report.measured import naming, tuned
+from ngcdl.report.measured import naming, retyped, tuned
 from ngcdl.report.measured.lines import last_start
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.settings import Settings
@@ -110,7 +110,7 @@ def _of_command(before: Run, spec: RunSpec, dry: bool) -> list[str]:
         raise NotRepeatable(
             before.id,
             "a word of its command looked like a secret and was not recorded",
-            f"With the word in place of {REDACTED}:\n    {naming.command(before)}",
+            f"With the word in place of {REDACTED}:\n    {retyped.command(before)}",
         )
     remarks = ["its stdin was not recorded"] if spec.stdin and not spec.tty else []
     return remarks if kind_of(before.engine).has_containers else remarks + _here(before, spec, dry)
@@ -125,7 +125,7 @@ def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
         gone = f"its folder {spec.workdir} {why}"
         if dry:
             return [gone]
-        raise NotRepeatable(before.id, gone, f"To run it in another folder, there:\n    {naming.command(before)}")
+        raise NotRepeatable(before.id, gone, f"To run it in another folder, there:\n    {retyped.command(before)}")
     with contextlib.suppress(StartError):  # the start itself reports a program that is gone
         now = engines.connect(str(before.engine)).without_image(spec, False, None)
         if before.program not in (None, now):

@@ -1,37 +1,25 @@
-"""What a run is called, what it computed on, and the command line that repeats it."""
+"""What a run is called, and what it computed on."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report.measured import lines
-from ngcdl.spec import KINDS, REDACTED, USUAL, USUAL_SAMPLE_SECONDS, Mount, Placement, RunSpec, Workload, kind_of
-from ngcdl.spec.inside import ROOT, WORK, is_ours
-from ngcdl.spec.placement import TYPED
+from ngcdl.spec import Mount, kind_of
 
-_DEFAULTS = {one.name: one.default for one in fields(Workload)}
-_ALWAYS = ("name", "steps", "batch", "seed")  # stated even at their defaults
-_PLACED = Placement().as_json()
-_NOT_TYPED = ("cpus", "images", "gpu_type", "avoid")  # of a Placement: ngcdl fills these in
-_CONTAINER = RunSpec(None)  # a container's defaults
-_FOLDERS = (None, ROOT, WORK)  # default working folders
 PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")  # variables that ngcdl sets for a run by itself
 # Feeds that train nothing, or nothing new (containers/trainer/feed.py): their speed is not a training's.
 _WITHOUT_RESULT = {
     "input": "batches made and discarded: nothing was trained",
     "constant": "the same batch at every step: not a result",
 }
-_OWN_WORDS = {"name": "--train", "evaluate": "--no-eval"}
-_SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", False): ["--channels-first"]}
 # What a run without an image runs: a command (False), or a training (True).
 NO_IMAGE = {False: "none: this host's own programs", True: "none: this host's own Python"}
-
-
 _LONGEST = 60  # characters of a command in a name
 
 
@@ -49,7 +37,7 @@ def what(run: Run) -> str:
 def typed(run: Run, most: int | None = None) -> str | None:
     """Return the words of a command of the user's own, secrets hidden, cut to `most` characters; None for a training,
     and for what an image starts by itself."""
-    words = _list(run.spec or {}, "command")
+    words = listed(run.spec or {}, "command")
     if run.workload or not words:
         return None
     said = shlex.join(str(word) for word in words)
@@ -62,7 +50,7 @@ def folder(run: Run) -> str | None:
     inside = spec.get("workdir")
     if run.workload or not isinstance(inside, str):
         return None
-    mounts = (Mount.from_text(str(mount)) for mount in _list(spec, "mounts"))
+    mounts = (Mount.from_text(str(mount)) for mount in listed(spec, "mounts"))
     outside = next((mount.host for mount in mounts if mount.container == inside), None)
     return f"{outside}, at {inside}" if outside else inside
 
@@ -174,94 +162,6 @@ def on(run: Run) -> str:
     return f"the {device(run)} ({there})" if there else f"the {device(run)}"
 
 
-def command(run: Run) -> str | None:
-    """Return the command that requests the same run; None if the record has no spec, as a record from Docker Compose.
-
-    The image is named by its digest. A variable with a redacted value is taken from the caller's environment.
-    """
-    spec = run.spec
-    if not spec:
-        return None
-    words = ["ngcdl", "run", *_image(run)]
-    asked = run.workload
-    for name, value in asked.items():
-        if name == "feed" and value and asked.get("autotune"):  # typed by the user: otherwise the trial chooses it
-            words += ["--feed", str(value)]
-            continue
-        words += _option(name, "largest" if name == "batch" and asked.get("largest_batch") else value)
-    if asked and run.is_synthetic and asked.get("data") == "auto":
-        words += ["--data", "synthetic"]
-    gpus = str(spec.get("gpus") or "auto")
-    words += [] if gpus.startswith("auto") else ["--gpus", "all" if gpus.startswith("all:") else gpus]
-    words += ["--engine", run.engine] if run.engine in KINDS and run.engine != USUAL else []
-    words += _placement(run.placement)
-    words += ["--sample-every", f"{run.sample_seconds:g}"] if run.sample_seconds != USUAL_SAMPLE_SECONDS else []
-    mounts = [str(mount) for mount in _list(spec, "mounts") if _typed(str(mount), is_training=bool(asked))]
-    words += [word for mount in mounts for word in ("-v", mount)]
-    for name, value in dict(spec.get("environment") or {}).items():
-        if name not in PLANNED:
-            words += ["-e", name if value == REDACTED else f"{name}={value}"]
-    words += _container(spec) if kind_of(run.engine).has_containers else []
-    words += ["--", *(str(word) for word in _list(spec, "command"))] if not asked and spec.get("command") else []
-    return shlex.join(words)
-
-
-def _placement(placement: Mapping[str, Any]) -> list[str]:
-    """Return the options that place the run on a cluster, without values that ngcdl found by itself."""
-    words = []
-    for name, value in placement.items():
-        if name in ("options", "patches") or name in _NOT_TYPED or value in (None, _PLACED.get(name)):
-            continue
-        words += [TYPED.get(name, f"--{name.replace('_', '-')}"), str(value)]
-    words += [f"--sbatch={word}" for word in placement.get("options") or ()]
-    return words + [f"--job-patch={text}" for text in placement.get("patches") or ()]
-
-
-def _container(spec: Mapping[str, Any]) -> list[str]:
-    """Return the container's options that differ from their defaults. What a record lacks is left out."""
-    words = [word for port in _list(spec, "ports") for word in ("-p", str(port))]
-    shm = spec.get("shm_bytes", _CONTAINER.shm_bytes)
-    words += ["--shm-size", str(shm)] if shm != _CONTAINER.shm_bytes else []
-    usual = dict(_CONTAINER.ulimits)
-    limits = dict(spec.get("ulimits", usual))
-    words += [word for name in usual.keys() - limits.keys() for word in ("--ulimit", f"{name}=host")]
-    words += [
-        word for name, limit in limits.items() if usual.get(name) != limit for word in ("--ulimit", f"{name}={limit}")
-    ]
-    for line in map(str, _list(spec, "packages")):
-        words += [f"--pip={line}"] if line.startswith("-") else ["--pip", line]  # pip's own options
-    limited = {"--cpus": spec.get("cpu_limit"), "--memory": spec.get("memory_bytes")}
-    words += [word for name, limit in limited.items() if limit is not None for word in (name, str(limit))]
-    words += ["-w", str(spec["workdir"])] if spec.get("workdir") not in _FOLDERS else []
-    words += ["-i"] if spec.get("stdin") and not spec.get("tty") else []
-    return words + (["--root"] if spec.get("user", "") is None else [])
-
-
-def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
+def listed(spec: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the list of that name in a record's spec; [] if there is none."""
     return value if isinstance(value := spec.get(name), list) else []
-
-
-def _typed(mount: str, is_training: bool) -> bool:
-    """Return whether the user typed this mount, rather than ngcdl's plan adding it. A plan adds a folder at /work to
-    commands only; a volume claim there was typed."""
-    inside = mount.removesuffix(":ro").rpartition(":")[2]
-    return not is_ours(inside) and (is_training or inside != WORK or not mount.startswith("/"))
-
-
-def _image(run: Run) -> list[str]:
-    reference, digest = run.image.reference, run.image.digest
-    if not reference:
-        return []
-    if digest and "@" not in reference:
-        head, slash, last = reference.rpartition("/")
-        return [f"{head}{slash}{last.partition(':')[0]}@{digest}"]
-    return [reference]
-
-
-def _option(name: str, value: Any) -> list[str]:
-    if value is None or name == "largest_batch" or (name not in _ALWAYS and value == _DEFAULTS.get(name)):
-        return []
-    if (name, value) in _SWITCHES:
-        return _SWITCHES[name, value]
-    word = _OWN_WORDS.get(name, f"--{name.replace('_', '-')}")
-    return [word] if isinstance(value, bool) else [word, str(value)]

@@ -9,7 +9,7 @@ from typing import Literal
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import Run
-from ngcdl.report.measured import naming, raced, tuned
+from ngcdl.report.measured import naming, raced, retyped, tuned
 from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.report.shown.story import Story
@@ -207,7 +207,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("recorded by ngcdl", run.ngcdl),
         ("page made by ngcdl", __version__),
         ("repeat with", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
-        ("full command", naming.command(run)),
+        ("full command", retyped.command(run)),
     ]
     shown = [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
     return [(name, value) for name, value in shown if story.is_training or name not in _OF_A_TRAINING]
