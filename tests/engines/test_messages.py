@@ -269,6 +269,29 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
     assert caught.value.__cause__ is raised
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "Error while fetching server API version: HTTPSConnectionPool(host='10.0.0.1', port=2376): Max retries "
+            "exceeded with url: /version (Caused by SSLError(SSLCertVerificationError(1, '[SSL: "
+            "CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
+            "(_ssl.c:1006)')))",
+            "TLS failed (certificate verify failed: unable to get local issuer certificate).",
+        ),
+        (
+            "Error while fetching server API version: 400 Client Error for http://10.0.0.1:2376/version: Bad Request "
+            '("Client sent an HTTP request to an HTTPS server.")',
+            "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on.",
+        ),
+    ],
+)
+def test_why_an_engine_is_not_reached_over_tls_is_told_in_short(text: str, why: str) -> None:
+    with pytest.raises(EngineAbsent) as caught, docker_errors("tcp://10.0.0.1:2376", "was tested"):
+        raise docker.errors.DockerException(text)
+    assert caught.value.message == f"No Docker engine answers at tcp://10.0.0.1:2376: {why}"
+
+
 def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "x.sock"))

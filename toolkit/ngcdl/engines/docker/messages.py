@@ -186,4 +186,8 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         reason = "there is no socket"
     elif "refused" in text:
         reason = "the connection was refused"
+    elif found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text):
+        reason = f"TLS failed ({found[1].rstrip('.')})"
+    elif "to an HTTPS server" in text:
+        reason = "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on"
     return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS, named_by=named_by())
