@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import certificates
 import pytest
 from house import until
 from lab_parts import engines, processes
@@ -21,9 +22,13 @@ from lab_parts.where import Lab
 class OwnEngine:
     """dockerd from the lab's packages with its own folder, without network and GPU chain."""
 
-    def __init__(self, folder: Path, lab: Mapping[str, Any], packages: str = "bare", **settings: Any) -> None:
-        """`packages`: the lab engine whose packages to use; floor is the oldest supported Docker."""
+    def __init__(
+        self, folder: Path, lab: Mapping[str, Any], packages: str = "bare", tls_port: int | None = None, **settings: Any
+    ) -> None:
+        """`packages`: the lab engine whose packages to use; floor is the oldest supported Docker. `tls_port`: where it
+        answers over TLS, too."""
         self.folder = folder
+        self.over_tls: dict[str, str] = {}  # the variables of a user who asks it there
         self._path = engines.program_path(Lab(Path(lab["dir"]), Path(lab["cache"])), packages)
         self._config, self._socket = folder / "daemon.json", folder / "docker.sock"
         self._process: subprocess.Popen[bytes] | None = None
@@ -32,11 +37,22 @@ class OwnEngine:
             "pidfile": f"{folder}/docker.pid", "bridge": "none", "iptables": False, "ip6tables": False,
             "shutdown-timeout": 3, "max-download-attempts": 2,
             "userland-proxy": False, "init-path": shutil.which("tini-static", path=self._path), **settings,
+            **(self._tls(tls_port) if tls_port else {}),
         }))  # fmt: skip
 
     @property
     def host(self) -> str:
         return f"unix://{self._socket}"
+
+    def _tls(self, port: int) -> dict[str, Any]:
+        """Make one certificate for both sides; return the settings."""
+        ca, certificate, key = (self.folder / f"{name}.pem" for name in ("ca", "cert", "key"))
+        certificates.make(key, certificate, "engine", "IP:127.0.0.1")
+        shutil.copy(certificate, ca)
+        address = f"tcp://127.0.0.1:{port}"
+        self.over_tls = {"DOCKER_HOST": address, "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(self.folder)}
+        files = {"tlscacert": str(ca), "tlscert": str(certificate), "tlskey": str(key)}
+        return {"hosts": [self.host, address], "tlsverify": True, **files}
 
     def start(self) -> None:
         """Start it, or restart it after kill9; wait until it answers."""

@@ -18,7 +18,8 @@ import pytest
 from faulty_front import Front
 from house import until
 from ngcdl_child import User, planted, user_in
-from own_engine import engine_of_ones_own
+from own_engine import OwnEngine, engine_of_ones_own
+from ports import silent_port
 from socket_relay import relay_to
 
 pytestmark = pytest.mark.lab
@@ -173,9 +174,14 @@ def test_a_killed_engine_with_live_restore_is_waited_for_or_its_run_found_again(
 
 
 def test_a_killed_engine_without_live_restore_ends_the_run_and_says_so(lab: dict[str, Any], tmp_path: Path) -> None:
-    with engine_of_ones_own(lab) as engine, user_in(tmp_path, lab, engine.host) as user:
+    with (
+        silent_port() as port,
+        engine_of_ones_own(lab, tls_port=port) as engine,
+        user_in(tmp_path, lab, engine.host) as user,
+    ):
         child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
         child.until_out("up")
+        _enter_over_tls(user, engine)  # here, because an engine of one's own takes seconds
         engine.kill9()
         engine.start()
         done = child.done()
@@ -184,6 +190,15 @@ def test_a_killed_engine_without_live_restore_ends_the_run_and_says_so(lab: dict
         assert done.code in (137, 143, 255), done
         assert record["status"] == "failed"
         assert "engine" in record["reason"] or "not by ngcdl" in record["reason"]
+
+
+def _enter_over_tls(user: User, engine: OwnEngine) -> None:
+    """Check that all bytes pass, both ways, whatever other CA this user's environment names."""
+    (other := user.folder / "other.pem").touch()
+    given = "x" * 300_000
+    words = ("exec", "last", "--", "sh", "-c", "cat; echo err >&2; exit 3")
+    done = user.run(*words, stdin=given, **engine.over_tls, REQUESTS_CA_BUNDLE=str(other))
+    assert (done.code, done.out == given, done.err) == (3, True, "err\n"), done.err
 
 
 def test_lines_of_an_output_that_was_cut_come_exactly_once(user: User, tmp_path: Path) -> None:

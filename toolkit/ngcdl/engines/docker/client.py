@@ -31,6 +31,12 @@ def client(version: str, timeout: int) -> Any:
             headers = read.get("HttpHeaders") if isinstance(read, dict) else None
             self._taken = {"detachKeys": keys.named()} | ({"HttpHeaders": headers} if isinstance(headers, dict) else {})
 
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            """As requests does it, but the engine's own CA comes before REQUESTS_CA_BUNDLE, which names a company's.
+            https://github.com/docker/docker-py/issues/2433"""
+            chosen = self.verify if verify is None else verify
+            return super().merge_environment_settings(url, proxies, stream, chosen, cert)
+
     class Client(DockerClient):
         def __init__(self, **asked: Any) -> None:
             self.api = Keyless(**asked)

@@ -6,7 +6,9 @@ import contextlib
 import os
 import select
 import socket
+import ssl
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +17,8 @@ from ngcdl.engines.values import Chunk
 
 _STREAMS = {1: "stdout", 2: "stderr"}
 _HEAD_BYTES = 256
+_TLS = threading.Lock()  # OpenSSL can't read and write on one connection at once
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iterator[Chunk]:
@@ -120,9 +124,8 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
     A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
     container's state is queried, and if it has ended, the stream is given up 2 s later.
     """
-    descriptor = attachment.fileno()
     early = _read_early(attachment)
-    os.set_blocking(descriptor, True)  # the SDK's own timeout is not meant for a stream
+    os.set_blocking(attachment.fileno(), False)
 
     def some(limit: int) -> bytes:
         nonlocal early
@@ -131,29 +134,50 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
             return data
         silent_after_end = 0
         while True:
-            ready, _, _ = select.select([descriptor], [], [], 2.0)
-            if ready:
-                try:
-                    return os.read(descriptor, limit)
-                except ConnectionError as error:
-                    raise Torn from error
-            silent_after_end = 0 if is_running() else silent_after_end + 1
-            if silent_after_end > 1:
-                return b""
+            try:
+                return _read(attachment, limit)
+            except _NOT_NOW:
+                ready, _, _ = select.select([attachment], [], [], 2.0)
+            except (ConnectionError, ssl.SSLError) as error:
+                raise Torn from error
+            if not ready:
+                silent_after_end = 0 if is_running() else silent_after_end + 1
+                if silent_after_end > 1:
+                    return b""
 
     return some
 
 
+def _read(attachment: Any, limit: int) -> bytes:
+    if not isinstance(attachment, ssl.SSLSocket):
+        return os.read(attachment.fileno(), limit)
+    with _TLS:
+        attachment.settimeout(0)
+        return attachment.recv(limit)
+
+
+def _write(attachment: Any, data: memoryview) -> int:
+    if not isinstance(attachment, ssl.SSLSocket):
+        return os.write(attachment.fileno(), data)
+    with _TLS:
+        attachment.settimeout(0)  # the SDK's own would be waited for with the lock held
+        return attachment.send(data)
+
+
 def _read_early(attachment: Any) -> bytes:
-    """Return what was read of the stream together with the answer's header: the SDK passes on the bare socket, without
-    the buffer. https://github.com/docker/docker-py/blob/7.2.0/docker/api/client.py (_get_raw_response_socket)"""
-    answer, line = getattr(attachment, "_response", None), getattr(attachment, "_sock", None)
-    if answer is None or line is None:  # with TLS there is no _sock, and one can't look without waiting
+    """Return what was read of the stream together with the answer's header: the SDK passes on the bare socket, or the
+    one of TLS, without the buffer. https://github.com/docker/docker-py/blob/7.2.0/docker/api/client.py
+    (_get_raw_response_socket)"""
+    answer, line = getattr(attachment, "_response", None), getattr(attachment, "_sock", attachment)
+    if answer is None:
         return b""
     line.settimeout(0)  # `peek` is not to wait for more
     try:
-        early: bytes = answer.raw._fp.fp.peek()
-    except ConnectionError as error:
+        with _TLS:
+            early: bytes = answer.raw._fp.fp.peek()
+    except ssl.SSLWantReadError:
+        return b""
+    except (ConnectionError, ssl.SSLError) as error:
         raise Torn from error
     return early
 
@@ -163,8 +187,8 @@ def send(attachment: Any, data: bytes) -> None:
     view = memoryview(data)
     while view:
         try:
-            view = view[os.write(attachment.fileno(), view) :]
-        except BlockingIOError:  # before its output is read, it has the SDK's timeout
+            view = view[_write(attachment, view) :]
+        except _NOT_NOW:
             select.select([], [attachment], [])
 
 
