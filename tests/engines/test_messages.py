@@ -117,6 +117,7 @@ def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) ->
         ("Minimum memory limit allowed is 6MB", "    ngcdl run ... --memory 1g"),
         ("No such image: nvcr.io/a@sha256:b", "    ngcdl pull nvcr.io/a@sha256:b"),
         ("No such image: sha256:b", "    docker image ls"),
+        ("Container 227a47038e6fe0bb is paused, unpause the container before exec", "    docker unpause 227a47038e6f"),
     ],
 )
 def test_what_docker_can_t_do_is_refused_with_what_to_type_instead(text: str, hint: str) -> None:

@@ -67,6 +67,10 @@ _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"(?P<what>.*range of CPUs is from .*)", lambda what: _cpus_refused(what)),
     (r"(?P<what>.*minimum memory limit .*)", lambda what: EngineRefused(what, "    ngcdl run ... --memory 1g")),
     (r"No such image: (?P<what>.+)", lambda name: _image_gone(name)),
+    (
+        r"Container (?P<what>\w+) is paused",
+        lambda its: EngineRefused(f"the container {its[:12]} is paused", f"    docker unpause {its[:12]}"),
+    ),
     (_FULL, lambda what: DiskFull(None, what)),
     (r"verification failed|failed to verify|unexpected (commit )?digest|filesystem layer verif", DigestMismatch),
     (rf"{_TOO_MANY}|rate limit", lambda _: RateLimited("The registry", None)),
