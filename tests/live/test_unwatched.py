@@ -65,9 +65,12 @@ def test_what_a_run_writes_after_its_ngcdl_was_killed_is_followed_while_it_goes_
     until(lambda: any("from then on" in note for note in user.shown()["notes"]), "the word that nobody watches it")
     looked = user.run("logs", "last")
     assert (looked.out, "ngcdl logs -f" in looked.err) == ("up\n", True)
+    newest = user.start("logs", "-f", "-n", "1", "last")
+    newest.until_out("on\n")
     (user.here / "over").touch()
     done = follower.done()
     assert (done.code, done.out) == (0, "up\non\ndone\n"), done
+    assert newest.done().out == "on\ndone\n"
     assert user.log() == "up\non\ndone\n"
     assert user.containers() == []
 

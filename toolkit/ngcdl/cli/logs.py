@@ -14,7 +14,7 @@ from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
-from ngcdl.running.reconcile import RECORDS, is_left_alone, standing, unread_output
+from ngcdl.running.reconcile import RECORDS, is_left_alone, last_output, standing, unread_output
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
@@ -48,18 +48,23 @@ def logs(name: str, follow: bool, tail: int | None = None) -> None:
 
 def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: bool, tail: int | None) -> None:
     away: dict[str, NgcdlError] = {}
-    is_told = is_followed = False
+    is_told = is_followed = is_shown = False
     for run in standing(store, run_id, away=away):
         away.pop(RECORDS, None)  # a log can be read all the same
+        is_unwatched, has_containers = is_left_alone(run), kind_of(run.engine).has_containers
+        is_unheard = run.status == "running" and is_unwatched and has_containers
         if tail is not None:  # not before: a cluster's answer may have made the log longer
-            _to_last(tail, file)
+            last = last_output(run, tail) if is_unheard and follow and not away else None
+            for data in last or ():
+                write(data)
+            is_followed = is_shown = last is not None
+            if not is_shown:
+                _to_last(tail, file)
             tail = None
-        while data := file.read(_BLOCK):
+        while not is_shown and (data := file.read(_BLOCK)):
             write(data)
         if run.status != "running":
             return
-        is_unwatched, has_containers = is_left_alone(run), kind_of(run.engine).has_containers
-        is_unheard = is_unwatched and has_containers
         if not follow:
             if is_unheard:
                 console.say(

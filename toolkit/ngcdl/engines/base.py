@@ -113,6 +113,15 @@ class EnteredBy(Protocol):
 
 
 @runtime_checkable
+class Tailed(Protocol):
+    """A Job whose engine gives the end of its output alone."""
+
+    def last(self, lines: int) -> Iterator[Chunk]:
+        """Yield the last `lines` of what the job has written, then what it writes until it ends. Raise EngineLost."""
+        ...
+
+
+@runtime_checkable
 class Piped(Protocol):
     """A Job that writes into our pipes."""
 

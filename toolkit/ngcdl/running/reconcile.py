@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ngcdl import engines, waiting
-from ngcdl.engines.base import Engine, Job
+from ngcdl.engines.base import Engine, Job, Tailed
 from ngcdl.engines.values import AWAY, UNSEEN, Exit
 from ngcdl.errors import (
     ClusterHangs,
@@ -284,6 +284,13 @@ def unread_output(run: Run, log: IO[bytes]) -> Iterator[bytes]:
     RunElsewhere."""
     if job := engine_of(run, "logs -f").find(run.id):
         yield from _beyond(job, log)
+
+
+def last_output(run: Run, lines: int) -> Iterator[bytes] | None:
+    """As `unread_output`, but the last `lines` of all that the container has written, then what it writes. Return None
+    if the engine can't give that."""
+    job = engine_of(run, "logs -f").find(run.id)
+    return (chunk.data for chunk in job.last(lines)) if isinstance(job, Tailed) else None
 
 
 def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:

@@ -105,6 +105,12 @@ class DockerJob:
         if self._is_torn and self._attachment is None:
             raise EngineLost(_READING)
 
+    def last(self, lines: int) -> Iterator[Chunk]:
+        """As in Tailed."""
+        yield from self._whole(stream.logged(self._client, self.identity, self._tty, tail=lines))
+        if self._is_torn:
+            raise EngineLost(_READING)
+
     def _may_lack(self, state: dict[str, Any], closed: float) -> bool:
         """Whether a container that has ended may have written more after `closed`, the time when its stream ended.
 

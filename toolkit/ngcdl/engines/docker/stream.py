@@ -31,8 +31,11 @@ def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iter
         yield from _frames(some)
 
 
-def logged(client: Any, container: str, tty: bool, since: float | None = None) -> Iterator[Chunk]:
-    """Yield the log of a container from its beginning, or from `since` (s since the epoch), and follow it.
+def logged(
+    client: Any, container: str, tty: bool, since: float | None = None, tail: int | None = None
+) -> Iterator[Chunk]:
+    """Yield the log of a container from its beginning, or from `since` (s since the epoch), or its last `tail` lines,
+    and follow it.
 
     Raise Torn if it can't be read to its end. The SDK's own logs() does not tell the streams apart.
     https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerLogs
@@ -41,6 +44,8 @@ def logged(client: Any, container: str, tty: bool, since: float | None = None) -
     import urllib3.exceptions
 
     query = {"stdout": 1, "stderr": 1, "follow": 1, **({"since": f"{since:.6f}"} if since else {})}
+    if tail is not None:
+        query["tail"] = tail
     address = f"{client.base_url}/v{client.api_version}/containers/{container}/logs"
     # A container may be silent for hours: only connecting has a timeout.
     try:
