@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Said, events, start, trainer, until
+from conftest import CONTAINERS, Said, events, start, trainer, until
 
 from trainer import autotune, choices, host, trial
 from trainer.arguments import arguments, imported
@@ -17,6 +17,10 @@ from trainer.trial import Here
 
 START = {"event": "start", "framework": "pytorch", "device": "cpu", "channels_last": True, "dataset_images": 20000}
 ONE = {"threads": 1, "channels_last": False}
+SHORT = """
+from trainer import trial
+trial.WINDOW_SECONDS, trial.MOST_TRIALS = 0.5, trial.LEAST_TRIALS
+"""  # as sitecustomize.py: else the trials go on until their time is over
 
 
 def asked(folder, *words):
@@ -120,7 +124,10 @@ def test_a_folder_that_cannot_be_written_is_told_and_ends_nothing(tmp_path):
     assert ["not remembered" in text for text in said] == [True, True]
 
 
-def test_data_that_no_longer_has_room_is_not_put_on_the_device_by_memory_of_it(tmp_path):
+def test_data_that_no_longer_has_room_is_not_put_on_the_device_by_memory_of_it(
+    tmp_path, monkeypatch, without_tensorflow
+):
+    monkeypatch.setenv("PYTHONPATH", without_tensorflow)
     given = asked(tmp_path, "--choices", tmp_path)
     kept(tmp_path, given, chosen={"feed": "resident"}, start={"device": "cpu", "dataset_images": 10**12})
     assert "Trying" in tuned(given)
@@ -234,9 +241,11 @@ def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     """TensorFlow's is in tests/live."""
     words = "fcn-r", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
     (tmp_path / "kept").mkdir()
+    (tmp_path / "sitecustomize.py").write_text(SHORT)
+    path = {"PYTHONPATH": f"{tmp_path}:{CONTAINERS}"}
     for seconds in 25, 100:  # the second on a machine so busy that not even the default was tried in the first
         given = *words, tmp_path / "kept", "--trial-seconds", seconds, "--seconds", seconds + 1
-        process = start(*given, "--out", tmp_path / f"first-{seconds}")
+        process = start(*given, "--out", tmp_path / f"first-{seconds}", **path)
         told = until_started(process, tmp_path / f"first-{seconds}")
         if told["tries"][0]["failed"] != LATE:
             break
@@ -252,7 +261,7 @@ def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     assert not (tmp_path / f"first-{seconds}" / "trial").exists()
     if files:  # else the machine was too busy to decide
         assert json.loads(files[0].read_text())["chosen"] == told["chosen"]
-        process = start(*given, "--out", tmp_path / "second")
+        process = start(*given, "--out", tmp_path / "second", **path)
         again = until_started(process, tmp_path / "second")
         assert (again["remembered"], again["chosen"], again["measured"]) == (True, told["chosen"], told["measured"])
 
