@@ -64,12 +64,6 @@ def hand_over(ready: Ready, store: Store) -> str:
     like secrets are in no file and on no command line.
     """
     order = ready.order
-    letter = {
-        "root": str(store.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
-        "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
-        "packages": str(order.packages) if order.packages else None,
-        "awaits": asdict(ready.awaits) if ready.awaits else None,
-    }  # fmt: skip
     watcher: subprocess.Popen[bytes] | None = None
     with contextlib.ExitStack() as stack:
         try:
@@ -80,7 +74,7 @@ def hand_over(ready: Ready, store: Store) -> str:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
                 )  # fmt: skip
             with waiting.telling(console.say, lambda: "the run to start"):
-                answer = _asked(watcher, json.dumps(letter).encode())
+                answer = _asked(watcher, json.dumps(_letter(ready, store)).encode())
         except (KeyboardInterrupt, Interrupted) as error:
             if watcher:
                 with watcher:  # closes its pipes and waits
@@ -97,6 +91,17 @@ def hand_over(ready: Ready, store: Store) -> str:
     if answer:
         raise _error(answer)
     return order.run_id
+
+
+def _letter(ready: Ready, store: Store) -> dict[str, Any]:
+    """Return what _followed needs to follow the run, besides its record."""
+    order = ready.order
+    return {
+        "root": str(store.root), "spec": order.spec.as_json(secrets=True), "target": order.target,
+        "way": order.way, "engine": ready.engine.name, "cache": str(order.cache) if order.cache else None,
+        "packages": str(order.packages) if order.packages else None,
+        "awaits": asdict(ready.awaits) if ready.awaits else None,
+    }  # fmt: skip
 
 
 def _asked(watcher: subprocess.Popen[bytes], letter: bytes) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from ngcdl.record import Run
 from ngcdl.report.measured.case import is_interactive
 from ngcdl.report.measured.idle import are_idle
 from ngcdl.running.prepare import Ready
+from ngcdl.spec import GpuRequest
 
 if TYPE_CHECKING:
     from ngcdl.telemetry import sampler, sampler_process
@@ -94,7 +95,12 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
         return run.noting(error.message)
     if inside is None:
         return run.noting("It ended before the GPUs inside could be checked.")
-    asked = ready.order.spec.gpus
+    return _with_seen(run, inside, ready.order.spec.gpus, show)
+
+
+def _with_seen(run: Run, inside: tuple[str, ...], asked: GpuRequest, show: Show) -> Run:
+    """Return the run with the GPUs that its container sees; with a warning if they are fewer, or others too. Raise
+    GpuError if GPUs were explicitly requested, and some of them are missing."""
     given = len({*(run.gpus or asked.devices)}) or asked.count  # 0,GPU-... may name one card twice
     if given and len(inside) < given:
         few = f"nvidia-smi in the container lists fewer GPUs than the run was given, {len(inside)} instead of {given}."
