@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -211,7 +211,6 @@ class Feed:
     ) -> Relay | None:
         """Return the relay, None if the engine has all layers. Raise DiskFull."""
         from ngcdl.pulling import given_as_tars, offer
-        from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
         from ngcdl.pulling.relay import Relay
         from ngcdl.registry.client import Registry
@@ -227,30 +226,40 @@ class Feed:
         if not missing and (config.digest in store.chains or not any(as_tars)):
             self._blobs += self._left(sizes)  # for tidy() to remove
             return None
-        whole = sum(sizes[digest] for digest in missing)
-        here = sum(here_bytes(self.folder, digest) for digest in missing)
-        need = disk_space.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
-        verdict = disk_space.judge(need, store.folder, self.folder, self.say)
-        if verdict is disk_space.LayerForm.NOT_HERE:
-            self._blobs += self._left(sizes)
-            self._drop()  # the engine may need the space that they took
-            raise _ByItself(f"{self.folder} has no room for the layers in transit")
-        if not is_last and (line := disk_space.announced(need, store.folder)):
-            self.say(line)
-        if here and not is_last:
-            self.say(f"{disk_space.gb(here)} of {disk_space.gb(whole)} are here already.")
+        form = self._form(sizes, missing, store, is_told=is_last)
         blobs = [Blob(self.folder, digest, size, self.patient) for digest, size in sizes.items()]
         self._blobs += blobs
         pinned = ImageRef(self.ref.registry, self.ref.repository, None, image.digest)
         offered = offer.packed(pinned, document, (config, *blobs))
         if holds:
-            takes = not is_last and not store.keeps_packed and verdict is disk_space.LayerForm.UNPACKED
+            takes = not is_last and not store.keeps_packed and form is disk_space.LayerForm.UNPACKED
             as_tars += [takes] * (len(holds) - there)
             offered = offer.unpacked(offered, document.tree, holds, as_tars)
         ahead = [blob for blob in offered.blobs if blob.digest in missing]
         for blob in ahead:  # only some are fetched at a time, and the total is that of all
             self._show(replace(blob.event(), status=WAITING))
         return Relay(offered, lambda: Registry(self.ref.registry, self.credential), self._grown, ahead=ahead)
+
+    def _form(
+        self, sizes: Mapping[str, int], missing: Collection[str], store: LayerStore, *, is_told: bool
+    ) -> disk_space.LayerForm:
+        """Return the form in which there is room for the `missing` layers; unless `is_told`, say what they need. Raise
+        DiskFull."""
+        from ngcdl.pulling.blob_folder import here_bytes
+
+        whole = sum(sizes[digest] for digest in missing)
+        here = sum(here_bytes(self.folder, digest) for digest in missing)
+        need = disk_space.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
+        form = disk_space.judge(need, store.folder, self.folder, self.say)
+        if form is disk_space.LayerForm.NOT_HERE:
+            self._blobs += self._left(sizes)
+            self._drop()  # the engine may need the space that they took
+            raise _ByItself(f"{self.folder} has no room for the layers in transit")
+        if not is_told and (line := disk_space.announced(need, store.folder)):
+            self.say(line)
+        if here and not is_told:
+            self.say(f"{disk_space.gb(here)} of {disk_space.gb(whole)} are here already.")
+        return form
 
     def _config(self, registry: Registry, document: Document) -> tuple[Blob, dict[str, Any]]:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
@@ -280,7 +289,7 @@ class Feed:
             raise _unheard(error) from error
         return blob
 
-    def _left(self, sizes: dict[str, int]) -> list[Blob]:
+    def _left(self, sizes: Mapping[str, int]) -> list[Blob]:
         """Open the blobs of these layers that earlier pulls, such as a killed client's, left on this host."""
         from ngcdl.pulling.blob_folder import here_bytes
         from ngcdl.pulling.blobs import Blob
