@@ -50,6 +50,11 @@ class RunSpec:
     placement: Placement | None = None
     sample_seconds: float = USUAL_SAMPLE_SECONDS
 
+    @property
+    def placed(self) -> Placement:
+        """The placement, with the defaults of all its options if none was asked for."""
+        return self.placement or Placement()
+
     def without_secrets(self) -> Self:
         """Return the spec as people may see it, with variables and words that look like secrets REDACTED."""
         environment = tuple((name, redacted(name, value)) for name, value in self.environment)

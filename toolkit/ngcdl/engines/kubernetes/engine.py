@@ -19,7 +19,7 @@ from ngcdl.engines.kubernetes import nodes, patches
 from ngcdl.engines.kubernetes.bundle import KEY
 from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
-from ngcdl.engines.kubernetes.limits import name, placement_of, without_callers_folder
+from ngcdl.engines.kubernetes.limits import name, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
 from ngcdl.engines.values import GpuWay, Node, Order, ShowPull
 from ngcdl.errors import (
@@ -124,9 +124,9 @@ class KubernetesEngine(OfKind, NoImages):
 
     def fits(self, order: Order) -> str | None:
         """Return at most a caution: a cluster may grow, and not everybody may list its nodes."""
-        wanted, each = placement_of(order.spec).nodes, order.spec.gpus.per_node
+        wanted, each = order.spec.placed.nodes, order.spec.gpus.per_node
         try:
-            able = self._able(placement_of(order.spec), each)
+            able = self._able(order.spec.placed, each)
         except ClusterError:
             return None
         there = len({node.name for node in able or ()})
@@ -136,7 +136,7 @@ class KubernetesEngine(OfKind, NoImages):
         return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, the run can't begin."
 
     def start(self, order: Order) -> Job:
-        place = placement_of(order.spec)
+        place = order.spec.placed
         kubectl = replace(self._kubectl, namespace=place.namespace)
         job = KubernetesJob(kubectl, name(order.run_id, place.nodes), order.run_id, order.folder)
         items = self._objects(order)
@@ -181,7 +181,7 @@ class KubernetesEngine(OfKind, NoImages):
     def _objects(self, order: Order) -> list[dict[str, Any]]:
         runtime = nodes.RUNTIME if order.spec.gpus.per_node and self._seen.has_runtime else None
         made = objects(order, runtime)
-        if own := placement_of(order.spec).patches:
+        if own := order.spec.placed.patches:
             made = [patches.patched(self._kubectl, one, own) if one["kind"] == "Job" else one for one in made]
         return made
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ngcdl.errors import BadOption
-from ngcdl.spec import Placement, RunSpec, redacted_words
+from ngcdl.spec import RunSpec, redacted_words
 from ngcdl.spec.inside import RESUME, TRAINER, WORK
 
 RUN_LABEL = "ngcdl.run"
@@ -26,10 +26,6 @@ def name(run_id: str, nodes: int = 1) -> str:
 
 def labels(run_id: str) -> dict[str, str]:
     return {"app.kubernetes.io/name": "ngcdl", RUN_LABEL: name(run_id)}
-
-
-def placement_of(spec: RunSpec) -> Placement:
-    return spec.placement or Placement()
 
 
 def workdir(spec: RunSpec) -> str | None:
@@ -61,7 +57,7 @@ def check(spec: RunSpec) -> None:
                 f"-v {mount}: a pod sees no folder of this machine.",
                 f"Mount a claim, by its name:\n    -v CLAIM:{mount.container}",
             )
-        if mount.container == RESUME and not placement_of(spec).data_pvc:
+        if mount.container == RESUME and not spec.placed.data_pvc:
             raise BadOption(
                 "--resume: a pod sees no folder of this machine, and so not the checkpoint.",
                 "Name the claim that holds the earlier run:\n    --data-pvc CLAIM",

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from ngcdl.engines.kubernetes.bundle import KEY, SCRIPT, packed, script
-from ngcdl.engines.kubernetes.limits import check, labels, name, placement_of
+from ngcdl.engines.kubernetes.limits import check, labels, name
 from ngcdl.engines.kubernetes.pod import CONTAINER, MASTER_PORT, pod
 from ngcdl.engines.values import Order
 from ngcdl.spec import inside, is_secret
@@ -20,7 +20,7 @@ def objects(order: Order, runtime: str | None = None) -> list[dict[str, Any]]:
     """Return the objects to create, except the Secret. `runtime`: the RuntimeClass of the pods, None for the nodes'
     default. Raise BadOption."""
     check(order.spec)
-    services = [_service(order)] if placement_of(order.spec).nodes > 1 else []
+    services = [_service(order)] if order.spec.placed.nodes > 1 else []
     return [_config_map(order), *services, _job(order, runtime)]
 
 
@@ -48,7 +48,7 @@ def pull_secret(called: str, host: str, username: str, password: str) -> dict[st
 
 
 def _metadata(order: Order) -> dict[str, Any]:
-    place = placement_of(order.spec)
+    place = order.spec.placed
     where = {"namespace": place.namespace} if place.namespace else {}
     return {"name": name(order.run_id, place.nodes), **where, "labels": labels(order.run_id)}
 
@@ -82,7 +82,7 @@ def _service(order: Order) -> dict[str, Any]:
 
 
 def _job(order: Order, runtime: str | None) -> dict[str, Any]:
-    nodes = placement_of(order.spec).nodes
+    nodes = order.spec.placed.nodes
     spec = {
         "completionMode": "Indexed",
         "completions": nodes,

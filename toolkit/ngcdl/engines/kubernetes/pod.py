@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngcdl.engines.kubernetes.bundle import SCRIPT
-from ngcdl.engines.kubernetes.limits import labels, name, placement_of, workdir
+from ngcdl.engines.kubernetes.limits import labels, name, workdir
 from ngcdl.engines.values import Order
 from ngcdl.spec import RunSpec, inside, is_secret
 
@@ -21,7 +21,7 @@ RUNS = "ngcdl-runs"  # the folder on the claim in which each run has a folder of
 
 
 def pod(order: Order, runtime: str | None) -> dict[str, Any]:
-    spec, place = order.spec, placement_of(order.spec)
+    spec, place = order.spec, order.spec.placed
     made: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -116,11 +116,11 @@ def _literal(text: str) -> str:
 
 
 def _environment(order: Order) -> list[dict[str, Any]]:
-    spec, nodes = order.spec, placement_of(order.spec).nodes
+    spec, nodes = order.spec, order.spec.placed.nodes
     called = name(order.run_id, nodes)
     found: list[dict[str, Any]] = [{"name": HOST, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     plain = {"NGCDL_TRAINING": "yes"} if spec.workload else {"NGCDL_RUN": inside.RUN}
-    if claim := placement_of(spec).data_pvc:
+    if claim := spec.placed.data_pvc:
         plain |= {"NGCDL_CLAIM": claim, "NGCDL_KEPT": f"{KEPT}/{RUNS}/{order.run_id}"}
         if spec.workload and spec.workload.resume:
             plain["NGCDL_BEFORE"] = f"{KEPT}/{RUNS}/{spec.workload.resume}"
@@ -141,7 +141,7 @@ def _environment(order: Order) -> list[dict[str, Any]]:
 def _volumes(order: Order) -> list[dict[str, Any]]:
     spec = order.spec
     found: list[dict[str, Any]] = [
-        {"name": "brought", "configMap": {"name": name(order.run_id, placement_of(spec).nodes)}},
+        {"name": "brought", "configMap": {"name": name(order.run_id, spec.placed.nodes)}},
         {"name": "scratch", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(spec.shm_bytes)}},
     ]
@@ -157,7 +157,7 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
         {"name": "scratch", "mountPath": inside.ROOT},
         {"name": "shm", "mountPath": "/dev/shm"},
     ]
-    claims, kept = _claims(spec), placement_of(spec).data_pvc
+    claims, kept = _claims(spec), spec.placed.data_pvc
     if kept:
         found.append({"name": claims[kept], "mountPath": KEPT})  # pod.sh links the folders that are for this run
     return found + [
@@ -170,5 +170,5 @@ def _volume_mounts(order: Order) -> list[dict[str, Any]]:
 def _claims(spec: RunSpec) -> dict[str, str]:
     """Map each claim to the name of its one volume: two volumes of the same claim would keep a pod from starting, on
     some clusters forever: https://github.com/kubernetes/kubernetes/issues/82526"""
-    named = [placement_of(spec).data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
+    named = [spec.placed.data_pvc, *(mount.host for mount in spec.mounts if mount.is_volume)]
     return {claim: f"claim-{number}" for number, claim in enumerate(dict.fromkeys(filter(None, named)))}

@@ -110,7 +110,7 @@ class SlurmEngine(OfKind, NoImages):
 
     def fits(self, order: Order) -> str | None:
         """Check with sbatch --test-only. Slurm also refuses while nodes are down or drained: then return a caution."""
-        place = order.spec.placement or Placement()
+        place = order.spec.placed
         try:
             commands.check(script(order))
         except NotPlaceable as error:

@@ -15,7 +15,7 @@ from ngcdl.engines.slurm.bash import bash
 from ngcdl.engines.values import Order
 from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
-from ngcdl.spec import Mount, Placement, inside, is_secret, whole_cpus
+from ngcdl.spec import Mount, inside, is_secret, whole_cpus
 
 UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
@@ -53,7 +53,7 @@ def script(order: Order, is_kept: bool = False) -> str:
 def _options(order: Order, task: runners.Task, is_kept: bool) -> list[str]:
     """Return the words for sbatch. Options that were typed come last, and win: none of ours that means the same or
     excludes them stays beside them."""
-    placement, gpus = order.spec.placement or Placement(), task.gpus
+    placement, gpus = order.spec.placed, task.gpus
     words = [f"--job-name={job_name(order.run_id)}", f"--nodes={placement.nodes}", "--ntasks-per-node=1"]
     words += [f"--gres=gpu:{f'{placement.gpu_type}:' if placement.gpu_type else ''}{gpus}"] if gpus else []
     given = {
@@ -121,7 +121,7 @@ def _travels(name: str, value: str) -> bool:
 
 
 def _task(order: Order, is_kept: bool) -> runners.Task:
-    spec, placement = order.spec, order.spec.placement or Placement()
+    spec, placement = order.spec, order.spec.placed
     for mount in spec.mounts:
         if mount.is_volume:
             raise PathUnfit(mount.host, "a Docker volume is on one machine only")
