@@ -13,7 +13,7 @@ from house import TRAIN, House
 from made_arms import arm
 
 from ngcdl import trainings
-from ngcdl.cli.suite import Experiment, estimates, experiments, is_failure, pace, say_estimates, too_late
+from ngcdl.cli.suite import Experiment, estimates, estimates_in_words, experiments, is_failure, pace, too_late
 from ngcdl.cli.typed import Typed
 from ngcdl.errors import BadOption
 from ngcdl.report.compared.comparison import Comparison, comparison
@@ -146,7 +146,7 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),
         both: pytest.approx(2 * (ASSUMED_SECONDS + 100 * 128 * flops / ASSUMED_FLOPS["cpu"])),
     }
-    said = list(say_estimates([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
+    said = list(estimates_in_words([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
     assert said[1:] == [
         "  cifar10, batch=8,64: 50 s; within the 1 min", "  cifar10, CPU against GPU: 30 s; not within the 1 min"
     ]  # fmt: skip

@@ -104,7 +104,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
     store = lookup.open_store()
-    for line in say_estimates(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
+    for line in estimates_in_words(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
         console.say(line)
     outcomes: list[Outcome] = []
     number = None
@@ -200,10 +200,10 @@ def _seen(store: Store) -> Iterator[Run]:
                 yield run
 
 
-def say_estimates(
+def estimates_in_words(
     listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None
 ) -> Iterator[str]:
-    """Say how long each experiment will probably take, and which of them fit into `minutes`."""
+    """Yield lines that say how long each experiment will probably take, and which of them fit into `minutes`."""
     if seconds:
         yield "estimates, from the operation counts and earlier trainings here:"
     passed = 0.0

@@ -187,8 +187,8 @@ def _would_get(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
         "ports": ", ".join(map(str, spec.ports)),
         "user": "root, if the image names no other" if kind.has_containers and spec.user is None else "",
         "resumes": str(training.get("resume") or ""),
-        "sbatch": shlex.join(spec.placement.options if spec.placement else ()),
-        "job patch": "\n".join(spec.placement.patches if spec.placement else ()),
+        "sbatch": shlex.join(spec.placed.options),
+        "job patch": "\n".join(spec.placed.patches),
     }
     told = [f"    {name:<9}  {value}".replace("\n", "\\n") for name, value in what.items() if value]
     return "\n".join(["It would get:", *told])

@@ -107,8 +107,8 @@ class Nvml:
 
         `processes` adds the processes on the card and, if the card uses the machine's memory and has none of its own,
         how much of it they take: NVML tells that of each process only (https://github.com/vllm-project/vllm/pull/55828).
-        `limits` adds watts_limit, sm_mhz_max and compute_mode, and the
-        names of processes that only draw. With `is_brief`, query only utilization and power."""
+        `limits` adds watts_limit, sm_mhz_max and compute_mode, and the names of processes that only draw. With
+        `is_brief`, query only utilization and power."""
         card, error = self._card(which), None
         try:
             row = self._queries.open(which)

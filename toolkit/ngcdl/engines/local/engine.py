@@ -180,7 +180,7 @@ class LocalEngine(OfKind, NoImages):
             "cwd": spec.workdir,
             "environment": {
                 **_visible(spec),
-                **dict([mark(order.folder, is_training=bool(spec.workload))]),
+                **mark(order.folder, is_training=bool(spec.workload)),
                 **dict(spec.environment),
             },
         }

@@ -26,12 +26,12 @@ _SHELLS = frozenset({"ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "
 KILL_SECONDS = 10.0  # only a process that hangs in the kernel, or is another user's, takes longer
 
 
-def mark(folder: Path, *, is_training: bool) -> tuple[str, str]:
-    """Return the variable, name and value, that all processes of the run in `folder` get.
+def mark(folder: Path, *, is_training: bool) -> dict[str, str]:
+    """Return the variable, with its value, that all processes of the run in `folder` get.
 
     The user's own command reports its steps in the folder that NGCDL_RUN names. A training's variable names the folder
     in which Keras writes a file, below the run's."""
-    return (TRAININGS, str(folder / HOME)) if is_training else (COMMANDS, str(folder))
+    return {TRAININGS: str(folder / HOME)} if is_training else {COMMANDS: str(folder)}
 
 
 class Family:
@@ -40,8 +40,8 @@ class Family:
 
     def __init__(self, pid: int, began: int | None, folder: Path) -> None:
         self._pid, self._began = pid, began
-        marks = (mark(folder, is_training=is_training) for is_training in (False, True))
-        self._marks = frozenset(os.fsencode("=".join(one)) for one in marks)
+        marks = mark(folder, is_training=False) | mark(folder, is_training=True)
+        self._marks = frozenset(os.fsencode(f"{name}={value}") for name, value in marks.items())
         self._known = {(pid, began)}
         self._strangers: set[tuple[int, int]] = set()
 
