@@ -76,8 +76,9 @@ def test_a_stop_without_a_name_names_what_is_running_and_stops_nothing(house: Ho
 
 def test_all_are_stopped_after_one_question_and_those_that_can_t_be_are_named(house: House) -> None:
     assert house.run("stop", "--all", "--yes").stderr == "ngcdl: nothing is running\n"
+    both = "touch $$.told; until [ $(ls *.told | wc -l) = 2 ]; do sleep 0.05; done; exit 7"  # needs to be at once
     for _ in range(2):
-        house.popen("run", "--", "sleep", "3600")
+        house.popen("run", "--", "sh", "-c", f"trap '{both}' TERM; sleep 3600 & wait")
     its = until(lambda: len(house.store.ids()) == 2 and house.store.ids())
     until(lambda: all(house.store.load(one).container for one in its))
     there = Machine(hostname="node7")
@@ -93,6 +94,6 @@ def test_all_are_stopped_after_one_question_and_those_that_can_t_be_are_named(ho
     assert {house.store.load(one).status for one in its} == {"running"}
     code, seen = house.answer("stop", "-a", answer="y\n")
     assert (code, comparisons.load(kept.id, house.store).remarks) == (125, (comparisons.STOPPED,))
-    assert {house.store.load(one).status for one in its} == {"interrupted"}
+    assert {(run.status, run.exit_code) for run in map(house.store.load, its)} == {("interrupted", 7)}
     for said in (*its, f"{kept.id}: no further run of it starts", "runs on node7", "not stopped: there, composed"):
         assert said in seen

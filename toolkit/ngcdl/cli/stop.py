@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
+from functools import partial
 
-from ngcdl import console
+from ngcdl import console, waiting
 from ngcdl.cli import lookup, terminal
 from ngcdl.cli.shown import how_it_ended
 from ngcdl.errors import BadOption, NgcdlError
@@ -18,6 +20,7 @@ from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
+_AT_ONCE = 16  # runs that are stopped at the same time: each may take its grace period, and asks its engine
 _LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
 
 
@@ -69,7 +72,7 @@ def _stop_all(store: Store, yes: bool) -> int:
     if not yes and not terminal.agreed("Stop all of them?" if len(running) + len(going) > 1 else "Stop it?"):
         console.say("nothing was stopped")
         return 0
-    ids, left = [run.id for run in sorted(running, key=lambda run: not run.is_waiting)], list[str]()
+    ids, left = [run.id for run in running], list[str]()
     for one in going:  # first: else each would start its next run as soon as one has ended
         try:
             ids += stopping.left(store, comparisons.stop(one, store))
@@ -77,15 +80,25 @@ def _stop_all(store: Store, yes: bool) -> int:
         except NgcdlError as error:
             console.show_error(error)
             left.append(one.id)
-    for run_id in dict.fromkeys(ids):  # those that wait first: else they would start on the cards of the others
-        try:
-            left += [run_id] if _stop(store, run_id).status == "running" else []
-        except NgcdlError as error:
-            console.show_error(error)
-            left.append(run_id)
+    first = [run.id for run in running if run.is_waiting]  # else they would start on the cards of the others
+    left += _left(store, first) + _left(store, [run_id for run_id in dict.fromkeys(ids) if run_id not in first])
     if left:
         console.say(f"not stopped: {', '.join(left)}")
     return NgcdlError.exit_code if left else 0
+
+
+def _left(store: Store, ids: Sequence[str]) -> list[str]:
+    """Stop runs at the same time, and return those that may go on."""
+    left = []
+    for start in range(0, len(ids), _AT_ONCE):
+        stops = {run_id: waiting.Later(partial(_stop, store, run_id)) for run_id in ids[start : start + _AT_ONCE]}
+        for run_id, stop in stops.items():
+            try:
+                left += [run_id] if stop.result().status == "running" else []
+            except NgcdlError as error:
+                console.show_error(error)
+                left.append(run_id)
+    return left
 
 
 def _goes_on(store: Store, kept: StoredComparison, running: set[str]) -> bool:
