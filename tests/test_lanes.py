@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,17 @@ def test_what_failed_is_named_and_a_group_that_was_killed_or_that_pytest_gave_up
     ]
     assert tuple(one.returncode for one in done) == codes, done
     assert done[-1].stdout.splitlines() == lines
+
+
+def test_the_lane_of_the_early_tests_joins_the_others_once_those_have_ended(tmp_path: Path) -> None:
+    code, shared = tmp_path / "ngcdl.code", deque(lanes.late()[:2])
+    joining = iter(lanes.after(code, shared, pause=code.touch))
+    assert next(joining).name == lanes.late()[1].name
+    assert code.exists(), "it has waited for them"
+    shared.clear()
+    assert list(joining) == []
+    code.unlink()
+    assert list(lanes.after(code, shared)) == [], "where nothing is left, it ends without them"
 
 
 def test_every_file_of_tests_is_of_one_group() -> None:

@@ -5,8 +5,9 @@
     lanes.py sum RESULTS                            failures and a summary of both: `N passed, N failed`
 
 Tuned for two cores: two lanes start with the compute-bound groups, and a third starts from the other end, with groups
-that mostly wait: for an engine to come back, a registry to answer or a queue to move. A group's output is printed when
-the group has ended. RESULTS is a folder; the exit code is 1 if a group failed.
+that mostly wait: for an engine to come back, a registry to answer or a queue to move. A fourth joins them once the
+early tests have ended, which until then kept as many processes busy. A group's output is printed when the group has
+ended. RESULTS is a folder; the exit code is 1 if a group failed.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ def late() -> list[Group]:
         Group("trainings", TRAININGS),
         Group("trainer", ("tests/containers", *without(*NETWORKS)), is_trainer=True),
         Group("live", ("tests/live", *without(*WAITING, *TRAININGS, *PULLS))),
-        Group("pulls", PULLS),
         Group("parts", ("-m", "lab", *marked())),
         Group("compose", ("tests/compose",)),
         Group("lab", ("tests/lab",)),
+        Group("pulls", PULLS),
         Group("commands", ("tests/cli",)),
         Group("slurm", ("tests/slurm",)),
         Group("waiting", WAITING),
@@ -122,6 +123,13 @@ class Lanes:
             ended = f", ended with {done.returncode}" if done.returncode else ""  # below 0: killed by a signal
             print(done.stdout, f"== {group.name}: {time.monotonic() - began:.0f} s{ended}\n", sep="", flush=True)
             self.codes.append(done.returncode)
+
+
+def after(code: Path, shared: deque[Group], pause: Callable[[], object] = lambda: time.sleep(1)) -> Iterable[Group]:
+    """Wait until the early tests have left their exit code, then yield groups from the end of `shared`."""
+    while shared and not code.exists():
+        pause()
+    yield from taken(shared.pop)
 
 
 def taken(take: Callable[[], Group]) -> Iterable[Group]:
@@ -183,7 +191,8 @@ def main(what: str, folder: str, *pythons: str) -> int:
         lanes.all([early()])
     else:
         shared = deque(late())
-        lanes.all([taken(shared.popleft), taken(shared.popleft), taken(shared.pop)])
+        joining = after(results / f"{early()[0].name}.code", shared)
+        lanes.all([taken(shared.popleft), taken(shared.popleft), taken(shared.pop), joining])
     return int(any(lanes.codes))
 
 
