@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from conftest import events, trainer
 from small_networks import BATCH, NUMBERS, PICTURES, TEXT, losses, made, source
 
 from trainer.events import Stop
@@ -64,15 +63,20 @@ def test_what_fails_in_a_compiled_step_is_laid_to_xla_unless_memory_is_short():
             fails(compiled, text)
 
 
+@COMPILES
 @pytest.mark.torch
-def test_without_a_compiler_it_is_said_what_is_missing(tmp_path):
-    common = "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--steps", 2, "--compile"
-    lacking = {"CXX": "/nowhere/g++", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    code, _, err = trainer("batch-sweep", "--out", tmp_path / "run", *common, **lacking)
-    assert code == 1
-    assert [event["kind"] for event in events(tmp_path / "run", "error")] == ["bad_argument"]
-    assert "/nowhere/g++" in err
-    assert err.splitlines()[-1].endswith("leave --compile out, or use a container image that has them")
+def test_without_a_compiler_it_is_said_what_is_missing(monkeypatch, tmp_path):
+    from torch._inductor import config
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else other tests have left what is compiled here
+    built = made("pytorch", NUMBERS, ("float32", True, None))
+    lacking = config.patch({"cpp.cxx": (None, "/nowhere/g++")})
+    with lacking, pytest.raises(Stop, match=r"(?s)torch\.compile failed: .*/nowhere/g\+\+") as stop:
+        losses(NUMBERS, built, 0, 1)
+    assert stop.value.kind == "bad_argument"
+    assert str(stop.value).endswith(
+        "\nIt needs a C++ compiler, and on a GPU Triton: leave --compile out, or use a container image that has them"
+    )
 
 
 @pytest.mark.torch
