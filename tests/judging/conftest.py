@@ -10,6 +10,14 @@ import pytest
 from images_asked import ENVIRON
 from ngc_server import NgcServer, serving
 
+from ngcdl.registry import wire
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry that does not answer is asked again at once: tests/registry/test_wire.py looks at the pauses."""
+    monkeypatch.setattr(wire, "PAUSE_SECONDS", 0.0)
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -26,6 +26,7 @@ from ngcdl.registry.key import Secret
 from ngcdl.registry.line_trouble import FOREIGN, translated
 
 TRIES = 3
+PAUSE_SECONDS = 0.5  # before the second try, give or take half; twice that before the third
 TIMEOUT_SECONDS = (5.0, 15.0)  # for a connection, and for each part of an answer
 RETRY_AFTER_LIMIT_SECONDS = 30.0
 BODY_SECONDS = 120.0
@@ -264,7 +265,7 @@ def _redirected(question: Request, answer: Response) -> Request:
 def _waits() -> Iterator[float]:
     """Yield the pauses between tries, in seconds, with jitter so that many clients do not come back at once."""
     for attempt in range(TRIES - 1):
-        yield 0.5 * 2**attempt * random.uniform(0.5, 1.5)
+        yield PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.5)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
