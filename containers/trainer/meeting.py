@@ -2,11 +2,10 @@
 
 Every other node sends a line {"node", "ports", "alike"}, one free port per replica and what all must have in common,
 and gets {"workers": ["host:port", ...]}: all replicas by rank; or {"refused": why} if the nodes were not started alike:
-replicas would wait for others that never come, or train on other batches than they report. If both say "stays", as an
-older image's trainer does not, the connection stays until the end (links.py). A node's host is the address
-that it connected from, an IPv6 address in brackets; node 0's is MASTER_ADDR, to which the others connected. A
-link-local one is told without its zone (the %eth0 of fe80::1%eth0), and each node adds its own, because the network
-interface may have another name there.
+replicas would wait for others that never come, or train on other batches than they report. The connection stays until
+the end (links.py). A node's host is the address that it connected from, an IPv6 address in brackets; node 0's is
+MASTER_ADDR, to which the others connected. A link-local one is told without its zone (the %eth0 of fe80::1%eth0), and
+each node adds its own, because the network interface may have another name there.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -53,7 +52,7 @@ def meet(nodes, node, ports, signals, alike=(), links=None):
 
 def received(alike, address, port, ports, signals, until, links=None):
     """Wait for all the others, then answer them."""
-    found, lines, nodes, staying = {0: (address, ports)}, {}, alike["NGCDL_NODES"], {}
+    found, lines, nodes = {0: (address, ports)}, {}, alike["NGCDL_NODES"]
     with contextlib.closing(of_both_families()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -77,17 +76,14 @@ def received(alike, address, port, ports, signals, until, links=None):
                 line.settimeout(ANSWER_SECONDS)
                 try:
                     told = first_word(line, signals, clock() + ANSWER_SECONDS)
-                    theirs = dict(alike, replicas=len(told["ports"]))
-                    theirs.update(told.get("alike", {}))  # an older image's trainer tells nothing else
-                    came, why = told["node"], unlike(told["node"], theirs, alike)
-                    staying[came] = links is not None and told.get("stays")
-                except (EnvironmentError, ValueError, KeyError, TypeError):  # a stranger, or a node that died
+                    came, theirs, why = told["node"], told["ports"], unlike(told["node"], told["alike"], alike)
+                except (EnvironmentError, KeyError, TypeError, AttributeError):  # a stranger, or a node that died
                     lines.pop(place).close()
                     continue
                 if why:
                     tell(lines.values(), {"refused": why})
                     raise Stop("bad_argument", why)
-                found[came] = unmapped(place[0].partition("%")[0]), told["ports"]
+                found[came] = unmapped(place[0].partition("%")[0]), theirs
                 if came in lines:  # the node died after connecting, was started again and has connected again
                     lines[came].close()
                 lines[came] = lines.pop(place)
@@ -97,8 +93,8 @@ def received(alike, address, port, ports, signals, until, links=None):
                     del found[gone]
             workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port)
                        for _, (host, ports) in sorted(found.items()) for port in ports]
-            tell(lines.values(), {"workers": workers, "stays": links is not None})
-            for came in [came for came in lines if staying[came]]:
+            tell(lines.values(), {"workers": workers})
+            for came in list(lines) if links else []:
                 links.add(came, lines.pop(came))
         finally:
             for line in lines.values():
@@ -108,9 +104,9 @@ def received(alike, address, port, ports, signals, until, links=None):
 
 def unlike(node, theirs, own):
     """Return how another node was started in another way than node 0; None if it was not."""
-    names = [name for name in sorted(own) if theirs[name] != own[name]]
+    names = [name for name in sorted(own) if theirs.get(name) != own[name]]
     if names:
-        first, second = (", ".join("%s %s" % (name, those[name]) for name in names) for those in (theirs, own))
+        first, second = (", ".join("%s %s" % (name, those.get(name)) for name in names) for those in (theirs, own))
         return "node %s was started with %s, and node 0 with %s: all need the same" % (node, first, second)
     if not 0 < node < own["NGCDL_NODES"]:
         return "a node has the NGCDL_NODE %s, and there are %d: they count from 0" % (node, own["NGCDL_NODES"])
@@ -152,7 +148,7 @@ def is_closed(line):
 
 
 def reported(alike, node, address, port, ports, signals, until, links=None):
-    said = {"node": node, "ports": ports, "alike": alike, "stays": links is not None}
+    said = {"node": node, "ports": ports, "alike": alike}
     while True:
         signals.check(None)
         try:
@@ -164,7 +160,7 @@ def reported(alike, node, address, port, ports, signals, until, links=None):
                 answer = first_word(line, signals, clock() + PATIENCE_SECONDS)
                 if answer is None:
                     raise Stop("crash", "what listens at %s:%d is not node 0 of a training" % (address, port))
-                if links is not None and answer.get("stays"):
+                if links and "workers" in answer:
                     links.add(0, line.dup())
             if "refused" in answer:
                 raise Stop("bad_argument", answer["refused"])

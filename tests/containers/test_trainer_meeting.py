@@ -1,6 +1,5 @@
 """Several machines meet at a port of the first, whoever else connects to it."""
 
-import json
 import os
 import socket
 import struct
@@ -16,7 +15,6 @@ from trainer import meeting
 from trainer.events import Stop
 from trainer.group import Group
 from trainer.host import text
-from trainer.links import Links
 from trainer.signals import Signals
 
 LIMIT = 240
@@ -44,17 +42,6 @@ def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port, monkeypatch,
         assert first.result(LIMIT) == second.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
 
 
-def test_a_node_whose_image_has_an_older_trainer_meets_the_others(port):
-    with ThreadPoolExecutor() as threads:
-        links = Links(0)
-        first = threads.submit(meeting.meet, 2, 0, [10], Signals(), (), links)
-        until(lambda: knocked(port), "node 0 listens")
-        with socket.create_connection(("127.0.0.1", port)) as line:
-            line.sendall(b'{"node": 1, "ports": [11]}\n')
-            assert json.loads(line.makefile().readline())["workers"] == first.result(LIMIT)
-    assert links.open == []
-
-
 def addresses(start):
     return [line.split() for line in (text("/proc/net/if_inet6") or "").splitlines() if line.startswith(start)]
 
@@ -79,6 +66,7 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
     [
         (2, 1, [11, 12], 8, "node 1 was started with replicas 2, and node 0 with replicas 1: all need the same"),
         (3, 1, [11], 9, "node 1 was started with NGCDL_NODES 3, batch 9, and node 0 with NGCDL_NODES 2, batch 8: all"),
+        (2, 1, [11], None, "node 1 was started with batch None, and node 0 with batch 8: all need the same"),
         (2, 2, [11], 8, "a node has the NGCDL_NODE 2, and there are 2: they count from 0"),
     ],
 )
@@ -86,7 +74,8 @@ def test_nodes_that_were_not_started_alike_are_all_told_so(port, nodes, node, po
     """Else each waits for replicas that nobody has started, for hours, or another batch is trained on than is told."""
     with ThreadPoolExecutor() as threads:
         both = [threads.submit(meeting.meet, 2, 0, [10], Signals(), {"batch": 8})]
-        both += [threads.submit(meeting.meet, nodes, node, ports, Signals(), {"batch": batch})]
+        alike = {"batch": batch} if batch else {}  # as in a trainer that knows nothing of it
+        both += [threads.submit(meeting.meet, nodes, node, ports, Signals(), alike)]
         for one in both:
             with pytest.raises(Stop, match=said):
                 one.result(LIMIT)

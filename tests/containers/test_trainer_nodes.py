@@ -18,6 +18,7 @@ from conftest import CONTAINERS, FEW, events, losses, names, start, trained, tra
 
 from trainer import data, meeting, replicas
 from trainer.arguments import arguments
+from trainer.links import Links
 from trainer.signals import Signals
 
 LIMIT = 240
@@ -84,7 +85,7 @@ def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_sam
 def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_comes(tmp_path, monkeypatch, few):
     """The other replica may have failed or still be loading; in this test nobody starts it."""
     words = "cifar10", "--framework", "pytorch", "--device", "cpu", "--out", tmp_path, "--samples", "n0", "--record"
-    with closing(meeting.Ports(2)) as held:
+    with closing(meeting.Ports(2)) as held, closing(Links(1)) as links:
         place, own = held.numbers
         names_of = {"NGCDL_NODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(place)}
         first = start(*words, NGCDL_NODE="0", PYTHONPATH=few, **names_of)
@@ -92,7 +93,7 @@ def test_a_signal_ends_a_machine_whose_replica_waits_for_another_that_never_come
             monkeypatch.setenv(name, value)
         asked = vars(arguments(["cifar10", "--framework", "pytorch", "--device", "cpu", "--out", "unused"]))
         alike = {name: asked[name] for name in replicas.ALIKE}
-        host, _, port = meeting.meet(2, 1, [own], Signals(), alike)[0].rpartition(":")
+        host, _, port = meeting.meet(2, 1, [own], Signals(), alike, links)[0].rpartition(":")
         until(lambda: answers(host, int(port)), "the replica waits for the other")
         time.sleep(1)  # the replica listens briefly before it waits
         first.terminate()
