@@ -100,7 +100,7 @@ replicas.report(framework="tf2")
 while not signals.received:
     time.sleep(0.01)
 time.sleep(0.2)
-exit(replicas.Telling(0, "").tell(Stop("interrupted", "told to stop", None, 143)))
+exit(replicas.Telling(1, "").tell(Stop("interrupted", "told to stop", None, 143)))
 """
 
 
