@@ -80,6 +80,16 @@ def test_tensorflow_2_leaves_the_copy_of_a_batch_to_the_step(monkeypatch):
 
 
 @pytest.mark.tensorflow
+def test_no_training_waits_for_tensorflow_2_to_tune_its_batches():
+    """After the last of them it would, now and then, for as long as the training took, or a minute."""
+    from trainer.frameworks.tf2 import feeding
+
+    network = argparse.Namespace(model=argparse.Namespace(tokens=False, shape=(3,), labels=()))
+    handed_out = feeding.FEEDS["ahead"](network, None, 0, 2)
+    assert handed_out.gi_frame.f_locals["batches"]._dataset.options().autotune.enabled is False
+
+
+@pytest.mark.tensorflow
 def test_tensorflow_2_copies_an_epochs_order_to_a_gpu_once(monkeypatch):
     from trainer.frameworks.tf2 import feeding
 

@@ -27,8 +27,19 @@ def made_ahead(network, source, first, last):
 
     workers = min(4, multiprocessing.cpu_count())
     with tf.device("/CPU:0"):
-        batches = iter(tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2))
-    return handed_out(batches, errors)
+        batches = tf.data.Dataset.range(first, last).map(take, num_parallel_calls=workers).prefetch(2)
+        return handed_out(iter(batches.with_options(untuned())), errors)
+
+
+def untuned():
+    """Return options by which tf.data tunes nothing. There is nothing to tune here, and the thread that would do it may
+    miss the pipeline's end: TensorFlow 2.21 then waits until it would tune again, after up to a minute."""
+    options = tf.data.Options()
+    if hasattr(options, "autotune"):
+        options.autotune.enabled = False
+    else:  # earlier releases
+        options.experimental_optimization.autotune = False
+    return options
 
 
 def handed_out(batches, errors):
