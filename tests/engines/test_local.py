@@ -101,6 +101,15 @@ def test_no_key_of_ngc_reaches_the_process(start: Start, monkeypatch: pytest.Mon
     assert said.endswith(b" 1\n")
 
 
+def test_an_installation_shows_what_it_fetches_and_that_it_goes_on() -> None:
+    shown = list[PullEvent]()
+    code = "print('  Downloading numpy-2.4.6-cp311-any.whl (16.9 MB)', flush=True)\nimport time; time.sleep(0.2)"
+    _tool([sys.executable, "-c", code], shown.append, pause=0.05)
+    said = [event.status for event in shown]
+    assert "Downloading numpy 2.4.6 (16.9 MB)" in said
+    assert "waiting for the installation (0 s so far); Ctrl-C cancels" in said
+
+
 def test_a_signal_while_tensorflow_is_installed_ends_the_installer_at_once() -> None:
     def interrupted(event: PullEvent) -> None:
         raise Interrupted(signal.SIGTERM)

@@ -15,6 +15,7 @@ import hashlib
 import importlib.util
 import os
 import platform
+import re
 import shlex
 import shutil
 import signal
@@ -38,6 +39,7 @@ from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
 # Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
+_WHEEL = re.compile(r"(?:\S*/)?([^\s/-]+)-([^\s-]+)-\S+\.whl")  # its tags are of no interest, and long
 _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 # TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
 # installed.
@@ -232,8 +234,9 @@ def _visible(spec: RunSpec) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": "-1"} if is_to_see_none else order
 
 
-def _tool(argv: list[str], show: ShowPull) -> None:
-    """Run an installer and show an event per download. Raise LocalUnavailable with its last lines of output."""
+def _tool(argv: list[str], show: ShowPull, pause: float = waiting.FIRST_SECONDS) -> None:
+    """Run an installer and show an event per download, and now and then that it goes on: a large wheel takes minutes.
+    Raise LocalUnavailable with its last lines of output."""
     kept = {name: value for name, value in settings.without_keys(os.environ).items() if name not in _PIP_ELSEWHERE}
     environment = {**kept, "PYTHONPATH": "", "PIP_PROGRESS_BAR": "off"}
     said: list[str] = []
@@ -241,12 +244,13 @@ def _tool(argv: list[str], show: ShowPull) -> None:
     with (
         subprocess.Popen(argv, stdout=pipe, stderr=same, text=True, env=environment, start_new_session=True) as process,
         _ending_with_us(process),
+        waiting.telling(lambda text: show(PullEvent(None, text)), lambda: "the installation", pause),
     ):
         assert process.stdout is not None  # it is a PIPE
         for line in process.stdout:
             said.append(line.rstrip())
             if line.lstrip().startswith("Downloading") and "MB" in line:
-                show(PullEvent(None, line.strip()[:150]))
+                show(PullEvent(None, _WHEEL.sub(r"\1 \2", line.strip())[:150]))
     if process.returncode:
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
