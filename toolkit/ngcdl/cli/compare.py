@@ -293,7 +293,7 @@ def show(name: str, as_json: bool, *, is_new: bool = False) -> int:
     kept = lookup.comparison(store, name)
     code = _print(kept, store, as_json)
     if not as_json:
-        again = f"again: ngcdl compare --show {kept.id}; " if is_new else ""
+        again = f"to print it again: ngcdl compare --show {kept.id}; " if is_new else ""
         console.say(f"{again}as a page: ngcdl report {kept.id}")
     return code
 
