@@ -53,8 +53,6 @@ def _requirement(image: ImageFacts, gpu: Gpu, host: HostFacts) -> list[Reason]:
 
     https://github.com/NVIDIA/enroot/blob/master/conf/hooks/98-nvidia.sh
     """
-    if not image.require:
-        return []
     runs = cuda.newest_cuda(host.driver) if host.driver else None
     values = {"cuda": runs, "driver": host.driver, "arch": gpu.capability, "brand": gpu.brand}
     text = unmet(image.require, values)

@@ -38,7 +38,7 @@ def typed(text: str, gpus: Sequence[str] = ()) -> HostFacts:
     if not pairs and not gpus:
         raise BadOption("--host: the description of the host is empty.", _FORM)
     own = [(key, value) for key, value in pairs if key in _OF_A_CARD]
-    host = _host(_once("--host", [pair for pair in pairs if pair not in own and pair[0] != "gpu"]))
+    host = _host(_once("--host", [pair for pair in pairs if pair[0] != "gpu"]))
     cards = [_card("--host", _once("--host", own))] if own else []
     cards += [_short("--host gpu=", value) for key, value in pairs if key == "gpu"]
     cards += [_long(one) if "=" in one else _short("--gpu", one) for one in gpus]
