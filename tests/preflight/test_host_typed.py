@@ -80,7 +80,7 @@ def test_a_driver_alone_stands_for_a_card_of_which_nothing_is_known() -> None:
 
 def test_the_rest_of_a_host_can_be_typed_too() -> None:
     host = typed(" avx=no , free=20g, engine=26.1.4,")
-    assert (host.avx, host.free_bytes, host.engine_version) == (False, 20 << 30, "26.1.4")
+    assert (host.avx, host.free_bytes, host.engine_version, host.architecture) == (False, 20 << 30, "26.1.4", "amd64")
     assert typed("avx=yes").avx is True
 
 

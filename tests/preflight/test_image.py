@@ -181,6 +181,8 @@ def test_a_label_names_the_release_where_no_variable_does() -> None:
     assert (found.framework, found.release) == ("tensorflow", "18.01")
     other = facts("pytorch:x", "CUDA_VERSION=13.0.2", labels={"com.nvidia.pytorch.version": "2.9.0"})
     assert (other.framework, other.release, other.framework_version) == ("pytorch", None, "2.9.0")
+    for called in ("tensorflow", "pytorch"):  # an image with both
+        assert facts(f"{called}:x", "TENSORFLOW_VERSION=2.9.1", "PYTORCH_VERSION=2.9.0").framework == called
 
 
 def test_a_row_of_another_cuda_gives_no_driver_and_no_kernels() -> None:

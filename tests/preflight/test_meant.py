@@ -113,6 +113,8 @@ def test_an_orin_with_jetpack_6_gets_the_newest_image_that_is_made_for_a_jetson(
     assert judge(facts, orin).verdict == "caution", "so it is not refused"
     later = replace(orin, driver="595.78")
     assert not releases.is_jetson(str(meant.chosen(both[1:], later)[0].tag)), "JetPack 7.2 runs the ordinary ones"
+    for gpus in ((), (Gpu("3.0", "GT 640"),), (*orin.gpus, Gpu("3.0", "GT 640"))):
+        assert not releases.is_jetson(str(meant.chosen(both[1:], replace(orin, gpus=gpus))[0].tag)), gpus
 
 
 # -- an engine's own image --------------------------------------------------------------------------------------------

@@ -26,13 +26,13 @@ def test_of_a_card_and_a_driver_that_are_both_too_old_the_card_is_told_first() -
 def test_the_best_card_decides_and_the_others_are_a_caution_with_the_words_for_gpus() -> None:
     verdict = judge(IMAGE, replace(HOST, gpus=(T4, GTX_750, replace(T4, index=2))))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", "native", "mixed")
-    assert verdict.reasons[0].text.endswith("use --gpus 0,2")
+    assert verdict.reasons[0].text.endswith("and GTX 750 Ti can't run it: use --gpus 0,2")
     assert [card.verdict for card in verdict.cards] == ["runs", "no", "runs"]
 
 
 def test_one_good_card_is_named_by_its_index_and_not_as_a_count() -> None:
     verdict = judge(IMAGE, replace(HOST, gpus=(GTX_980, replace(T4, index=0))))
-    assert verdict.reasons[0].text.endswith("use --gpus '0,'")
+    assert verdict.reasons[0].text.endswith("and GTX 980 does worse: use --gpus '0,'")
 
 
 def test_a_card_without_an_index_is_named_by_its_uuid() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_facts import GTX_750, GTX_980, HOST, IMAGE, reason, rules
+from made_facts import GTX_750, GTX_980, HOST, IMAGE, ON_470, RTX_2080, T4, reason, rules
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
 from ngcdl.preflight.kernels import kernels
@@ -33,6 +33,12 @@ def test_a_recalled_number_makes_a_recalled_reason() -> None:
     assert not judge(IMAGE, host).reasons[0].recalled
     assert judge(replace(IMAGE, recalled=frozenset({"min_capability"})), host).reasons[0].recalled
     assert judge(replace(IMAGE, recalled=frozenset({"driver"})), HOST).reasons[0].recalled
+    for fact, on in (("minor_floor", replace(HOST, driver="530.30.02", gpus=(RTX_2080,))), ("compat_branches", ON_470)):
+        assert not judge(IMAGE, on).reasons[0].recalled
+        assert judge(replace(IMAGE, recalled=frozenset({fact})), on).reasons[0].recalled
+    of_brands = replace(IMAGE, compat_brands=("tesla", "quadro"), recalled=frozenset({"compat_brands"}))
+    assert not judge(of_brands, ON_470).reasons[0].recalled, "NVIDIA documents it for data-centre cards"
+    assert judge(of_brands, replace(ON_470, gpus=(replace(T4, brand="quadro"),))).reasons[0].recalled
 
 
 def test_a_kernel_runs_on_the_newer_cards_of_its_own_major_version_only() -> None:
@@ -92,10 +98,11 @@ def test_ptx_is_a_caution_that_says_what_it_means() -> None:
 
 def test_ptx_and_an_older_driver_is_a_no_that_asks_for_the_image_s_own_driver() -> None:
     image = replace(IMAGE, sass=("7.5", "8.0"), ptx="8.0")
-    verdict = judge(image, HostFacts(driver="530.30.02", gpus=(Gpu("9.0", brand="geforce"),)))
-    refusal = reason(verdict, "driver")
-    assert (verdict.verdict, verdict.mode, refusal.needed) == ("no", None, "535.104.05")
-    assert "PTX" in refusal.text
+    for driver, is_of_the_major in (("525.60.13", True), ("520.61.05", False)):
+        verdict = judge(image, HostFacts(driver=driver, gpus=(Gpu("9.0", brand="geforce"),)))
+        refusal = reason(verdict, "driver")
+        assert (verdict.verdict, verdict.mode, refusal.needed) == ("no", None, "535.104.05")
+        assert ("because this driver can't compile the PTX" in refusal.text) == is_of_the_major
 
 
 def test_cuda_10_of_a_framework_is_not_supported_on_ampere_though_its_ptx_would_be_compiled() -> None:

@@ -52,6 +52,7 @@ def test_what_is_exported_comes_back_to_the_bit(store: Store, other: Store, tmp_
     folder = MADE.keep(store, "run-1")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints/step-50.npz").write_bytes(os.urandom(3 << 20))
+    (folder / "checkpoints/step-60.npz.tmp").touch()  # which an import would refuse
     (folder / "samples-node-1.a.jsonl").write_text("{}")
     (folder / "job.sh").write_text("#!/bin/bash")
     MADE.keep(store, "run-2")
@@ -95,6 +96,8 @@ def test_a_link_that_the_run_put_into_its_folder_is_not_followed(store: Store, t
     (folder / "log.txt").symlink_to(tmp_path / "secret")
     (folder / "samples.jsonl").unlink()
     os.mkfifo(folder / "samples.jsonl")
+    (folder / "samples-node-1.jsonl").symlink_to(tmp_path / "secret")
+    (tmp_path / "step-1.npz").touch()
     (folder / "checkpoints").symlink_to(tmp_path)
     packed(store, tmp_path / "x.tar", "run-1")
     with tarfile.open(tmp_path / "x.tar") as tar:
@@ -151,19 +154,21 @@ def test_a_run_that_is_here_already_is_left_as_it_is_and_said(store: Store, tmp_
 def test_a_comparison_comes_back_once_and_verified(store: Store, other: Store, tmp_path: Path) -> None:
     MADE.keep(store, "run-1")
     archive.export(store, [store.load("run-1")], tmp_path / "x.tar", [replace(COMPARISON, owner=this_process())])
-    assert archive.take_in(other, tmp_path / "x.tar", quiet) == ["run-1", COMPARISON.id]
+    said: list[str] = []
+    assert archive.take_in(other, tmp_path / "x.tar", said.append) == ["run-1", COMPARISON.id]
+    assert said == []
     assert comparisons.load("last", other) == COMPARISON
     (tmp_path / "out").mkdir()
     subprocess.run(["tar", "-xf", "../x.tar"], cwd=tmp_path / "out", check=True)
     subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=tmp_path / "out", check=True)
-    said: list[str] = []
     assert archive.take_in(other, tmp_path / "x.tar", said.append) == []
     assert said[:1] == [f"{COMPARISON.id} is here already, and is left as it is"]
 
 
 @pytest.mark.parametrize("changed", [
     {"id": "another"}, {"format": 99}, {"trials": 1}, {"arms": [{"name": "a", "device": {}}]}, {"finished": "never"},
-    {"arms": [{"name": "a", "device": "tpu"}]}, {"started": math.nan}, {"finished": math.inf}, {"scaling": math.nan},
+    {"arms": [{"name": "a", "device": "cpu"}, {"name": "b", "device": "tpu"}]}, {"started": math.nan},
+    {"finished": math.inf}, {"scaling": math.nan},
     {"remarks": ["x" * MOST_BYTES]}, {"repeat": math.inf},
     {"repeat": 10**9, "trials": [{"arm": "threads=1", "round": 10**9, "run": "run-1"}]},
 ])  # fmt: skip
@@ -319,6 +324,15 @@ def test_what_was_changed_cut_or_has_no_checksums_is_not_taken_in(store: Store, 
         with pytest.raises(ArchiveBroken, match=why):
             archive.take_in(other, file, quiet)
         assert list(other.root.iterdir()) == []
+    written(file, members)
+    with tarfile.open(file) as tar:
+        sums = tar.extractfile("SHA256SUMS")
+        assert sums is not None
+        written(file, [*members[:-1], (tarfile.TarInfo("SHA256SUMS"), sums.read())], sums=False)
+    with pytest.raises(ArchiveBroken, match="does not match its checksum"):
+        archive.take_in(other, file, quiet)
+    with pytest.raises(ArchiveBroken, match="Is a directory"):
+        archive.take_in(other, tmp_path, quiet)
     written(file, members, sums=False)
     with pytest.raises(ArchiveBroken, match="SHA256SUMS is missing"):
         archive.take_in(other, file, quiet)

@@ -74,6 +74,9 @@ def test_the_runs_that_have_an_owner_are_known_without_a_look_at_the_others(stor
     store.save(runs[0].closed("finished", 0, None, 2.0))
     shutil.rmtree(store.folder(runs[1].id))
     (store.folder(runs[2].id) / RECORD).write_text("{")
+    store.save(replace(runs[4], id=RUN.id))
+    (store.folder(RUN.id) / RECORD).write_text(json.dumps(RUN.as_json()))  # killed before its mark was removed
+    assert RUN not in list(store.owned())
     for other in (runs[0], RUN):  # which are not even opened
         (store.folder(other.id) / RECORD).unlink()
         os.mkfifo(store.folder(other.id) / RECORD)
