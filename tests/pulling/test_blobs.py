@@ -225,24 +225,36 @@ def test_a_closed_blob_stops_whoever_fills_it_and_keeps_the_bytes(tmp_path: Path
         blob.fill(Line().open)
 
 
-def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob) -> None:
-    told: list[int | str] = []
+@pytest.mark.parametrize("end", [lambda blob: blob.fail(RegistryUnreachable("nvcr.io", "cut")), Blob.close])
+def test_readers_wait_for_bytes_and_are_told_when_none_will_come(blob: Blob, end: Callable[[Blob], None]) -> None:
+    told: list[int] = []
+    has_all, stopped = threading.Event(), []
 
     def read() -> None:
         try:
-            for _file, _begin, end in blob.arriving(0):
-                told.append(end)
+            for _file, _begin, upto in blob.arriving(0):
+                told.append(upto)
+                if upto == 2_000_000:
+                    has_all.set()
         except Stopped:
-            told.append("no more")
+            stopped.append("reader")
 
-    reader = threading.Thread(target=read)
-    reader.start()
+    def wait() -> None:
+        try:
+            blob.until_whole()
+        except Stopped:
+            stopped.append("waiter")
+
+    threads = [threading.Thread(target=one, daemon=True) for one in (read, wait)]
+    for thread in threads:
+        thread.start()
     with pytest.raises(RegistryUnreachable):
         blob.fill(Line(cuts=[2_000_000] * 99).open, lambda _: None)
-    blob.fail(RegistryUnreachable("nvcr.io", "cut"))
-    reader.join(240)
-    assert told[-1] == "no more"
-    assert told[-2] == 2_000_000
+    assert has_all.wait(60)
+    end(blob)
+    for thread in threads:
+        thread.join(60)
+    assert (sorted(stopped), told[-1]) == (["reader", "waiter"], 2_000_000)
 
 
 def test_a_reader_that_waits_reads_the_file_that_is_filled_though_another_took_its_own_away(tmp_path: Path) -> None:
