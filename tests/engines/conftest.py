@@ -12,8 +12,15 @@ from kubernetes_jobs import RUN
 from lab_parts import packages
 from lab_parts.where import Lab
 
+from ngcdl.engines.docker import stream
 from ngcdl.engines.kubernetes import KubernetesEngine
 from ngcdl.engines.kubernetes.kubectl import Kubectl
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container whose stream is silent is looked at soon, and not after two seconds."""
+    monkeypatch.setattr(stream, "SILENT_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -130,5 +130,6 @@ def test_of_an_output_of_megabytes_the_beginning_is_kept(monkeypatch: pytest.Mon
     assert len(str(looked(9, b""))) < 400_000
 
 
+@pytest.mark.usefixtures("hurried")
 def test_a_driver_that_hangs_is_not_waited_for() -> None:
     assert isinstance(looked(None, b"", seconds=0), GpuUnknown)

@@ -18,6 +18,7 @@ import pytest
 import requests.exceptions
 from docker_socket import Daemon, serving
 
+from ngcdl.engines.docker import job as docker_job
 from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
 from ngcdl.errors import ContainerLeft, EngineLost, GpuError, GpuNotInside
@@ -168,8 +169,9 @@ def test_a_container_that_ends_while_it_is_looked_into_lacks_no_gpu() -> None:
     ((9, b"NVIDIA-SMI has failed because it couldn't communicate\n"), GpuNotInside, "couldn't communicate"),
 ])  # fmt: skip
 def test_a_container_that_goes_on_without_a_gpu_says_why_none_is_known(
-    smi: tuple[int, bytes] | None, kind: type[GpuError], said: str
+    smi: tuple[int, bytes] | None, kind: type[GpuError], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(docker_job, "ENDING_SECONDS", 0.1)
     with pytest.raises(kind, match=said):
         _job(RUNNING, smi=smi).gpus_inside()
 
@@ -186,6 +188,7 @@ def line() -> Any:
         yield ours, theirs
 
 
+@pytest.mark.usefixtures("hurried")
 def test_an_engine_that_hangs_is_not_a_container_that_runs(line: Any) -> None:
     job = _job(None, attachment=line[0])
     job.patience_seconds = 0.05
@@ -213,6 +216,7 @@ def _soon() -> str:
     return datetime.fromtimestamp(time.time() + 86400, UTC).isoformat().replace("+00:00", "Z")
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(("end", "states"), [
     ("reset", [_ended(5)]),
     ("cut", [_ended(5)]),
@@ -341,6 +345,7 @@ def test_a_terminals_stream_has_no_frames(line: Any) -> None:
     )
 
 
+@pytest.mark.usefixtures("hurried")
 def test_a_stream_that_outlives_its_container_is_given_up(line: Any) -> None:
     line[1].sendall(_frame(1, b"last words\n"))
     assert _chunks(_job(_ended(0), attachment=line[0])) == [("stdout", b"last words\n")]

@@ -79,6 +79,7 @@ def test_input_that_is_sent_before_the_output_is_read_arrives_whole() -> None:
     assert got == data
 
 
+@pytest.mark.usefixtures("hurried")
 def test_output_is_given_up_only_after_two_looks_in_turn_that_find_nothing_running() -> None:
     here, there = socket.socketpair()
     looks = iter([False, True, False])

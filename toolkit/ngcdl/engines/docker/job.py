@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 PATIENCE_SECONDS = 20.0
 # The timeout of a call once a person waits for the end.
 HURRY_SECONDS = 3.0
+# While a container is ending, an exec fails, although the container's state is Running.
+ENDING_SECONDS = 2.0
 ASK_SECONDS = 0.1  # between checks whether a container has ended after Ctrl-C
 # The most time between a container's end, by its time stamp, and the end of its output stream.
 _APART_SECONDS = 0.5
@@ -315,8 +317,8 @@ class DockerJob:
                 raise ContainerLeft(self.identity, error.message) from error
 
     def _ends_soon(self) -> bool:
-        """Whether the container ends within 2 s. While it is ending, an exec fails, although its state is Running."""
-        end = time.monotonic() + 2
+        """Whether the container ends within ENDING_SECONDS."""
+        end = time.monotonic() + ENDING_SECONDS
         while self._state_running():
             if time.monotonic() > end:
                 return False

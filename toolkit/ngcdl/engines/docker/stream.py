@@ -19,6 +19,7 @@ _STREAMS = {1: "stdout", 2: "stderr"}
 _HEAD_BYTES = 256
 _TLS = threading.Lock()  # OpenSSL can't read and write on one connection at once
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+SILENT_SECONDS = 2.0  # until the container's state is queried
 
 
 def attached(attachment: Any, tty: bool, is_running: Callable[[], bool]) -> Iterator[Chunk]:
@@ -126,8 +127,8 @@ def _exactly(length: int, some: Callable[[int], bytes]) -> bytes:
 def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], bytes]:
     """Return a function that reads at most n bytes from the open stream, b"" at its end.
 
-    A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): after 2 silent seconds the
-    container's state is queried, and if it has ended, the stream is given up 2 s later.
+    A stream can outlive its container (https://github.com/docker/docker-py/issues/3084): once it is silent for
+    SILENT_SECONDS, the container's state is queried, and if it has ended, the stream is given up as long after that.
     """
     early = _read_early(attachment)
     os.set_blocking(attachment.fileno(), False)
@@ -142,7 +143,7 @@ def _reader(attachment: Any, is_running: Callable[[], bool]) -> Callable[[int], 
             try:
                 return _read(attachment, limit)
             except _NOT_NOW:
-                ready, _, _ = select.select([attachment], [], [], 2.0)
+                ready, _, _ = select.select([attachment], [], [], SILENT_SECONDS)
             except (ConnectionError, ssl.SSLError) as error:
                 raise Torn from error
             if not ready:
