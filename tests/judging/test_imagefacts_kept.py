@@ -29,6 +29,9 @@ def test_a_tag_that_moved_is_noticed_after_ten_minutes(ngc: NgcServer, cache: Pa
     assert (found.origin, found.facts.digest) == ("registry", ngc.tags["nvidia/tensorflow"]["18.01-py2"])
     assert found.facts.digest != before.facts.digest
     assert imagefacts.look_up(ref(ngc), cache, "amd64", now=clock).age_seconds == 0
+    asked = len(ngc.seen)
+    imagefacts.look_up_all([ref(ngc)], cache, "amd64")  # by this host's clock the answer is years old
+    assert len(ngc.seen) > asked
 
 
 def test_a_tag_that_did_not_move_costs_no_configuration_again(ngc: NgcServer, cache: Path) -> None:
