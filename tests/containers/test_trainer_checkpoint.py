@@ -91,6 +91,19 @@ def test_content_of_another_sum_is_found_even_in_a_whole_zip(tmp_path):
         checkpoint.read(str(path))
 
 
+def test_one_that_would_run_a_program_runs_nothing(tmp_path):
+    class Harmful:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    save(tmp_path, 1)
+    path = tmp_path / "checkpoints" / "step-1.npz"
+    np.savez(path, **dict(np.load(path)), harm=np.array([Harmful()], object))
+    with pytest.raises(ValueError, match="allow_pickle"):
+        checkpoint.read(str(path))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_none_and_none_that_is_good_and_none_that_can_be_read_are_told(tmp_path, monkeypatch):
     with pytest.raises(Stop, match="No checkpoint file found") as stop:
         newest(tmp_path)
