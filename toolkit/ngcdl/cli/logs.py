@@ -74,7 +74,7 @@ def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: boo
         if is_unheard and not away and not is_followed:
             _follow_container(run, file, write)
             is_followed = True  # until it ended: only closing the record can still fail
-        news = [f"{error.message} What became of the run is not known yet." for error in away.values()]
+        news = [lookup.unheard(error) for error in away.values()]
         if is_unwatched and not has_containers:
             news = [f"{_UNWATCHED}; waiting for its end. To stop it:  ngcdl stop {run_id}"]
         for line in () if is_told else news:

@@ -139,6 +139,11 @@ def asking() -> Iterator[dict[str, NgcdlError]]:
         console.say(f"{error.message} {'How runs ended is not recorded yet.' if name == RECORDS else unknown}")
 
 
+def unheard(error: NgcdlError) -> str:
+    """Say that `error` keeps ngcdl from knowing how a run goes on."""
+    return f"{error.message} What became of the run is not known yet."
+
+
 def running(store: Store, ids: Iterable[str]) -> list[Run]:
     """Return which of these runs have not ended, as far as that is known. Broken records are reported."""
     found = []

@@ -89,7 +89,7 @@ def _waited(store: Store, run_id: str) -> int:
     states = standing(store, run_id, away=away)
     while (run := next(states)).status == "running":
         for error in () if is_told else away.values():
-            console.say(f"{error.message} What became of the run is not known yet.")
+            console.say(lookup.unheard(error))
             is_told = True
     console.say(f"{run.id}: {how_it_ended(run)}")
     return exit_code(run)
