@@ -29,7 +29,6 @@ from ngcdl.engines.docker import (
 )
 from ngcdl.engines.docker.job import HURRY_SECONDS, Clients, DockerJob
 from ngcdl.engines.docker.pull import pull
-from ngcdl.engines.docker.reasons import reasons
 from ngcdl.engines.docker.request import Terms
 from ngcdl.engines.values import EngineFacts, GpuWay, Held, LayerStore, Order, ShowPull, Started
 from ngcdl.errors import BadOption, DiskFull, EngineAbsent, EngineHangs, EngineRefused, NgcdlError
@@ -224,6 +223,8 @@ class DockerEngine(OfKind):
         return request.create_body(self._allowed(order), replace(terms, proxies=shown))
 
     def command_line(self, order: Order) -> str:
+        from ngcdl.engines.docker.reasons import reasons  # no run needs them
+
         line = request.command_line(self._allowed(order), self._terms(order))
         return f"{line}\n{reasons(line)}"
 

@@ -35,7 +35,6 @@ def reasons(line: str) -> str:
     """Return comments that say why the flags of the `line`, of which each has a line of its own, are there."""
     told = ["# why:"]
     for flags, why in _WHY:
-        found = re.findall(rf"^[^\S\n]+({flags})\b|^docker run .*({flags})\b", line, re.MULTILINE)
-        names = list(dict.fromkeys(first or second for first, second in found))
+        names = list(dict.fromkeys(re.findall(rf"^(?:docker run .*|[^\S\n]+)({flags})\b", line, re.MULTILINE)))
         told += [f"#   {', '.join(names[:2])}{', ...' if len(names) > 2 else ''}: {why}"] if names else []
     return "\n".join(told)
