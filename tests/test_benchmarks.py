@@ -26,9 +26,14 @@ PAIRED = Figure("ngcdl x", "s", (1.0, 1.2, 1.1), Goal("ratio", 1.0), "docker x",
 ALONE = Figure("ngcdl report", "s", (2.0, 2.2, 2.1), Goal("ours", 3), conditions={"machine": "one"}, benchmark="report")
 
 
-def test_the_page_has_the_table_of_the_committed_figures() -> None:
+def test_the_page_has_the_table_of_the_committed_figures_and_counts_what_it_misses_as_the_readme_does() -> None:
     text = page.DOCUMENT.read_text(encoding="utf-8")
     assert page.written(text, figures.load()) == text, "scripts/bench --write"
+    told = page.table(figures.load())
+    missed = told.count("| **no** |")
+    goals = missed + told.count("| yes |")
+    assert f"({missed} goals of {goals})" in text
+    assert f"which {missed} of its {goals} goals it misses" in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_every_committed_figure_is_of_a_benchmark_that_there_is_and_has_a_spread() -> None:
