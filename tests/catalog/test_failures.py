@@ -60,7 +60,10 @@ EXAMPLES = {
         "Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia flag) instead: unknown"
     ],
     "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
-    "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],
+    "cdi-devices-unresolvable": [
+        "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all",
+        "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
+    ],
     "no-driver-at-the-engine": [
         HOOK + "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
         "object file: no such file or directory: unknown",
@@ -389,6 +392,13 @@ def test_a_megabyte_made_of_beginnings_is_searched_to_its_end(piece: str) -> Non
     known = failures.find(hostile)
     assert known is None or any(text.lower() in hostile.lower() for text in known.texts)
     assert name_of(hostile + "\n" + EXAMPLES["gpu-out-of-memory"][0]) is not None
+
+
+def test_who_has_ubuntu_s_podman_is_told_how_the_toolkit_describes_gpus_for_it() -> None:
+    """To write the description again does not help there: podman 4.9.3 can't read what toolkit 1.19.1 writes.
+    https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860"""
+    row = next(row for row in failures.table() if row.name == "cdi-devices-unresolvable")
+    assert "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes" in row.remedy
 
 
 def test_persistence_mode_is_never_switched_on_by_enabling_a_daemon_that_ubuntu_starts_without_it() -> None:
