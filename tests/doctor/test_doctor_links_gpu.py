@@ -176,6 +176,15 @@ def test_cards_that_a_job_may_not_open_are_no_fault_and_those_that_do_not_answer
     assert idle.state == "warning", "one that the driver does not drive stays one"
 
 
+@pytest.mark.parametrize(("is_open", "text"), [(True, "no Maxwell, Pascal or Volta"), (False, "no Blackwell")])
+@pytest.mark.parametrize(("what", "link"), [("no card shown", "driver"), ("a card that is not driven", "cards")])
+def test_a_card_that_is_not_shown_may_need_the_other_kernel_module(
+    what: str, link: str, is_open: bool, text: str
+) -> None:
+    sight = replace(SICK[what], kernel=replace(SICK[what].kernel, is_open=is_open))
+    assert text in (found(sight)[link].cause or "")
+
+
 @pytest.mark.parametrize(("spec", "text"), [
     ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
     ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, but no card has that UUID"),

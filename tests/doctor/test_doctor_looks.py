@@ -43,12 +43,14 @@ def card(root: Path, address: str, vendor: str = "0x10de", kind: str = "0x030200
     return folder
 
 
-@pytest.mark.parametrize(("text", "version"), [(NVRM, "535.104.05"), (OPEN, "560.35.03"), ("NVRM version: ?\n", None)])
-def test_the_loaded_modules_version_is_read_in_both_of_its_forms(
-    tmp_path: Path, text: str, version: str | None
+@pytest.mark.parametrize(("text", "version", "is_open"), [
+    (NVRM, "535.104.05", False), (OPEN, "560.35.03", True), ("NVRM version: ?\n", None, None),
+])  # fmt: skip
+def test_the_loaded_modules_version_and_kind_are_read_in_both_of_their_forms(
+    tmp_path: Path, text: str, version: str | None, is_open: bool | None
 ) -> None:
     seen = kernel.look(put(tmp_path, {"proc/driver/nvidia/version": text}), "x86_64")
-    assert (seen.module, seen.is_loaded) == (version, True)
+    assert (seen.module, seen.is_loaded, seen.is_open) == (version, True, is_open)
 
 
 def test_of_the_bus_only_nvidias_display_devices_count_that_are_not_handed_on(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ class Kernel:
     driven: frozenset[str] = frozenset()
     module: str | None = None  # version of the loaded nvidia module
     is_loaded: bool = False
+    is_open: bool | None = None  # the loaded module is NVIDIA's open one, not its proprietary one
     has_nouveau: bool = False
     has_dxg: bool = False  # this is WSL, and Windows has a card of any vendor
     has_windows_driver: bool = False  # Windows' NVIDIA driver, seen from WSL

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from ngcdl import hostfacts
 from ngcdl.catalog.rows import comparable, known
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
+from ngcdl.doctor.links.driver import undriven
 from ngcdl.doctor.sight import Kernel, Sight, Trouble
 from ngcdl.engines.values import architecture
 from ngcdl.preflight.facts import HostFacts
@@ -38,6 +39,7 @@ def judge(sight: Sight) -> Finding | None:
     if missing > withheld:
         found += f"; the PCI bus has {missing - withheld} more"
         cause = "The driver does not drive them: they are too old for it, faulty, or claimed by another driver"
+        cause += undriven(sight.kernel)
         return warning(NAME, found, cause, Step("lspci -nnk -d 10de:", by_hand=True))
     if barred := [card for card in cards if is_prohibited(card)]:
         return _barred(barred, found)

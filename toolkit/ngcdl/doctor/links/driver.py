@@ -31,13 +31,25 @@ def judge(sight: Sight) -> Finding:
     if error is not None:
         return _silent(error, sight.kernel, sight.programs)
     if not sight.gpus.cards:
-        found = "the driver shows no GPU"
-        return broken(NAME, found, "The kernel log says why the driver rejected a card", *_LOOK, source=INSTALL)
+        cause = f"The kernel log says why the driver rejected a card{undriven(sight.kernel)}"
+        return broken(NAME, "the driver shows no GPU", cause, *_LOOK, source=INSTALL)
     assert driver is not None
     return _answering(driver, sight.kernel)
 
 
 _LOOK = (Step("sudo dmesg | grep -iE 'nvrm|xid'", by_hand=True),)
+
+
+def undriven(kernel: Kernel) -> str:
+    """Return a sentence, after a period, about the cards that the loaded kind of NVIDIA's kernel module never drives.
+
+    https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html
+    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/872 (Blackwell)"""
+    if kernel.is_open is None:
+        return ""
+    kinds = ("proprietary", "open", "Blackwell (RTX 50, RTX PRO Blackwell, B200)")
+    kind, other, cards = ("open", "proprietary", "Maxwell, Pascal or Volta") if kernel.is_open else kinds
+    return f". Its kernel module is NVIDIA's {kind} one, which drives no {cards}: these need the {other} one"
 
 
 def _without(kernel: Kernel) -> Finding:

@@ -30,6 +30,7 @@ def look(hands: Hands, machine: str) -> Kernel:
         driven=frozenset(address for address in pci or () if _driver(hands.at(_DEVICES) / address) == "nvidia"),
         module=module[1] if module else None,
         is_loaded=version is not None,
+        is_open=None if module is None else " Open Kernel Module " in module[0],
         has_nouveau=hands.at("/sys/module/nouveau").exists(),
         has_dxg=hands.at(driver.DXG).exists(),
         has_windows_driver=hands.at(driver.WSL_LIBRARY).exists(),
