@@ -50,20 +50,14 @@ EXAMPLES = {
     "no-gpu-driver-in-docker": [
         'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
     ],
-    "runtime-unknown": [
-        "Error response from daemon: unknown or invalid runtime name: nvidia",
-        "Unknown runtime specified nvidia",
-    ],
+    "runtime-unknown": ["unknown or invalid runtime name: nvidia", "Unknown runtime specified nvidia"],
     "hook-called-directly": [
         "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not "
         "supported. "
         "Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia flag) instead: unknown"
     ],
     "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
-    "cdi-devices-unresolvable": [
-        "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all",
-        "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
-    ],
+    "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],
     "no-driver-at-the-engine": [
         HOOK + "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
         "object file: no such file or directory: unknown",
@@ -85,6 +79,8 @@ EXAMPLES = {
         HOOK + "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device "
         "filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown."
     ],
+    "hook-without-cgroups-2": [HOOK + "nvidia-container-cli: container error: cgroup subsystem devices not found"],
+    "gpu-busy": ["CUDA-capable device(s) is/are busy or unavailable", "CUDA-capable devices are busy or unavailable"],
     "snap-confines-exec": ["exec /sbin/docker-init: operation not permitted"],
     "driver-times-out": [
         HOOK + "nvidia-container-cli: initialization error: driver rpc error: timed out: unknown.",
@@ -395,9 +391,8 @@ def test_a_megabyte_made_of_beginnings_is_searched_to_its_end(piece: str) -> Non
 
 
 def test_who_has_ubuntu_s_podman_is_told_how_the_toolkit_describes_gpus_for_it() -> None:
-    """To write the description again does not help there: podman 4.9.3 can't read what toolkit 1.19.1 writes.
-    https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860"""
-    row = next(row for row in failures.table() if row.name == "cdi-devices-unresolvable")
+    row = failures.find("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all")
+    assert row is not None
     assert "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=no-additional-gids-for-device-nodes" in row.remedy
 
 

@@ -149,8 +149,8 @@ def test_every_row_that_has_a_class_of_its_own_is_in_the_catalogue() -> None:
     assert messages._FAMOUS.keys() <= {row.name for row in failures.table()}
 
 
-def test_a_failure_of_the_hook_that_is_not_famous_leads_to_the_driver() -> None:
-    assert meaning("nvidia-container-cli: something new").hint == "    ngcdl gpu"
+def test_a_failure_of_the_hook_that_is_not_famous_leads_to_the_doctor_who_judges_the_toolkit_too() -> None:
+    assert meaning("nvidia-container-cli: something new").hint == "    ngcdl doctor"
 
 
 def test_unknown_words_are_kept() -> None:

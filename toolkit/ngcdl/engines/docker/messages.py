@@ -94,7 +94,7 @@ def meaning(text: str) -> NgcdlError:
     if failure and failure.name in _FAMOUS:
         return _FAMOUS[failure.name](clean, advice)
     if _HOOK.search(clean):
-        return GpuHookFailed(clean, advice or "    ngcdl gpu")
+        return GpuHookFailed(clean, advice or "    ngcdl doctor")
     for pattern, make in _MEANINGS:
         match = re.search(pattern, clean, re.IGNORECASE)
         if match:
