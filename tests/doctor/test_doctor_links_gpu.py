@@ -187,6 +187,7 @@ def test_a_card_that_is_not_shown_may_need_the_other_kernel_module(
 
 @pytest.mark.parametrize(("spec", "text"), [
     ({"missing": frozenset({"/dev/nvidia1"})}, "names /dev/nvidia1, which is not there"),
+    ({"renumbered": frozenset({"/dev/nvidia-uvm"})}, "has an outdated device number for /dev/nvidia-uvm"),
     ({"devices": frozenset({"all", "GPU-gone"})}, "names GPU-gone, but no card has that UUID"),
     ({"devices": frozenset({"all", "MIG-1"})}, "describes MIG devices, but MIG is off"),
 ])  # fmt: skip

@@ -19,7 +19,7 @@ from ngcdl import settings
 from ngcdl.doctor import look
 from ngcdl.doctor.hands import Hands, output, space
 from ngcdl.doctor.look import engine, image, kernel, keys, programs
-from ngcdl.doctor.sight import Node, ToolkitConfig, Trouble
+from ngcdl.doctor.sight import UVM, Node, ToolkitConfig, Trouble
 from ngcdl.errors import EngineAbsent, NoGpu
 from ngcdl.registry.kept import KeptAnswers, Said
 
@@ -242,6 +242,26 @@ def test_a_cdi_description_is_read_in_both_of_its_formats(tmp_path: Path, name: 
     assert spec.drivers == {"535.104.05"}
     assert spec.devices == {"0", "GPU-5f1e2d3c"}
     assert spec.missing == {"/dev/nvidia0"}
+
+
+@pytest.mark.parametrize(("numbers", "is_other"), [
+    ({}, False),  # as the toolkit wrote it before 1.19: the engine looks the number up
+    ({"major": 1, "minor": 3}, False), ({"major": 2, "minor": 3}, True), ({"major": 1}, True),
+    ({"type": "c", "major": 509, "minor": 1, "fileMode": 438, "permissions": "rwm"}, True),
+])  # fmt: skip
+@pytest.mark.parametrize("is_yaml", [True, False])
+def test_a_device_with_another_number_than_described_is_known(
+    tmp_path: Path, numbers: dict[str, Any], is_other: bool, is_yaml: bool
+) -> None:
+    node = {"path": UVM} | numbers
+    text = json.dumps(JSON | {"containerEdits": {"deviceNodes": [node, {"path": "/dev/nvidiactl", "major": 195}]}})
+    if is_yaml:
+        fields = "\n".join(f"      {name}: {value}" for name, value in node.items()).strip()
+        text = YAML.replace("  mounts:\n", f"  deviceNodes:\n    - {fields}\n  mounts:\n")
+    hands = put(tmp_path, {"etc/cdi/nvidia.yaml": text, "dev/nvidiactl": "no device"})
+    (tmp_path / "dev/nvidia-uvm").symlink_to("/dev/null")  # 1:3, https://docs.kernel.org/admin-guide/devices.html
+    (spec,) = engine.cdi_specs(hands, ("/etc/cdi",))
+    assert spec.renumbered == ({UVM} if is_other else set())
 
 
 def test_a_description_of_another_kind_is_none_of_gpus(tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ class CdiSpec:
     missing: frozenset[str] = frozenset()  # its device nodes that no longer exist: /dev/nvidia0, ...
     devices: frozenset[str] = frozenset()  # all, 0, GPU-..., MIG-..., 0:1
     lacks_uvm: bool = False  # the description has cards, but not /dev/nvidia-uvm
+    renumbered: frozenset[str] = frozenset()  # its device nodes that have another number now: /dev/nvidia-uvm, ...
 
 
 @dataclass(frozen=True)

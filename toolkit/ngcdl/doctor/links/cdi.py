@@ -34,7 +34,7 @@ def judge(sight: Sight) -> Finding | None:
         where = ", ".join(str(spec.path) for spec in engine.specs)
         return ok(NAME, f"{where} matches the driver" if sight.cards else where)
     cause = (
-        "It was made for an older driver or for other cards, or before all devices were there"
+        "It was made for an older driver or for other cards, before all devices were there, or before a reboot"
         if is_used
         else "Runs here do not use it, but docker --gpus tries CDI first from Docker 29.2 on"
     )
@@ -74,6 +74,10 @@ def _stale(spec: CdiSpec, sight: Sight) -> Iterator[str]:
         yield f"it names {', '.join(sorted(spec.missing))}, which {'is' if len(spec.missing) == 1 else 'are'} not there"
     if spec.lacks_uvm and any(node.path == UVM for node in sight.kernel.nodes):
         yield f"it lacks {UVM}, without which CUDA fails"
+    if spec.renumbered:
+        # The toolkit writes numbers from 1.19.0 on, and unified memory's changes with each load of its module:
+        # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.19.0/internal/edits/device.go and .../issues/1934
+        yield f"it has an outdated device number for {', '.join(sorted(spec.renumbered))}"
     if not isinstance(probe, Probe) or not probe.cards or any(card.uuid is None for card in probe.cards):
         return  # the link cards reports a card that does not answer
     uuids = {card.uuid for card in probe.cards}

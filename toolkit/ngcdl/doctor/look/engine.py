@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
+import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
@@ -22,6 +25,8 @@ _DEVICE = re.compile(r"[\"']?(/dev/nvidia\d+)\b")
 # This kind and no other: the devices of management.nvidia.com/gpu, for example, have the same names.
 _KIND = re.compile(r"\bkind[\"']?\s*:\s*[\"']?nvidia\.com/gpu(?![\w./-])")
 _NAME = re.compile(r"[\"']?\bname[\"']?\s*:\s*[\"']?([^\"'\s,}]+)")
+_ITEM = re.compile(r"[{}]|^\s*-\s", re.MULTILINE)  # where one begins
+_NODE = re.compile(r"\b(hostPath|path|major|minor)[\"']?\s*:\s*[\"']?([^\"'\s,]+)")
 
 
 def look(hands: Hands) -> Engine:
@@ -105,7 +110,21 @@ def _described(hands: Hands, path: Path, text: str) -> CdiSpec:
         missing=frozenset(node for node in nodes if not hands.at(node).exists()),
         devices=frozenset(_NAME.findall(text)),
         lacks_uvm=bool(nodes) and UVM not in text,
+        renumbered=frozenset(_renumbered(hands, text)),
     )
+
+
+def _renumbered(hands: Hands, text: str) -> Iterator[str]:
+    """Yield the device nodes that have other numbers than the description gives them. Without `major` it gives none."""
+    for item in _ITEM.split(text):
+        node: dict[str, str] = dict(_NODE.findall(item))
+        path = node.get("hostPath") or node.get("path") or ""
+        if "major" in node and "/dev/nvidia" in path:
+            with contextlib.suppress(OSError, ValueError):
+                numbers = os.makedev(int(node["major"]), int(node.get("minor", "0")))
+                state = hands.at(path).stat()
+                if stat.S_ISCHR(state.st_mode) and state.st_rdev != numbers:
+                    yield path
 
 
 # -- the daemon's process ---------------------------------------------------------------------------------------------
