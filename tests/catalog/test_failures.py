@@ -58,6 +58,8 @@ EXAMPLES = {
     ],
     "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
     "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],
+    "cdi-on-the-fly-failed": ["failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all"],
+    "ldconfig-failed": [HOOK + "nvidia-container-cli: ldcache error: process /sbin/ldconfig terminated with signal 9"],
     "no-driver-at-the-engine": [
         HOOK + "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
         "object file: no such file or directory: unknown",
@@ -105,9 +107,8 @@ EXAMPLES = {
         "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
     ],
     "gpu-not-for-this-pytorch": [
-        "UserWarning:\nNVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the "
-        "current PyTorch "
-        "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 "
+        "UserWarning:\nNVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the current "
+        "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 "
         "sm_86 sm_90."
     ],
     "gpu-not-for-this-image": [
@@ -121,9 +122,8 @@ EXAMPLES = {
     ],
     "compatibility-unavailable": [
         "ERROR: This container was built for NVIDIA Driver Release 570.86 or later, but\n       version 470.57.02 was "
-        "detected and compatibility mode is UNAVAILABLE.\n\n       [[System has unsupported display driver / "
-        "cuda driver "
-        "combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) cuInit()=803]]"
+        "detected and compatibility mode is UNAVAILABLE.\n\n       [[System has unsupported display driver / cuda "
+        "driver combination (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) cuInit()=803]]"
     ],
     "forward-compatibility-refused": [
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "

@@ -37,6 +37,15 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 
+# The toolkit's runtime from 1.18 on: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1537
+RUNTIME = (
+    "failed to create task for container: failed to create shim task: OCI runtime create failed: "
+    "could not apply required modification to OCI specification: error modifying OCI spec: "
+)
+SINCE_1_18_2 = (
+    'failed to create the automatic CDI modifier: failed to generate CDI spec for mode "auto": '
+    "failed to construct device spec generators: "
+)
 RUNC = (
     "failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
 )
@@ -52,6 +61,9 @@ RUNC = (
         ("invoking the NVIDIA Container Runtime Hook directly is not supported", GpuHookFailed),
         ("nvidia-container-cli: initialization error: driver rpc error: timed out", GpuHookFailed),
         ("nvidia-container-cli: something new", GpuHookFailed),
+        (RUNTIME + "something new", GpuHookFailed),
+        ("crun: error executing hook `/usr/bin/nvidia-cdi-hook` (exit code: 1)", GpuHookFailed),
+        (RUNTIME + "failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all", GpuHookFailed),
         ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch", GpuHookFailed),
         ("nvidia-container-cli: initialization error: nvml error: driver not loaded", GpuHookFailed),
         ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4", GpuHookFailed),
@@ -92,6 +104,11 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
         ("Unknown runtime specified nvidia", "runtime-unknown"),
         ('could not select device driver "cdi" with capabilities: []', "cdi-off"),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", "cdi-devices-unresolvable"),
+        (RUNTIME + "unresolvable CDI devices runtime.nvidia.com/gpu=0", "cdi-on-the-fly-failed"),
+        (RUNTIME + SINCE_1_18_2 + "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND", "no-driver-at-the-engine"),
+        (RUNTIME + SINCE_1_18_2 + "failed to initialize NVML: Driver Not Loaded", "no-driver-at-the-engine"),
+        (RUNTIME + SINCE_1_18_2 + "failed to initialize NVML: Driver/library version mismatch", "driver-mismatch"),
+        ("nvidia-container-cli: ldcache error: process /sbin/ldconfig failed with error code: 1", "ldconfig-failed"),
         (RUNC + "nvidia-container-cli: initialization error: nvml error: driver not loaded", "no-driver-at-the-engine"),
         (RUNC + "nvidia-container-cli: initialization error: driver rpc error: timed out", "driver-times-out"),
         ('exec: "docker-init": executable file not found in $PATH', "docker-init-missing"),

@@ -48,6 +48,7 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "no-gpu-driver-in-docker": NoGpuWay,
     "runtime-unknown": NoGpuWay,
     "cdi-off": NoGpuWay,
+    "cdi-on-the-fly-failed": GpuHookFailed,
     "cdi-devices-unresolvable": GpuHookFailed,
     "hook-called-directly": GpuHookFailed,
     "driver-mismatch": GpuHookFailed,
@@ -57,7 +58,12 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "docker-init-missing": EngineRefused,  # its text reads like that of a command missing from the image
     "rlimit-forbidden": lambda what, advice: _limit_refused(what, advice),
 }
-_HOOK = re.compile(r"nvidia-container-cli|nvidia-container-runtime", re.IGNORECASE)
+# NVIDIA's runtime, its older hook, and the hooks of its CDI descriptions. The last text is the runtime's, too:
+# https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.19.0/internal/oci/runtime_modifier.go
+_HOOK = re.compile(
+    r"nvidia-container-cli|nvidia-container-runtime|nvidia-cdi-hook|nvidia-ctk|required modification to OCI spec",
+    re.IGNORECASE,
+)
 
 # (pattern, what it means); the first match wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
