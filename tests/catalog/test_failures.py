@@ -48,13 +48,13 @@ WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be avai
 # name -> texts as users paste them, from the row's source
 EXAMPLES = {
     "no-gpu-driver-in-docker": [
-        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+        "docker: Error response from daemon: failed to discover GPU vendor from CDI: no known GPU vendor found",
     ],
     "runtime-unknown": ["unknown or invalid runtime name: nvidia", "Unknown runtime specified nvidia"],
     "hook-called-directly": [
         "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not "
-        "supported. "
-        "Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia flag) instead: unknown"
+        "supported. Please use the NVIDIA Container Runtime (e.g. specify the --runtime=nvidia flag) instead: unknown"
     ],
     "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
     "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],

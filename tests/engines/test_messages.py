@@ -55,6 +55,7 @@ RUNC = (
     ("text", "kind"),
     [
         ('could not select device driver "" with capabilities: [[gpu]]', NoGpuWay),
+        ("failed to discover GPU vendor from CDI: no known GPU vendor found", NoGpuWay),
         ("unknown or invalid runtime name: nvidia", NoGpuWay),
         ('could not select device driver "cdi" with capabilities: []', NoGpuWay),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", GpuHookFailed),
