@@ -58,7 +58,16 @@ EXAMPLES = {
     ],
     "cdi-off": ['could not select device driver "cdi" with capabilities: []'],
     "cdi-devices-unresolvable": ["CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all"],
-    "cdi-on-the-fly-failed": ["failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all"],
+    "gpu-not-found-by-runtime": [
+        "error modifying OCI spec: failed to inject CDI devices: unresolvable CDI devices runtime.nvidia.com/gpu=all",
+        HOOK + "nvidia-container-cli: device error: 2: unknown device: unknown",
+    ],
+    "ptxas-too-old": ["ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"],
+    "user-namespace-forbidden": [
+        "ERROR  : Failed to create user namespace: Permission denied",
+        "ERROR  : Could not write info to setgroups: Permission denied",
+        "enroot-nsenter: failed to create user namespace: Operation not permitted",
+    ],
     "ldconfig-failed": [HOOK + "nvidia-container-cli: ldcache error: process /sbin/ldconfig terminated with signal 9"],
     "no-driver-at-the-engine": [
         HOOK + "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared "
@@ -96,8 +105,8 @@ EXAMPLES = {
     "nvml-permissions": ["Failed to initialize NVML: Insufficient Permissions"],
     "gpu-lost": [
         "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus",
-        "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to "
-        "recover this GPU",
+        "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover",
+        "Unable to determine the device handle for GPU0000:0B:00.0: Unknown Error",
     ],
     "xid": ["NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: Shader Program Header 11 Error"],
     "gpu-memory-broken": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
@@ -135,24 +144,23 @@ EXAMPLES = {
         "Illegal instruction (core dumped)",
         "2018-01-17 08:21:49.120154: F tensorflow/core/platform/cpu_feature_guard.cc:35] The TensorFlow library was "
         "compiled to use AVX2 instructions, but these aren't available on your machine.\nAborted (core dumped)",
-        "ERROR: This container was built for CPUs supporting at least the AVX instruction set, but\n       the CPU "
-        "detected was Intel(R) Core(TM) i7 CPU 920, which does not report",
+        "ERROR: This container was built for CPUs supporting at least the AVX instruction set, but\n       the CPU ",
     ],
-    "fabric-manager": ["Error 802: system not yet initialized (Triggered internally at ../c10/cuda/CUDAFunctions.cpp)"],
+    "fabric-manager": ["Error 802: system not yet initialized (Triggered internally at", "CUDA_ERROR_SYSTEM_NOT_READY"],
     "driver-not-detected": [NO_DRIVER],
     "no-driver-in-container": [
         "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
         "driver from http://www.nvidia.com/Download/index.aspx",
         "/server: error while loading shared libraries: libcuda.so.1: cannot open shared object file: No such file",
         "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
-        "latest NVIDIA "
-        "driver is installed and running.",
+        "latest NVIDIA driver is installed and running.",
     ],
     "libcuda-missing": [
         "Could not load dynamic library 'libcuda.so.1'; dlerror: libcuda.so.1: cannot open shared object file: No such "
         "file or directory; LD_LIBRARY_PATH: /usr/local/nvidia/lib:/usr/local/nvidia/lib64",
-        "I tensorflow/stream_executor/dso_loader.cc:105] Couldn't open CUDA library libcuda.so.1. "
-        "LD_LIBRARY_PATH: /usr",
+        "dso_loader.cc:105] Couldn't open CUDA library libcuda.so.1. LD_LIBRARY_PATH: /usr",
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display",
+        "stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (303)",
     ],
     "no-cuda-device": ["failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"],
     "cuda-unknown-error": [
@@ -163,21 +171,17 @@ EXAMPLES = {
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
         "NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / "
         "cuda driver combination",
-        "failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver "
-        "combination",
+        "failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver",
     ],
     "gpu-out-of-memory": [
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
         "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity "
-        "of 3.94 GiB",
-        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with "
-        "shape[2304,384]",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 3.94 G",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[2304,3]",
         "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.",
     ],
     "cublas-failed": [
-        "E tensorflow/stream_executor/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: "
-        "CUBLAS_STATUS_EXECUTION_FAILED",
+        "E tensorflow/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
         "tensorflow.python.framework.errors_impl.InternalError: 2 root error(s) found.\n  (0) Internal: Blas GEMM "
         "launch failed : a.shape=(15998, 494), b.shape=(494, 2048), m=15998, n=2048, k=494",
         "InternalError (see above for traceback): Blas xGEMM launch failed : a.shape=[1,128,2304]",
@@ -202,12 +206,10 @@ EXAMPLES = {
     "bus-error": ["Fatal Python error: Bus error\n\nCurrent thread 0x00007f5a (most recent call first):"],
     "shm-default": [BANNER + "Bus error (core dumped)\n"],
     "nccl-shm": [
-        "include/shm.h:28 NCCL WARN Call to posix_fallocate failed: No space left on "
-        "device\ninclude/shm.h:48 NCCL WARN "
+        "include/shm.h:28 NCCL WARN Call to posix_fallocate failed: No space left on device\nNCCL WARN "
         "Error while creating shared memory segment nccl-shm-recv-250a7cc850ba9298-0-1-3 (size 9637888)",
-        "misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 "
-        "bytes\nRuntimeError: NCCL "
-        "Error 2: unhandled system error",
+        "misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes\n"
+        "RuntimeError: NCCL Error 2: unhandled system error",
     ],
     "nccl-system-error": ["RuntimeError: NCCL Error 2: unhandled system error"],
     "cudnn-not-initialised": [
@@ -239,13 +241,11 @@ EXAMPLES = {
     "manifest-unknown": ["manifest for nvcr.io/nvidia/nemo:v1.0.0b2 not found: manifest unknown: manifest unknown"],
     "certificate-unknown": [
         "Get https://registry-1.docker.io/v2/: x509: certificate signed by unknown authority",
-        "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer "
-        "certificate",
+        "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer",
     ],
     "rate-limited": ["toomanyrequests: You have reached your pull rate limit."],
     "port-taken": [
-        "driver failed programming external connectivity on endpoint x: Bind for 0.0.0.0:8888 failed: port is already "
-        "allocated",
+        "driver failed programming external connectivity: Bind for 0.0.0.0:8888 failed: port is already allocated",
         "OSError: [Errno 98] Address already in use",
     ],
     "user-without-name": ["KeyError: 'getpwuid(): uid not found: 1042'"],

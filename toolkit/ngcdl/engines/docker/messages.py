@@ -48,7 +48,7 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "no-gpu-driver-in-docker": NoGpuWay,
     "runtime-unknown": NoGpuWay,
     "cdi-off": NoGpuWay,
-    "cdi-on-the-fly-failed": GpuHookFailed,
+    "gpu-not-found-by-runtime": GpuHookFailed,
     "cdi-devices-unresolvable": GpuHookFailed,
     "hook-called-directly": GpuHookFailed,
     "driver-mismatch": GpuHookFailed,
