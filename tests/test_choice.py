@@ -36,7 +36,10 @@ def test_a_card_that_docker_can_hand_on_is_used_in_the_default_image(cards: Host
 def test_a_card_whose_nvlink_fabric_is_not_set_up_is_loud(cards: Host, daemon: Daemon) -> None:
     daemon.info |= NVIDIA
     cards.set(gpu1__fabric=2)
-    said = "WARNING: the NVLink fabric is not set up (GPU 1: in progress): CUDA may fail with error 802."
+    said = (
+        "WARNING: the NVLink fabric is not set up (GPU 1: in progress): CUDA may fail with error 802, or work without "
+        "NVLink."
+    )
     it = choose(cards, image="tensorflow:1", gpus="all", docker=daemon.host)
     assert (it["shares"], [line.partition(" ngcdl")[0] for line in it["loud"]]) == (False, [said])
     assert choose(cards, image="tensorflow:1", gpus="0,", docker=daemon.host)["loud"] == []

@@ -218,5 +218,6 @@ def without_fabric(probe: Probe, uuids: Sequence[str] | None) -> tuple[str, ...]
         return ()
     states = ", ".join(f"GPU {card.index}: {card.fabric}" for card in late)
     return (
-        f"WARNING: the NVLink fabric is not set up ({states}): CUDA may fail with error 802. ngcdl doctor says more.",
+        f"WARNING: the NVLink fabric is not set up ({states}): CUDA may fail with error 802, or work without NVLink. "
+        "ngcdl doctor says more.",
     )

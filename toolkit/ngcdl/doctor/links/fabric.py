@@ -1,4 +1,5 @@
-"""The NVLink fabric: has the fabric manager set up the cards of a server with NVSwitches? Before that CUDA fails."""
+"""The NVLink fabric: has the fabric manager set up the cards of a server with NVSwitches? Before that CUDA fails, or
+works without NVLink: https://github.com/Dstack-TEE/dstack/pull/1167"""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def judge(sight: Sight) -> Finding | None:
         is_there = any(card.fabric is not None for card in sight.cards)
         return ok(NAME, "the NVLink fabric is set up") if is_there else None
     found = "; ".join(f"GPU {card.index}: {card.fabric}" for card in late)
-    cause = "CUDA fails with error 802, 'system not yet initialized', until the fabric manager has set up these cards. "
+    cause = (
+        "Until the fabric manager has set up these cards, CUDA fails with error 802, 'system not yet initialized', or "
+        "works without NVLink between them. "
+    )
     if _is_on_trays(sight, late):
         cause += (
             "In a GB200 or GB300 NVL72 it runs on the rack's NVLink switch trays or on a head node, not here: ask "
