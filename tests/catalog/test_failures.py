@@ -101,6 +101,7 @@ EXAMPLES = {
         "nvidia-container-cli: mount error: file creation failed: /var/lib/docker/overlay2/1f/merged/usr/lib/"
         "x86_64-linux-gnu/libnvidia-ml.so.1: file exists: unknown"
     ],
+    "gpu-blocked": ["Failed to initialize NVML: GPU access blocked by the operating system"],
     "gpu-taken-away": ["Failed to initialize NVML: Unknown Error"],
     "nvml-permissions": ["Failed to initialize NVML: Insufficient Permissions"],
     "gpu-lost": [
@@ -117,8 +118,7 @@ EXAMPLES = {
     ],
     "gpu-not-for-this-pytorch": [
         "UserWarning:\nNVIDIA GeForce RTX 5060 Ti with CUDA capability sm_120 is not compatible with the current "
-        "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 "
-        "sm_86 sm_90."
+        "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80."
     ],
     "gpu-not-for-this-image": [
         "WARNING: Detected NVIDIA NVIDIA GeForce RTX 4090 GPU, which is not yet supported in this version of the "

@@ -212,6 +212,7 @@ def test_mig_that_is_on_and_not_described_makes_a_description_stale() -> None:
 
 
 FRESH = frozenset({KERNEL.module or ""})
+WSL = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
 OLD = frozenset({"525.60.13"})
 
 
@@ -251,12 +252,12 @@ def test_where_the_bus_can_not_be_seen_a_library_that_answers_is_a_driver() -> N
 
 
 def test_windows_own_driver_is_not_missed_under_wsl() -> None:
-    wsl = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
-    links = found(replace(HEALTHY, kernel=wsl))
+    links = found(replace(HEALTHY, kernel=WSL))
     assert "WSL" in links["driver"].found
     assert links["wsl"].state == "ok"
-    assert "install it there" in (found(replace(HEALTHY, kernel=wsl, gpus=NO_LIBRARY))["driver"].cause or "")
-    assert commands(found(replace(SICK["no binding"], kernel=wsl))["driver"]) == ["pip install nvidia-ml-py"]
+    for gpus, text in ((NO_LIBRARY, "install it there"), (silent(driver.BLOCKED), "TCC"), (Probe((), DRIVER), "TCC")):
+        assert text in (found(replace(HEALTHY, kernel=WSL, gpus=gpus))["driver"].cause or "")
+    assert commands(found(replace(SICK["no binding"], kernel=WSL))["driver"]) == ["pip install nvidia-ml-py"]
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
@@ -270,8 +271,7 @@ def test_a_jetson_without_nvml_has_a_gpu_that_is_not_measured(is_loaded: bool) -
 
 
 def test_docker_desktop_under_wsl_has_the_cards_and_windows_driver() -> None:
-    wsl = replace(UNLOADED, pci=(), has_dxg=True, has_windows_driver=True)
-    finding = found(replace(SICK["desktop"], kernel=wsl))["engine"]
+    finding = found(replace(SICK["desktop"], kernel=WSL))["engine"]
     assert (finding.state, finding.found.endswith("Docker Desktop under WSL")) == ("ok", True)
 
 

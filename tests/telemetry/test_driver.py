@@ -90,6 +90,18 @@ def test_a_remedy_s_sentence_is_left_to_the_terminal_to_wrap() -> None:
         assert not re.search(r"[a-z,]\n[a-z]", hint), hint
 
 
+def test_cards_that_windows_keeps_from_wsl_may_be_in_the_wrong_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "DXG", tmp_path)
+    error = driver.unavailable(driver.BLOCKED)
+    assert error.message == "Windows lets WSL have no GPU: blocked by the operating system (17)."
+    assert "no card in TCC mode" in error.hint
+    assert error.hint.endswith("    wsl.exe --shutdown")
+    monkeypatch.setattr(driver, "DXG", tmp_path / "none")
+    assert "Windows" not in driver.unavailable(driver.BLOCKED).hint, "Linux' control groups block the driver, too"
+
+
 @pytest.mark.parametrize("is_host", [True, False])
 def test_a_card_that_cannot_be_opened_may_be_fallen_and_a_container_may_have_lost_it(
     monkeypatch: pytest.MonkeyPatch, is_host: bool

@@ -20,7 +20,7 @@ from ngcdl.telemetry import container
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, NOT_LOADED, LIBRARY_NOT_FOUND = 2, 3, 4, 6, 9, 12
 INSUFFICIENT_POWER, IRQ_ISSUE = 8, 11
-FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, MISMATCH, UNKNOWN = 13, 15, 16, 18, 999
+FUNCTION_NOT_FOUND, GPU_LOST, RESET_REQUIRED, BLOCKED, MISMATCH, UNKNOWN = 13, 15, 16, 17, 18, 999
 # A look-up by UUID returns these codes for a healthy card, too, if they hold for any other card of the host:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html (nvmlDeviceGetHandleByUUID)
 OF_ANY_CARD = frozenset({INSUFFICIENT_POWER, IRQ_ISSUE, GPU_LOST, UNKNOWN})
@@ -36,6 +36,8 @@ LIBRARY = "libnvidia-ml.so.1"
 INSTALL = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"
 WSL_GUIDE = "https://docs.nvidia.com/cuda/wsl-user-guide/"
 CARDS = Path("/proc/driver/nvidia/gpus")  # has a folder for each card that the kernel's driver drives
+# https://github.com/microsoft/WSL/issues/9952 https://github.com/microsoft/WSL/issues/13027
+TCC = "Windows hands on no card in TCC mode, the mode of many data-centre cards: nvidia-smi.exe shows it"
 # WSL's access to the cards of every vendor: https://devblogs.microsoft.com/directx/directx-heart-linux/
 DXG = Path("/dev/dxg")
 # Windows passes it to WSL only if NVIDIA's driver is installed there (WSL_GUIDE).
@@ -58,7 +60,7 @@ _WORDS = {
     14: "the card's infoROM is corrupted",
     GPU_LOST: "GPU is lost: it fell off the bus; reboot the host",
     RESET_REQUIRED: "the GPU needs a reset: sudo nvidia-smi --gpu-reset -i {card}",
-    17: "blocked by the operating system",
+    BLOCKED: "blocked by the operating system",
     MISMATCH: "the driver was updated: reboot",
     19: "in use by another client",
     20: "not enough memory",
@@ -108,6 +110,10 @@ def unavailable(code: int) -> NvmlUnavailable:
     """Return the error for an initialisation that returned `code`."""
     if code == LIBRARY_NOT_FOUND:
         return _no_library()
+    if code == BLOCKED and DXG.exists():
+        what = f"Windows lets WSL have no GPU: {words(code)}."
+        hint = f"{TCC}. No NVIDIA driver may be installed inside WSL. Update WSL and start it anew:"
+        return NvmlUnavailable(what, f"{hint}\n    wsl.exe --update\n    wsl.exe --shutdown", answered=True)
     what, hint = _STARTS.get(code, (f"The NVIDIA driver can't be queried: {words(code)}.", _LOOK))
     return NvmlUnavailable(what, hint, answered=True)
 

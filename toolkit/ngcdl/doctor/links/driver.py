@@ -8,7 +8,7 @@ from ngcdl.doctor.chain import Finding, Link, Step, broken, from_error, ok, unch
 from ngcdl.doctor.sight import Kernel, Programs, Sight, Trouble
 from ngcdl.errors import DriverHangs, LibraryMissing, NvmlUnavailable
 from ngcdl.telemetry.card import Driver
-from ngcdl.telemetry.driver import INSTALL, WITHOUT_NVML, WSL_GUIDE
+from ngcdl.telemetry.driver import INSTALL, TCC, WITHOUT_NVML, WSL_GUIDE
 
 NAME = "driver"
 REBOOT = Step("sudo reboot", by_hand=True)
@@ -30,6 +30,8 @@ def judge(sight: Sight) -> Finding:
     error, driver = sight.gpus.error, sight.gpus.driver
     if error is not None:
         return _silent(error, sight.kernel, sight.programs)
+    if not sight.gpus.cards and _is_windows_s(sight.kernel):
+        return broken(NAME, "Windows' driver shows WSL no GPU", TCC, source=WSL_GUIDE)
     if not sight.gpus.cards:
         cause = f"The kernel log says why the driver rejected a card{undriven(sight.kernel)}"
         return broken(NAME, "the driver shows no GPU", cause, *_LOOK, source=INSTALL)
@@ -70,9 +72,11 @@ def _answering(driver: Driver, kernel: Kernel) -> Finding:
             f"The loaded kernel module is {kernel.module}, but the library is {driver.version}: an update is half done"
         )
         return warning(NAME, found, cause, REBOOT)
-    if kernel.has_dxg and not kernel.is_loaded:
-        return ok(NAME, f"{found}, Windows' own (WSL)")
-    return ok(NAME, found)
+    return ok(NAME, f"{found}, Windows' own (WSL)" if _is_windows_s(kernel) else found)
+
+
+def _is_windows_s(kernel: Kernel) -> bool:
+    return kernel.has_dxg and not kernel.is_loaded
 
 
 def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Finding:
@@ -87,8 +91,9 @@ def _silent(error: NvmlUnavailable, kernel: Kernel, programs: Programs) -> Findi
         how, steps = _install(kernel)
         cause = f"The kernel's own driver nouveau has the card, but can't compute: NVIDIA's replaces it. {how}"
         return broken(NAME, "nouveau is loaded instead of NVIDIA's driver", cause, *steps, source=INSTALL)
-    if kernel.has_dxg and not kernel.is_loaded and (is_missing or error.answered):
+    if _is_windows_s(kernel) and (is_missing or error.answered):
         cause = "Under WSL the driver is the one in Windows: install it there, and none inside WSL"
+        cause += "" if is_missing else f". {TCC}"
         return broken(NAME, error.message, cause, Step("wsl.exe --update", by_hand=True), source=WSL_GUIDE)
     if is_missing and not kernel.is_loaded:
         cards = len(kernel.pci or ())
