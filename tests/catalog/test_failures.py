@@ -43,7 +43,6 @@ NOTE: MOFED driver for multi-node communication was not detected.
 NO_DRIVER = """
 WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.
    Use the NVIDIA Container Toolkit to start this container with GPU support; see
-   https://docs.nvidia.com/datacenter/cloud-native/ .
 """
 # name -> texts as users paste them, from the row's source
 EXAMPLES = {
@@ -63,6 +62,7 @@ EXAMPLES = {
         HOOK + "nvidia-container-cli: device error: 2: unknown device: unknown",
     ],
     "ptxas-too-old": ["ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"],
+    "enroot-unauthorized": ["pyxis: [ERROR] URL https://nvcr.io/proxy_auth returned error code: 401 Unauthorized"],
     "user-namespace-forbidden": [
         "ERROR  : Failed to create user namespace: Permission denied",
         "ERROR  : Could not write info to setgroups: Permission denied",
