@@ -20,6 +20,13 @@ def test_a_patch_level_below_is_native_and_said_to_be_below() -> None:
     assert "patch level" not in judge(IMAGE, HOST).reasons[0].text
 
 
+def test_a_patch_level_below_may_be_too_old_for_geforce_where_the_toolkit_takes_the_image_s_libraries() -> None:
+    cuda, below = replace(IMAGE, framework=None), replace(HOST, driver="535.54.03")
+    for image, card, is_told in ((cuda, RTX_2080, True), (cuda, T4, False), (IMAGE, RTX_2080, False)):
+        verdict = judge(image, replace(below, gpus=(card,)))
+        assert (verdict.mode, "error 804, the container toolkit" in verdict.reasons[0].text) == ("native", is_told)
+
+
 def test_geforce_is_refused_where_a_data_centre_card_gets_forward_compatibility() -> None:
     tesla, geforce = judge(IMAGE, ON_470), judge(IMAGE, replace(ON_470, gpus=(RTX_2080,)))
     assert (tesla.verdict, tesla.mode) == ("runs", "forward")

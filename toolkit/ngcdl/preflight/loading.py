@@ -28,7 +28,7 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
         return Reason("unknown", "caution", text, driver, image.driver, image.sources.get("driver"))
     return (
         _undriven(gpu, driver, host)
-        or _native(image, driver, host)
+        or _native(image, gpu, driver, host)
         or _forward(image, gpu, driver, host)
         or _minor(image, gpu, driver, host, needs_ptx=needs_ptx)
         or _undecided(image, gpu, driver, host, needs_ptx=needs_ptx)
@@ -57,7 +57,7 @@ def _undriven(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
     return Reason("driver", "no", text, driver, str(bound), family.source_of_branch, family.recalled)
 
 
-def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | None:
+def _native(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
     own = known(image.driver)
     if own is None:
         return None
@@ -67,6 +67,13 @@ def _native(image: ImageFacts, driver: str, host: tuple[int, ...]) -> Reason | N
         return Reason("native", "runs", text, driver, image.driver, source, recalled)
     if host[0] == own[0]:
         text = f"driver {driver} is on the image's own branch {own[0]}, older than its {image.driver} by a patch level"
+        # NVIDIA's framework images have the package where the hook does not look, in compat/lib.real:
+        # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.20.0/cmd/nvidia-cdi-hook/cudacompat/cudacompat_test.go
+        if image.framework is None and image.compat_brands and _takes_compat(image, gpu) is False:
+            text += (
+                "; if it ends with error 804, the container toolkit, from 1.20 on, has loaded the image's cuda-compat "
+                "package for data-centre cards, and the driver has to be updated"
+            )
         return Reason("native", "runs", text, driver, image.driver, source, recalled)
     return None
 
