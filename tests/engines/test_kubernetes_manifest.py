@@ -25,7 +25,7 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from ngcdl.engines import yaml
-from ngcdl.engines.kubernetes import KubernetesEngine
+from ngcdl.engines.kubernetes import KubernetesEngine, nodes
 from ngcdl.engines.kubernetes.bundle import LIMIT_BYTES, packed
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import name
@@ -139,6 +139,23 @@ def test_each_node_has_its_gpus_by_limits_and_pods_stand_apart_and_find_the_firs
     assert service["spec"]["selector"].items() <= labels.items()
     (apart,) = inside["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(("counts", "said"), [
+    (("8", "8"), None),
+    (("8",), "of 2 nodes with 8 GPUs the cluster has 1; unless it grows, the run can't begin."),
+    ((), "of 2 nodes with 8 GPUs the cluster has 0; unless it grows or hands GPUs out by DRA (kubectl get "
+         "deviceclasses), the run can't begin."),
+])  # fmt: skip
+def test_a_cluster_that_counts_no_gpus_may_hand_them_out_in_the_newer_way(
+    counts: tuple[str, ...], said: str | None, tmp_path: Path
+) -> None:
+    engine = KubernetesEngine(Kubectl(), tmp_path)
+    there: list[dict[str, Any]] = [{"metadata": {"name": "cpu"}}]
+    for number, count in enumerate(counts):
+        there.append({"metadata": {"name": f"n{number}"}, "status": {"capacity": {"nvidia.com/gpu": count}}})
+    engine.__dict__["_seen"] = nodes.Seen(tuple(there), has_runtime=False)
+    assert engine.fits(order(TRAINING)) == said
 
 
 def test_cpus_and_memory_are_requested_beside_the_cards_and_no_pod_gets_more_than_it_requests() -> None:

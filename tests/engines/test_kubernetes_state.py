@@ -154,6 +154,13 @@ def test_what_waits_for_cards_says_so_in_kubernetes_words_with_the_remedy() -> N
     assert shlex.split(command) == ["kubectl", "get", "nodes", "-o", columns], "as a shell hands it over"
 
 
+def test_what_waits_for_gpus_that_dra_hands_out_says_where_these_are_listed() -> None:
+    said = "0/2 nodes are available: 2 cannot allocate all claims."
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    waits_for = State.read([JOB, pod(phase="Pending", conditions=[condition])]).waits_for
+    assert waits_for == f"{said}\nIt starts when GPUs become free. Which there are:\n    kubectl get resourceslices"
+
+
 @pytest.mark.parametrize("what", ["cpu", "memory"])
 def test_what_waits_for_cpus_or_memory_says_how_to_request_less(what: str) -> None:
     said = f"0/3 nodes are available: 3 Insufficient {what}."

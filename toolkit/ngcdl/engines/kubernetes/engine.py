@@ -133,7 +133,10 @@ class KubernetesEngine(OfKind, NoImages):
         if able is None or there >= wanted:
             return None
         with_gpus = f" with {each} GPU{'' if each == 1 else 's'}" if each else ""
-        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows, the run can't begin."
+        # From Kubernetes 1.36 on a DRA driver may serve these requests, and then no node has a count of its GPUs:
+        # https://www.kubernetes.dev/resources/keps/5004/
+        by_dra = " or hands GPUs out by DRA (kubectl get deviceclasses)" if each and not there else ""
+        return f"of {wanted} nodes{with_gpus} the cluster has {there}; unless it grows{by_dra}, the run can't begin."
 
     def start(self, order: Order) -> Job:
         place = order.spec.placed

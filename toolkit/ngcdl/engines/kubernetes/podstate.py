@@ -186,6 +186,9 @@ def _remedies(said: str) -> Iterator[str]:
         columns = r"custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\.com/gpu"
         yield f"    kubectl get nodes -o '{columns}'"  # quoted, as a shell would take the backslash away
         yield "If no node has that many, request fewer on more nodes: --nodes 2 --gpus 4"
+    if "cannot allocate all claims" in said:  # GPUs by DRA
+        yield "It starts when GPUs become free. Which there are:"
+        yield "    kubectl get resourceslices"
     if "Insufficient cpu" in said or "Insufficient memory" in said:
         yield "It starts when that becomes free. If no node has as much, request less: --cpus, --memory"
     if "persistentvolumeclaim" in said and "not found" in said:
