@@ -105,6 +105,7 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
         ("Unknown runtime specified nvidia", "runtime-unknown"),
         ('could not select device driver "cdi" with capabilities: []', "cdi-off"),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all", "cdi-devices-unresolvable"),
+        ('failed to inject devices: failed to stat CDI host device "/dev/nvidia1"', "cdi-devices-unresolvable"),
         (RUNTIME + "unresolvable CDI devices runtime.nvidia.com/gpu=0", "gpu-not-found-by-runtime"),
         (RUNTIME + SINCE_1_18_2 + "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND", "no-driver-at-the-engine"),
         (RUNTIME + SINCE_1_18_2 + "failed to initialize NVML: Driver Not Loaded", "no-driver-at-the-engine"),
