@@ -102,6 +102,17 @@ def test_the_client_goes_where_docker_s_context_says(home: Path) -> None:
     assert client(version="1.41", timeout=1).base_url == "http://far:2375"
 
 
+def test_the_folder_of_tls_s_files_alone_turns_on_no_tls_that_trusts_any_server(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        (home / name).touch()
+    monkeypatch.setenv("DOCKER_HOST", "tcp://far:2376")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(home))
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    assert client(version="1.41", timeout=1).base_url == "http://far:2376", "as docker"
+
+
 @pytest.mark.parametrize("current", ["", "default", None])
 def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
     (home / "config.json").write_text(json.dumps({"currentContext": current}))

@@ -297,7 +297,7 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
             "exceeded with url: /version (Caused by SSLError(SSLCertVerificationError(1, '[SSL: "
             "CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
             "(_ssl.c:1006)')))",
-            "TLS failed (certificate verify failed: unable to get local issuer certificate).",
+            "TLS failed with the files in /certs (certificate verify failed: unable to get local issuer certificate).",
         ),
         (
             "Error while fetching server API version: 400 Client Error for http://10.0.0.1:2376/version: Bad Request "
@@ -306,7 +306,11 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
         ),
     ],
 )
-def test_why_an_engine_is_not_reached_over_tls_is_told_in_short(text: str, why: str) -> None:
+def test_why_an_engine_is_not_reached_over_tls_is_told_in_short(
+    monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", "/certs")
     with pytest.raises(EngineAbsent) as caught, docker_errors("tcp://10.0.0.1:2376", "was tested"):
         raise docker.errors.DockerException(text)
     assert caught.value.message == f"No Docker engine answers at tcp://10.0.0.1:2376: {why}"
@@ -331,7 +335,7 @@ def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tm
         ),
         (
             {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "{home}/certs"},
-            "DOCKER_TLS_VERIFY and DOCKER_CERT_PATH ask for TLS, but {home}/certs lacks ca.pem, key.pem.",
+            "DOCKER_TLS_VERIFY asks for TLS, but {home}/certs lacks ca.pem, key.pem.",
         ),
     ],
 )
@@ -347,7 +351,7 @@ def test_tls_without_its_files_is_told_with_the_variables_that_turn_it_on(
     with pytest.raises(EngineNotAsked) as caught:
         connect()
     assert caught.value.message == f"Docker was not asked: {lacks.format(home=tmp_path)}"
-    assert caught.value.commands == ["unset DOCKER_TLS_VERIFY DOCKER_CERT_PATH"]
+    assert caught.value.commands == ["unset DOCKER_TLS_VERIFY"]
 
 
 @pytest.mark.parametrize(

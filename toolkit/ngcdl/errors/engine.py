@@ -70,14 +70,11 @@ class EngineAbsent(EngineError):
 
 
 class EngineNotAsked(EngineError):
-    def __init__(self, variables: Sequence[str], folder: str, lacks: Sequence[str]) -> None:
-        """`variables` turn TLS on; `folder`, where its files are looked for, lacks those in `lacks`."""
-        names = " and ".join(variables)
+    def __init__(self, folder: str, lacks: Sequence[str]) -> None:
+        """`folder`, where the files for TLS are looked for, lacks those in `lacks`."""
         super().__init__(
-            f"Docker was not asked: {names} {'ask' if len(variables) > 1 else 'asks'} for TLS, but {folder} lacks "
-            f"{', '.join(lacks)}.",
-            "Name the folder that has them in DOCKER_CERT_PATH, or go without TLS:\n"
-            "    unset DOCKER_TLS_VERIFY DOCKER_CERT_PATH",
+            f"Docker was not asked: DOCKER_TLS_VERIFY asks for TLS, but {folder} lacks {', '.join(lacks)}.",
+            "Name the folder that has them in DOCKER_CERT_PATH, or go without TLS:\n    unset DOCKER_TLS_VERIFY",
         )
 
 

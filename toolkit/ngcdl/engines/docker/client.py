@@ -5,6 +5,7 @@ The stock client reads all keys in config.json before its first call, and fails 
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ngcdl.engines.docker import keys
@@ -41,4 +42,7 @@ def client(version: str, timeout: int) -> Any:
         def __init__(self, **asked: Any) -> None:
             self.api = Keyless(**asked)
 
-    return Client.from_env(version=version, timeout=timeout).api
+    environment = dict(os.environ)
+    if not environment.get("DOCKER_TLS_VERIFY"):  # docker goes without TLS then; with a path the SDK trusts any server
+        environment["DOCKER_CERT_PATH"] = ""
+    return Client.from_env(version=version, timeout=timeout, environment=environment).api

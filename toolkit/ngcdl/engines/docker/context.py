@@ -46,17 +46,22 @@ def named() -> str:
 
 
 def without_tls_files() -> EngineNotAsked | None:
-    """Return the error for variables that turn TLS on without its files; None if no variable does, or all are there.
+    """Return the error for TLS that is turned on without its files; None if it is not, or all are there."""
+    if not (folder := tls_folder()):
+        return None
+    lacks = [name for name in ("ca.pem", "cert.pem", "key.pem") if not (folder / name).is_file()]
+    return EngineNotAsked(str(folder), lacks) if lacks else None
 
-    The files and the default folder: https://docs.docker.com/engine/security/protect-access/#secure-by-default
+
+def tls_folder() -> Path | None:
+    """Return where the files for TLS are looked for; None if no variable turns it on.
+
+    https://docs.docker.com/engine/security/protect-access/#secure-by-default
     """
-    variables = [name for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH") if os.environ.get(name)]
-    if not variables:
+    if not os.environ.get("DOCKER_TLS_VERIFY"):
         return None
     path = os.environ.get("DOCKER_CERT_PATH")
-    folder = Path(path) if path else settings.home(os.environ) / ".docker"
-    lacks = [name for name in ("ca.pem", "cert.pem", "key.pem") if not (folder / name).is_file()]
-    return EngineNotAsked(variables, str(folder), lacks) if lacks else None
+    return Path(path) if path else settings.home(os.environ) / ".docker"
 
 
 def over_ssh(address: str) -> EngineElsewhere:

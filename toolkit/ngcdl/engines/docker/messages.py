@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ngcdl.engines.docker.context import named_by, without_tls_files
+from ngcdl.engines.docker.context import named_by, tls_folder, without_tls_files
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -197,7 +197,8 @@ def _no_connection(address: str, text: str) -> NgcdlError:
     elif "refused" in text:
         reason = "the connection was refused"
     elif found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text):
-        reason = f"TLS failed ({found[1].rstrip('.')})"
+        place = f"in {folder}" if (folder := tls_folder()) else "of docker's context"
+        reason = f"TLS failed with the files {place} ({found[1].rstrip('.')})"
     elif "to an HTTPS server" in text:
         reason = "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on"
     return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS, named_by=named_by())
