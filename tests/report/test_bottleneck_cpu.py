@@ -78,6 +78,9 @@ def test_a_quarter_of_the_cores_kept_busy_by_others_is_told(own: float | None, i
 def test_threads_that_others_may_have_are_not_laid_at_the_run_s_door() -> None:
     crowded = cpu(95.0, threads_running_mean=40.0, container_cpu_percent_mean=300.0)
     assert rules(crowded, CPU_RUN) == ["busy-machine"]
+    others = "Other programs kept 4.6 of 8 cores busy meanwhile: the"
+    assert only(crowded, CPU_RUN).text == f"{others} training took longer.", "it has no speed"
+    assert only(replace(crowded, seconds_per_batch=1.0), CPU_RUN).text == f"{others} figures are too low."
     assert rules(replace(crowded, container_cpu_percent_mean=750.0), CPU_RUN) == ["oversubscribed", "cpu-bound"]
 
 

@@ -253,7 +253,9 @@ def _fuller(case: Case) -> str:
 def _busy_machine(case: Case) -> Iterator[Finding]:
     cores, others = case.run.machine.cores, case.others_cores
     if case.is_crowded and others is not None:
-        text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: the figures are too low."
+        has_speed = (case.summary.examples_per_second, case.summary.seconds_per_batch) != (None, None)
+        slower = "the figures are too low" if has_speed else f"the {case.what} took longer"
+        text = f"Other programs kept {others:.1f} of {cores} cores busy meanwhile: {slower}."
         yield finding("busy-machine", text, "Measure again on an idle machine.", others_cores=others, cores=cores)
 
 
