@@ -142,6 +142,14 @@ def test_a_half_that_is_not_the_beginning_is_fetched_anew_once(tmp_path: Path, h
     blob.close()
 
 
+def test_what_another_one_left_since_the_file_was_opened_is_not_fetched_again(tmp_path: Path) -> None:
+    blob, line = Blob(tmp_path, DIGEST, len(CONTENT)), Line()
+    (tmp_path / f"{NAME}.part").write_bytes(CONTENT[:1_000_000])
+    blob.fill(line.open)
+    assert (line.starts, blob.read()) == ([1_000_000], CONTENT)
+    blob.close()
+
+
 def test_a_whole_file_that_lost_its_end_is_fetched_anew(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(CONTENT[:1000])
     blob, line = Blob(tmp_path, DIGEST, len(CONTENT)), Line()

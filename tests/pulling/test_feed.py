@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from house import until
 from ngc_server import KEY, SCHEMA_1, V2, Handler, digest, reset, status
 from pulling_engine import CONTENTS, LAYERS, Table, put_image
 from stand_ins import no_space
@@ -29,9 +30,9 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 from ngcdl.pulling import disk_space, fetch
+from ngcdl.pulling.pull_lock import PullLock
 from ngcdl.pulling.relay import is_relays
 from ngcdl.registry.key import Credential, Secret
-from ngcdl.registry.manifest import Layer, Manifest
 
 
 def test_the_engine_gets_the_layers_from_here_and_then_pulls_the_real_name(table: Table) -> None:
@@ -80,15 +81,19 @@ def test_the_sizes_of_all_layers_are_told_before_the_first_is_fetched(table: Tab
 def test_while_another_ngcdl_pulls_a_layer_of_which_nothing_came_has_no_size_as_it_may_never_be_fetched(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ngcdl.pulling.feed._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("ngcdl.pulling.feed._LOOK_SECONDS", 0.001)
     table.folder.mkdir()
     (table.folder / f"{digest(LAYERS[0]).replace(':', '-')}.part").write_bytes(b"low")
-    image = Manifest("", V2, None, tuple(Layer(digest(layer), len(layer)) for layer in LAYERS))
-    turns = iter((False, True))
-    with table.feed() as feed:
-        feed._wait(SimpleNamespace(take=lambda: next(turns)), image)
+    with PullLock(table.folder, next(iter(table.ngc.manifests)), table.engine.identity) as another:
+        assert another.take()
+        worker = threading.Thread(target=table.pull)
+        worker.start()
+        until(lambda: len(table.shown) >= len(LAYERS), "a look at its progress")
+        table.engine.store = LayerStore(None, chains={"1": tuple(CONTENTS)})
+    worker.join(240)
+    assert table.engine.pulls == [table.image], "the engine has the layers now"
     begun, *others = LAYERS
-    assert table.shown == [
+    assert table.shown[: len(LAYERS)] == [
         PullEvent(digest(begun)[7:19], "Downloading", 3, len(begun)),
         *[PullEvent(digest(layer)[7:19], "Waiting") for layer in others],
     ]
@@ -119,8 +124,10 @@ def test_a_disk_that_is_full_where_names_are_kept_leaves_the_pull_to_the_engine(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "pwrite", no_space)
-    table.pull()
-    assert any("The engine pulls by itself" in line for line in table.said)
+    with table.feed() as feed:
+        feed.bring()
+        assert any("The engine pulls by itself" in line for line in table.said)
+        assert [name for name in table.left() if name.startswith("sha256")] == [], "it may need the space"
 
 
 def test_only_layers_that_the_engine_lacks_are_fetched_ahead(table: Table) -> None:

@@ -44,7 +44,9 @@ def test_a_run_on_the_cpu_of_a_machine_with_gpus_is_judged_by_its_cpu() -> None:
     (90.0, 1.5, "one-thread"), (89.9, 1.5, "balanced"), (90.0, 1.6, "balanced"),
 ])  # fmt: skip
 def test_one_full_core_beside_idle_ones_is_one_thread(core: float, busy: float, rule: str) -> None:
-    assert rules(cpu(20.0, cpu_busiest_core_percent_mean=core, cores_busy=busy), CPU_RUN) == [rule]
+    load = {"cpu_busiest_core_percent_mean": core, "cores_busy": busy}
+    assert rules(cpu(20.0, **load), CPU_RUN) == [rule]
+    assert rules(gpu(95.0, **load)) == ["compute-bound"], "it may only wait for the card"
 
 
 @pytest.mark.parametrize(("cores", "rule"), [(3, "balanced"), (4, "one-thread")])

@@ -179,6 +179,7 @@ def test_a_busy_card_beside_one_that_waits_does_not_set_the_pace() -> None:
         "next batch.",
     )
     assert "num_workers" in (fed.advice or "")
+    assert rules(several(40.0, 69.9)) == ["balanced"], "both wait"
 
 
 def test_a_desktop_s_card_beside_the_only_replica_s_is_not_one_that_it_waits_for() -> None:

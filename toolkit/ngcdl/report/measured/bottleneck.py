@@ -215,7 +215,7 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
     """Report several cards of which one waits for another: in NCCL a card that waits counts as busy, so the least busy
     one may be the one that the others wait for."""
     cards, busy, share = case.computing, case.busy, case.waited_share
-    if len(cards) < 2 or busy is None or busy < WAITING_PERCENT or case.summary.shared_gpu or case.sets_the_pace:
+    if len(cards) < 2 or busy is None or busy < WAITING_PERCENT or case.summary.shared_gpu:
         return
     low = cards[-1].gpu_percent_mean or 0.0
     figures = {"gpu_percent": busy, "least_gpu_percent": low, "waited_percent": None if share is None else 100 * share}
