@@ -21,9 +21,12 @@ def engine(tmp_path: Path) -> local.LocalEngine:
     return local.LocalEngine(tmp_path / "share", tmp_path / "runs")
 
 
+def own(*words: str, **spec: object) -> RunSpec:
+    return replace(RunSpec(None, words), **spec)  # type: ignore[arg-type]  # fields of a RunSpec
+
+
 def order(folder: Path, *command: str, **spec: object) -> Order:
-    made = replace(RunSpec(None, ("python", *command)), **spec)  # type: ignore[arg-type]  # fields of a RunSpec
-    return Order(made, "run-1", folder, sys.executable, "none")
+    return Order(own("python", *command, **spec), "run-1", folder, sys.executable, "none")
 
 
 @pytest.fixture
