@@ -237,6 +237,8 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
     ((*COMPARE, "--vary", "batch"), "      ngcdl compare --train cifar10 --vary batch=8,64\n"),
     ((*COMPARE, "--vary", "compile=on"), "      ngcdl compare --train cifar10 --vary compile=off,on\n"),
     (("compare", "--vary", "gpu,cpu"), "      ngcdl compare --train cifar10 --vary device=cpu,gpu\n"),
+    (("compare", "--vary", "8,16", "--train", "cifar10"), "      ngcdl compare --train cifar10 --vary batch=8,16\n"),
+    (("compare", "--vary", "1,2", "--", "ls"), "      ngcdl compare --vary gpus=1,2 -- ls\n"),
     (("compare", "--train", "cifar10", "--vary=gpu,cpu", "--seed", "3"), "cifar10 --seed 3 --vary device=gpu,cpu\n"),
     (("compare", "-e", "A_KEY=hush", "x", "--vary", "cpu,gpu", "--", "y"), "A_KEY x --vary device=cpu,gpu -- y\n"),
     ((*COMPARE, "--vary", "speed=1,2"), "      ngcdl compare --train cifar10 --vary threads=1,2\n"),

@@ -71,6 +71,7 @@ from ngcdl.record import Run
         (("logs", "-n", "-1"), "--tail -1: must be a whole number, 0 or more.\n"),
         (("logs", "--since", "2h", "a", "-f"), "is not recorded.\n      ngcdl logs --tail 100 a -f\n"),
         (("logs", "-ft", "a", "-n9"), "-t: when a line of a log came is not recorded.\n      ngcdl logs -f a -n9\n"),
+        (("runs", "-f"), "    watch -n 10 ngcdl runs\n      ngcdl show last --watch 1\n"),
         (("runs", "-n3"), "    ngcdl runs | head -n 4\n"),
         (("runs", "--tail", "30"), "    ngcdl runs --all | head -n 31\n"),
         (("login", "-u", "$oauthtoken", "--password-stdin"), "    ngcdl login --password-stdin\n"),

@@ -219,7 +219,10 @@ def login(option: str, words: Sequence[str]) -> BadOption | None:
 
 
 def newest(option: str, argv: Sequence[str]) -> str | None:
-    """Return the line that lists as many of the newest runs as --tail says; None for any other option."""
+    """Return the lines that show runs again and again, or list as many of the newest as --tail says; None for any other
+    option."""
+    if option in ("-f", "--follow", "-w", "--watch"):
+        return "    watch -n 10 ngcdl runs\n    ngcdl show last --watch 1"
     count = _OF_THE_NEWEST.search(" ".join(argv))
     if count is None or option not in ("-n", "--tail", "--lines"):
         return None

@@ -110,10 +110,13 @@ def arms(
 
 
 def named(values: str, names: Sequence[str]) -> str | None:
-    """Return NAME=`values`, with the one of the `names` that has these values; None if they are something else, or
-    numbers, which several have."""
+    """Return NAME=`values`, with the one of the `names` that has these values, or with the first that has numbers if
+    they are numbers, which several have; None if they are something else."""
     words = sorted(values.split(","))
-    found = [name for name in names if words == sorted(_VALUES.get(name, "").split(",")) and words[0].isalpha()]
+    if len(words) > 1 and all(map(str.isdecimal, words)):
+        found = [name for name in names if _VALUES.get(name, "")[:1].isdecimal()]
+    else:
+        found = [name for name in names if words == sorted(_VALUES.get(name, "").split(",")) and words[0].isalpha()]
     return f"{found[0]}={values}" if found else None
 
 
