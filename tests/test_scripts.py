@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -68,6 +70,24 @@ def test_the_first_call_makes_the_environment_and_the_next_one_starts_it(clone: 
     out, err, asked = told(clone)
     assert (out, asked) == (f"ngcdl {__version__}\n", ["venv", "pip", "sync"]), err
     assert told(clone) == (f"ngcdl {__version__}\n", "", [])
+
+
+def test_a_terminal_shows_how_long_a_step_has_taken_until_it_ends(clone: Path) -> None:
+    put(clone, "sleep", "#!/bin/sh\n")  # a second is over at once
+    here, there = os.openpty()
+    words = ["bash", "-euc", ". scripts/environment; held sh -c 'read told; echo $told'"]
+    environment = {"PATH": f"{clone.parent}/bin:{os.defpath}"}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=there, env=environment, cwd=clone) as made:
+        os.close(there)
+        assert select.select([here], [], [], 60)[0]
+        assert b" s\r" in os.read(here, 64)
+        made.communicate(b"done\n")
+    said = b""
+    with contextlib.suppress(OSError):  # its end
+        while more := os.read(here, 4096):
+            said += more
+    os.close(here)
+    assert (made.returncode, said[-15:]) == (0, b"        \rdone\r\n")
 
 
 def test_the_packages_of_another_python_on_pythonpath_reach_the_command_and_not_ngcdl(clone: Path) -> None:
