@@ -77,11 +77,13 @@ def test_where_a_mirror_lacks_that_tag_the_whole_line_has_the_nearest_one(
 
 
 def test_pull_and_check_take_the_newest_that_runs_of_those_that_a_mirror_has(house: House, tmp_path: Path) -> None:
-    ngc = NgcServer()
+    ngc, unfit = NgcServer(), NgcServer()
     for tag in ("24.01-py3", "25.04-py3"):
         ngc.add_image("nvidia/pytorch", tag)
-    with serving(Daemon(tmp_path / "d.sock")) as daemon, serving_ngc(ngc):
+    unfit.add_image("nvidia/pytorch", "25.04-py3", ("linux/ppc64le",))
+    with serving(Daemon(tmp_path / "d.sock")) as daemon, serving_ngc(ngc), serving_ngc(unfit):
         to = {"DOCKER_HOST": daemon.host, "NGCDL_REGISTRY": ngc.host}
+        forced = house.run("pull", "pytorch", "--force", env=to | {"NGCDL_REGISTRY": unfit.host})
         pulled = house.run("pull", "pytorch", env=to)
         old = house.run("check", "pytorch", "--host", "driver=545.23.08,gpu=GTX1050Ti", env=to)
         none = house.run("check", "pytorch", "--host", "driver=384.81,gpu=K80", env=to)
@@ -91,6 +93,7 @@ def test_pull_and_check_take_the_newest_that_runs_of_those_that_a_mirror_has(hou
     assert f"{said} there: 24.01-py3\n" in old.stderr
     assert f"{ngc.host}/nvidia/pytorch:24.01-py3\n" in old.stdout
     assert (none.returncode, none.stdout) == (125, "")
+    assert f"The nearest ones:\n      {unfit.host}/nvidia/pytorch:25.04-py3\n" in forced.stderr
 
 
 def test_pull_fetches_the_tag_that_it_took(house: House, tmp_path: Path) -> None:

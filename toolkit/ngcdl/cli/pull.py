@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
 
 from ngcdl import console, engines, settings
 from ngcdl.cli import images
-from ngcdl.errors import BadOption, UnknownTag, WrongPlatform
+from ngcdl.errors import BadOption, NoneRuns, UnknownTag, WrongPlatform
 from ngcdl.preflight import meant
 from ngcdl.spec import USUAL
 
@@ -34,8 +35,9 @@ def pull(name: str, force: bool = False) -> None:
         image = images.closed(typed, host, screen.say)
         found = judge.facts_of(image, host, config, engine, anew=True)
         if isinstance(found, UnknownTag) and meant.is_open(typed):
-            image = images.served(image, host, config, engine, screen.say).image
-            found = judge.facts_of(image, host, config, engine, anew=True)
+            with contextlib.suppress(*[NoneRuns] if force else []):  # the nearest tags are then named, to be forced
+                image = images.served(image, host, config, engine, screen.say).image
+                found = judge.facts_of(image, host, config, engine, anew=True)
         for line in judge.cautions(image, host, config, found, "pull", force=force):
             screen.say(line)
         digest = fetch.image(engine, image, screen.pull, screen.say)
