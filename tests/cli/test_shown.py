@@ -11,7 +11,7 @@ from house import House
 from made_runs import STARTED, Made, read_story
 from made_summaries import filled
 
-from ngcdl.cli import lookup, shown
+from ngcdl.cli import shown
 from ngcdl.record import Finding, Gpu, GpuSummary, Machine, Run, Summary
 from ngcdl.report.measured.words import outcome
 from ngcdl.report.shown.tables import figures
@@ -124,28 +124,14 @@ def test_how_much_of_a_card_worked_stands_below_its_use_if_it_is_known(
 
 
 def test_why_readings_are_lacking_is_said(house: House, capsys: pytest.CaptureFixture[str]) -> None:
-    def row(run_id: str, *gaps: object, status: str = "finished", **more: int) -> str:
-        run = Run(run_id, status, STARTED, summary=Summary(samples=9, **more))
-        folder = house.store.create(run)
-        (folder / "samples.jsonl").write_text("".join(json.dumps({"gap": gap}) + "\n" for gap in gaps))
-        shown.show_summary(house.store, run)
-        found = (" ".join(line.split()) for line in capsys.readouterr().out.splitlines())
-        return " ".join(found).partition(" gaps ")[2].partition(" record ")[0]
+    def row(run_id: str, **more: Any) -> str:
+        run = Run(run_id, "finished", STARTED, summary=Summary(steps=1, samples=9, **more))
+        return rows(house, run, capsys).partition("\ngaps ")[2].partition("\n")[0]
 
-    missed, slow = "12 ticks before this one were missed", "GPUs: NVML gave no answer for {} s".format
-    lacking = "of 9 samples lack a reading or come after missed ones"
-    gaps = [
-        missed,
-        None,
-        f"{missed}; host CPU: it can't be read",
-        *(f"{missed}; {slow(n)}" for n in (1.5, 2.5)),
-        missed,
-    ]
-    assert row("x", *gaps, gaps=5) == f"5 {lacking}, most often: {slow(1.5)}"
-    assert row("y", missed, 7, gaps=1) == f"1 {lacking}"
-    assert row("z", missed, gaps=0) == ""
-    long_ago = [slow(1.5), slow(2.5), " " * lookup.RECENT_BYTES]
-    assert row("w", *long_ago, "now", status="running", gaps=1) == f"1 {lacking}, most often: now"
+    lacking = "5 of 9 samples lack a reading or come after missed ones"
+    assert row("x", gaps=5, gap_reason="GPUs: lost") == f"{lacking}, most often: GPUs: lost"
+    assert row("y", gaps=5) == lacking
+    assert row("z", gaps=0) == ""
 
 
 def test_data_of_its_own_is_not_called_synthetic(house: House, capsys: pytest.CaptureFixture[str]) -> None:

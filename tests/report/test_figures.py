@@ -142,6 +142,16 @@ def test_a_last_sample_that_came_after_the_runs_end_is_no_gap() -> None:
     assert gaps(RUN_UNREAD, RUN_UNREAD, RUN_UNREAD) == 2, "it was never read"
 
 
+def test_the_most_frequent_reason_for_a_gap_is_kept_whatever_numbers_are_in_it() -> None:
+    def reason(*found: object) -> str | None:
+        return summary([], [sample(at, gap=gap) for at, gap in enumerate(found)]).gap_reason
+
+    missed, slow = "12 ticks before this one were missed", "GPUs: NVML gave no answer for {} s".format
+    host = f"{missed}; host CPU: it can't be read"
+    assert reason(missed, None, host, f"{missed}; {slow(1.5)}", slow(2.5), missed) == slow(1.5)
+    assert reason(missed, 7) is reason(None) is None
+
+
 def test_a_card_that_was_never_read_is_unknown() -> None:
     found = summary([], [sample(1, gpus=[card("GPU-1")])])
     assert (found.gpu_percent_mean, found.gpus[0].gpu_percent_mean) == (None, None)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ngcdl import console
 from ngcdl.cli import lookup
 from ngcdl.console import NOT_AVAILABLE, activity, measured, size
-from ngcdl.folder import EVENTS, LOG, TRACE, last_lines, lines, opened
+from ngcdl.folder import EVENTS, LOG, TRACE, lines, opened
 from ngcdl.folder import size as size_of
 from ngcdl.record import Run, Summary
 from ngcdl.report.measured import naming, raced, tuned
@@ -23,13 +21,10 @@ from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.spec import FULL_SECONDS, KINDS, SHORTEST_SAMPLE_SECONDS, kind_of, redacted_words
-from ngcdl.storing.nodesamples import sample_files
 from ngcdl.storing.store import Store
-from ngcdl.telemetry.sample import MISSED
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
-_GAP = re.compile(rb'"gap": ?"')
 _LONGEST_REASON, _MOST_REASONS = 60, 4  # characters beside the run's id; lines in a separate row
 _MOST_PACKAGES = 8
 _LAST_BYTES, _MOST_CHARACTERS = 4096, 300  # of a log's end
@@ -60,7 +55,7 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run)]
     rows += [*_last_line(store, run), *_what(run, start)]
-    rows += [*_reached(run), *_used(run), *_gaps(store, run), *_stages(start, told), *_raced(told), *_why(run)]
+    rows += [*_reached(run), *_used(run), *_gaps(run.summary), *_stages(start, told), *_raced(told), *_why(run)]
     rows += [("note", note) for note in run.notes]
     rows.append(("record", _path(store.folder(run.id), stream)))
     if (trace := store.folder(run.id) / TRACE).exists():
@@ -239,24 +234,12 @@ def _used(run: Run) -> list[tuple[str, str]]:
     return rows
 
 
-def _gaps(store: Store, run: Run) -> list[tuple[str, str]]:
-    """Return how many samples lack a reading, and the most frequent reason. Reasons that differ only in numbers are
-    counted as the same. Of a run that goes on they are those of the samples that its figures are of."""
-    if not run.summary.gaps:
+def _gaps(figures: Summary) -> list[tuple[str, str]]:
+    """Return how many samples lack a reading, and the most frequent reason."""
+    if not figures.gaps:
         return []
-    files = sample_files(store.folder(run.id))
-    is_over = run.status != "running"
-    found = (lines(file, among=_GAP) if is_over else last_lines(file, lookup.RECENT_BYTES, _GAP) for file in files)
-    read = (sample.get("gap") for sample in chain.from_iterable(found))
-    reasons = [why for gap in read if isinstance(gap, str) for why in gap.split("; ") if not why.endswith(MISSED)]
-    count = Counter(map(_without_numbers, reasons))
-    most = max(reasons, key=lambda why: count[_without_numbers(why)], default=None)
-    text = f"{run.summary.gaps} of {run.summary.samples} samples lack a reading or come after missed ones"
-    return [("gaps", text if most is None else f"{text}, most often: {most}")]
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"[\d.]+", "", text)
+    text = f"{figures.gaps} of {figures.samples} samples lack a reading or come after missed ones"
+    return [("gaps", text if figures.gap_reason is None else f"{text}, most often: {figures.gap_reason}")]
 
 
 def _stages(start: Line, told: Iterable[Line]) -> list[tuple[str, str]]:

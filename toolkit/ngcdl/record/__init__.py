@@ -125,7 +125,8 @@ class Summary:
     Over several nodes `cpu_percent_mean`, `cores_busy` and `threads_running_mean` are means,
     `container_cpu_percent_mean` and `memory_oom_kills` are sums, and the other memory figures are of the node with the
     highest use and pressure, and with the lowest limit. `training_samples` counts the samples in which the host was
-    read during training; for a command without steps, the complete samples of the whole run.
+    read during training; for a command without steps, the complete samples of the whole run. `gap_reason`: why most of
+    the samples in `gaps` lack a reading; None if they only came after missed ones.
 
     `energy_joules` is what the GPUs used during training, in `energy_seconds`; for another `energy_gap_seconds` they
     were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is the mean rate over that time,
@@ -185,6 +186,7 @@ class Summary:
     sm_occupancy_percent_mean: float | None = None
     tensor_active_percent_mean: float | None = None
     dram_bandwidth_percent_mean: float | None = None
+    gap_reason: str | None = None
 
     @property
     def used_gpus(self) -> tuple[GpuSummary, ...]:

@@ -13,6 +13,7 @@ from ngcdl.spec.placement import CONTAINERS, Placement
 from ngcdl.spec.run import RunSpec
 from ngcdl.spec.sampling import (
     FULL_SECONDS,
+    MISSED,
     SHORTEST_SAMPLE_SECONDS,
     USUAL_SAMPLE_SECONDS,
     parse_sample_seconds,

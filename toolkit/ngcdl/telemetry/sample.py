@@ -31,4 +31,3 @@ MEASURED = (
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
     *("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent"),
 )
-MISSED = "ticks before this one were missed"  # ends one reason of a gap, after their number

@@ -20,10 +20,9 @@ import orjson
 
 from ngcdl.frozen import dataclass
 from ngcdl.processes import RUN_UNREAD
-from ngcdl.spec import samples_to_full
+from ngcdl.spec import MISSED, samples_to_full
 from ngcdl.telemetry import host
 from ngcdl.telemetry.kernelfile import KernelFile
-from ngcdl.telemetry.sample import MISSED
 from ngcdl.telemetry.usage import Meter, Usage
 
 T = TypeVar("T")

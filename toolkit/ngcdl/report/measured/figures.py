@@ -42,6 +42,7 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
         precision_at_1=mean(told.precisions),
         samples=taken.size or None,
         gaps=taken.gaps if taken.size else None,
+        gap_reason=taken.gap_reason,
         training_samples=_counted(taken, during, has_steps, is_command),
         teacher_seconds_per_batch=_median(told.numbers("teacher_seconds_per_batch")),
         latency_p50_seconds=_rank(latencies, 0.5),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from math import nan
@@ -14,6 +16,7 @@ from ngcdl.processes import RUN_UNREAD
 from ngcdl.report.measured import throttling
 from ngcdl.report.measured.column import ABSENT, Codes, Column
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, number, numbers_in, text, texts_in
+from ngcdl.spec import MISSED
 
 _OF_A_SAMPLE = (
     "t", "seconds", "host_cpu_percent", "container_cpu_percent", "threads_running",
@@ -72,6 +75,7 @@ class Taken:
         self.busiest = Column()  # of the logical processors
         self.cards: dict[str, TakenCard] = {}
         self._gaps = bytearray()
+        self._lacks, self._examples = Counter[str](), dict[str, str]()  # reasons of gaps without their numbers
         self._read, self._ever_read = array("I"), set[str]()  # of how many cards, and of which, the use is known
         them = iter(samples)
         while lines := list(islice(them, TOGETHER)):
@@ -93,6 +97,11 @@ class Taken:
         return sum(map(bool, self._gaps[: self.size - after]))
 
     @property
+    def gap_reason(self) -> str | None:
+        """The most frequent reason for a gap but missed ticks, with the numbers of its first."""
+        return self._examples[self._lacks.most_common(1)[0][0]] if self._lacks else None
+
+    @property
     def complete(self) -> int:
         """In how many samples the host was read, and every card whose use was read at all."""
         known = self.figures["host_cpu_percent"].at(self.rows)
@@ -104,6 +113,11 @@ class Taken:
         self.busiest.tell(_busiest([line.get("cpu_percents") for line in lines]))
         gaps = [line.get("gap") for line in lines]
         self._gaps.extend(_UNREAD if gap == RUN_UNREAD else _GAP if gap else 0 for gap in gaps)
+        for why in chain.from_iterable(gap.split("; ") for gap in gaps if isinstance(gap, str)):
+            if not why.endswith(MISSED):
+                kind = re.sub(r"[\d.]+", "", why)
+                self._lacks[kind] += 1
+                self._examples.setdefault(kind, why)
         read = array("I", bytes(4 * len(lines)))
         told = [line.get("gpus") for line in lines]
         for key, (places, readings) in (_alike(told) or _readings(told)).items():
