@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -116,12 +117,18 @@ def test_another_nodes_record_is_fetched_and_its_last_words_where_it_failed(
 
 def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:
     job = started(engine, tmp_path)
-    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
-    api.pod(phase="Pending", conditions=[{"type": "PodScheduled", "status": "False", "message": said}])
     followed = Followed(job)
-    followed.until(said, "stderr")
-    looks = len(api.asked)
-    api.until(lambda: len(api.asked) > looks + 6, "nobody looks any more")
+    # as the kubelet of Kubernetes 1.36 says it, by turns
+    for again in range(4):
+        said = f"try {time.time_ns():016x}: connection reset"
+        state = {"waiting": {"reason": "ErrImagePull", "message": said}}
+        if again % 2:
+            backing_off = f'Back-off pulling image "x": ErrImagePull: {said}'
+            state = {"waiting": {"reason": "ImagePullBackOff", "message": backing_off}}
+        api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+        followed.until("connection reset", "stderr")
+        enough = len(api.asked) + 7
+        api.until(lambda enough=enough: len(api.asked) >= enough, "nobody looks any more")  # type: ignore[misc]
     api.ends()
     api.job_ends()
     followed.end()

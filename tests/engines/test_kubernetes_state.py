@@ -96,7 +96,16 @@ def test_pods_that_were_evicted_and_replaced_are_told_of_at_the_end(evicted: int
     last = pod(0, "2026-01-01T00:09:00Z", **ended(0 if end == "Complete" else 1))
     found = State.read([job(end, reason="X", message="y"), *before, last]).exit
     assert found
-    assert found.reason == ("; ".join(filter(None, ["X: y" if end == "Failed" else None, said])) or None)
+    assert found.reason == said
+
+
+def test_why_kubernetes_gave_a_job_up_is_said_where_no_exit_code_says_more() -> None:
+    given_up = job("Failed", reason="DeadlineExceeded", message="active longer than its deadline")
+    without, with_code = State.read([given_up]).exit, State.read([given_up, pod(**ended(3))]).exit
+    assert without
+    assert with_code
+    assert without.reason == "DeadlineExceeded: active longer than its deadline"
+    assert (with_code.code, with_code.reason) == (3, None)
 
 
 @pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
@@ -192,7 +201,8 @@ def test_a_pull_that_no_waiting_mends_is_an_error_and_another_is_waited_for(
 ) -> None:
     state = State.read([JOB, pod(image=DENIED, **waiting(reason, message))])
     assert isinstance(state.trouble, ImageNotPulled) == is_final
-    assert message in (state.trouble.message if state.trouble else state.waits_for or "")
+    said = message.removeprefix('Back-off pulling image "x": ErrImagePull: ')
+    assert said in (state.trouble.message if state.trouble else state.waits_for or "")
 
 
 def test_a_pod_that_cannot_be_made_ready_is_an_error_with_where_to_look() -> None:

@@ -87,11 +87,15 @@ class GpuHookFailed(GpuError):
 
 
 class GpuNotInside(GpuError):
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, look: str = "") -> None:
+        """`look`: what to type to find out more where it is not Docker that runs it."""
+        look = look or (
+            "Compare what the driver reports with what Docker has:\n"
+            "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'"
+        )
         super().__init__(
             f"A GPU was asked for, but the run sees none: {why}.",
-            "The run was stopped. Compare what the driver reports with what Docker has:\n"
-            "    ngcdl gpu\n    docker info --format '{{json .Runtimes}}'\n"
+            f"The run was stopped. {look}\n"
             "The framework may also need a CUDA version that this driver does not run. To run without a GPU, say so:\n"
             "    ngcdl run ... --gpus none",
         )

@@ -12,6 +12,7 @@ from ngcdl.errors import GpuNotInside, NgcdlError, signal_exit_code
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line, number
+from ngcdl.spec import kind_of
 
 if TYPE_CHECKING:
     from ngcdl.report.measured.told import Told
@@ -77,11 +78,11 @@ def closed_by_events(run: Run, told: Told) -> Run:
     return run.closed(status or "lost", run.exit_code, reason, when)
 
 
-def gpu_not_met(told: Told, ended: Exit) -> GpuNotInside | None:
+def gpu_not_met(run: Run, told: Told, ended: Exit) -> GpuNotInside | None:
     """Return the error if a training ended because it had to compute on a GPU and its framework saw none; else None."""
     error = told.error
     if ended.code != 0 and error.get("kind") == "no_gpu":
-        return GpuNotInside(str(error.get("message")))
+        return GpuNotInside(str(error.get("message")), kind_of(run.engine).no_gpu)
     return None
 
 

@@ -248,7 +248,7 @@ class Course:
         from ngcdl.report.measured.told import Told
 
         told = Told(self._events())
-        self._trouble = self._trouble or ending.gpu_not_met(told, self._ended)
+        self._trouble = self._trouble or ending.gpu_not_met(self.run, told, self._ended)
         if self._is_cluster:  # other commands may have added notes to its record
             with contextlib.suppress(NgcdlError):
                 self.run = self.run.noting(*self._store.load(self.run.id).notes)

@@ -336,7 +336,7 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
 
 def _with_exit(store: Store, run: Run, ended: Exit) -> Run:
     told = _told(store, run)
-    end = ending.End(ended, ending.gpu_not_met(told, ended))
+    end = ending.End(ended, ending.gpu_not_met(run, told, ended))
     return _told_by_files(store, ending.closed(run, end, told, ending.UNSEEN), told)
 
 

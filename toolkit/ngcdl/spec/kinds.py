@@ -19,6 +19,7 @@ class Kind:
     `takes`: the fields of Placement that mean something to it.
     `short`: an alternative name that people type.
     `choose`: if there are several, what to do to select the one with the identity {its}.
+    `no_gpu`: what to type if a run was given a GPU there and sees none; empty: what the error says of Docker.
     """
 
     has_containers: bool = True
@@ -29,12 +30,13 @@ class Kind:
     takes: tuple[str, ...] = ()
     short: str | None = None
     choose: str = "Choose {its}:"
+    no_gpu: str = ""
 
 
 # Each is a package of engines/.
 KINDS = {
     "docker": Kind(choose="Choose the engine that it was started on (DOCKER_HOST, docker context):"),
-    "local": Kind(has_containers=False),
+    "local": Kind(has_containers=False, no_gpu="See what the driver reports:\n    ngcdl gpu"),
     "slurm": Kind(
         is_cluster=True,
         has_queue=True,
@@ -44,6 +46,7 @@ KINDS = {
             *("gpu_type", "avoid"),
         ),
         choose="Run this where sbatch talks to {its}:",
+        no_gpu="See what a job of one GPU sees there:\n    srun --gres=gpu:1 nvidia-smi -L",
     ),
     "kubernetes": Kind(
         is_cluster=True,
@@ -51,6 +54,8 @@ KINDS = {
         takes=("nodes", "namespace", "data_pvc", "pull_secret", "patches", "avoid"),
         short="k8s",
         choose="Choose it:\n    kubectl config use-context {its}",
+        no_gpu="See what the nodes offer, and whether there is a RuntimeClass nvidia:\n"
+        "    kubectl describe nodes\n    kubectl get runtimeclasses",
     ),
 }
 USUAL = "docker"  # what --engine auto means if an image was named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import subprocess
 import threading
@@ -25,6 +26,7 @@ from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLo
 from ngcdl.folder import recorded_exit
 
 TAIL_LINES = 40
+_ID = re.compile(r"\b[0-9a-f]{12,}\b")
 
 
 class KubernetesJob(Unconnected):
@@ -65,16 +67,18 @@ class KubernetesJob(Unconnected):
         return list(self._kubectl.json("get", "events", "--field-selector", about).get("items", []))
 
     def output(self) -> Iterator[Chunk]:
-        said, well = None, time.monotonic()
+        said: set[tuple[str | None, str]] = set()  # a retry says the same again, with another id in it
+        well = time.monotonic()
         while True:
             state = yield from self._surely()
             yield from self._replacements(state)
             first = state.of(0)
             is_new = first is not None and first.began and first.name not in self._drained
             waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
-            if waits and state.waits_for not in (None, said):
-                said = state.waits_for
-                yield Chunk("stderr", f"waiting: {said}\n".encode())
+            this = (first.name if first else None, _ID.sub("", state.waits_for or ""))
+            if waits and state.waits_for and this not in said:
+                said.add(this)
+                yield Chunk("stderr", f"waiting: {state.waits_for}\n".encode())
             if first and is_new:
                 yield from self._follow(first)
                 if first.name not in self._drained:  # the log ended before the pod did, or can't be read yet

@@ -14,6 +14,8 @@ from ngcdl.frozen import dataclass
 
 Json = Mapping[str, Any]
 _INDEX = "batch.kubernetes.io/job-completion-index"
+# What the kubelet puts before a reason that it has given before: said once, the reason is enough.
+_SAID_BEFORE = re.compile(r'\(combined from similar events\): |Back-off pulling image "[^"]*": (?:ErrImagePull: )?')
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 # A registry's final answers; what a node retries is none of these.
 _FOR_GOOD = re.compile(
@@ -93,7 +95,9 @@ def _prepared(pod: Json, events: Sequence[Json]) -> str:
     told = [one for one in events if one.get("type") == "Warning" or one.get("reason") == "Pulling"]
     last = newest([one for one in told if one.get("involvedObject", {}).get("name") == name])
     yet = f"{node} has not started the pod {name} yet"
-    return f"{yet}: {last.get('message')}" if last else f"{yet}. To see why:\n    kubectl describe pod {name}"
+    if not last:
+        return f"{yet}. To see why:\n    kubectl describe pod {name}"
+    return f"{yet}: {_SAID_BEFORE.sub('', str(last.get('message')))}"
 
 
 def newest(events: Sequence[Json]) -> Json | None:
@@ -166,7 +170,7 @@ def _start_failed(pod: Json, waiting: Json, for_good: bool) -> EngineError | Non
 
 
 def _message(waiting: Json) -> str:
-    return str(waiting.get("message") or waiting.get("reason"))
+    return _SAID_BEFORE.sub("", str(waiting.get("message") or waiting.get("reason")))
 
 
 def _waits_for(status: Json, waiting: Json) -> str | None:
@@ -185,7 +189,7 @@ def _remedies(said: str) -> Iterator[str]:
         yield "It starts when GPUs become free. How many each node has:"
         columns = r"custom-columns=NAME:.metadata.name,GPUS:.status.allocatable.nvidia\.com/gpu"
         yield f"    kubectl get nodes -o '{columns}'"  # quoted, as a shell would take the backslash away
-        yield "If no node has that many, request fewer on more nodes: --nodes 2 --gpus 4"
+        yield "If no node has that many, request fewer on more nodes: --nodes 2, and half of --gpus"
     if "cannot allocate all claims" in said:  # GPUs by DRA
         yield "It starts when GPUs become free. Which there are:"
         yield "    kubectl get resourceslices"

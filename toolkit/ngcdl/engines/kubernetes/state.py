@@ -78,9 +78,10 @@ class State:
             return Exit(0, False, self._earlier, seconds(over.get("lastTransitionTime")))
         last = sorted((pod for pod in self.pods if self.of(pod.index) is pod), key=lambda pod: pod.index)
         end = min((pod.ended for pod in last if pod.ended and pod.ended.code != 0), key=_blame, default=Exit(None))
-        reason = end.reason or f"{over.get('reason')}: {over.get('message')}"
-        reason = "; ".join(filter(None, (reason, self._earlier)))
-        return Exit(end.code, end.oom_killed, reason, end.finished or seconds(over.get("lastTransitionTime")))
+        # why the Job gives up is of interest only if no exit code says more
+        gives_up = f"{over.get('reason')}: {over.get('message')}" if end.code is None else None
+        reason = "; ".join(filter(None, (end.reason or gives_up, self._earlier)))
+        return Exit(end.code, end.oom_killed, reason or None, end.finished or seconds(over.get("lastTransitionTime")))
 
     @property
     def _earlier(self) -> str | None:
