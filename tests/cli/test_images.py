@@ -54,7 +54,7 @@ def test_whose_tags_they_are_is_said_if_the_registry_was_not_heard(tags: Tags, n
     [
         (LoginNeeded("nvcr.io", "nvidia/pytorch"), "    ngcdl login"),
         (LoginNeeded("mirror.example", "x", "docker login mirror.example"), "    docker login mirror.example"),
-        (KeyRejected("nvcr.io", "the variable NGC_API_KEY"), "    unset NGC_API_KEY && ngcdl login"),
+        (KeyRejected("nvcr.io", variable="NGC_API_KEY"), "    unset NGC_API_KEY && ngcdl login"),
         (RateLimited("nvcr.io", None), None),
     ],
 )

@@ -31,6 +31,7 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 from ngcdl.errors.engine import CONFIG
+from ngcdl.registry.credentials import Exposure
 from ngcdl.telemetry import driver
 from ngcdl.telemetry.card import Card, Probe
 
@@ -43,6 +44,10 @@ def silent(code: int) -> Probe:
 def configured(**settings: Any) -> Programs:
     """The healthy host's programs with some settings of the toolkit changed."""
     return replace(PROGRAMS, toolkit_config=ToolkitConfig(**settings))
+
+
+def exposed(who: str, *, is_ours: bool) -> Sight:
+    return replace(HEALTHY, keys=Keys("config.json", True, None, Exposure(Path("config.json"), who, is_ours)))
 
 
 NO_LIBRARY = Probe(error=LibraryMissing("There is no NVIDIA driver on this host.", ""), absent=True)
@@ -104,12 +109,8 @@ SICK: dict[str, Sight] = {
     "disk small": replace(HEALTHY, engine=engine(free_bytes=40 * 10**9)),
     "no key": replace(HEALTHY, registry_host="mirror.example", keys=Keys()),
     "config broken": replace(HEALTHY, keys=Keys(error=ConfigBroken("config.json", "it is not JSON at byte 3"))),
-    "config exposed": replace(
-        HEALTHY, keys=Keys("config.json", True, None, "Others can read config.json: chmod 600 x")
-    ),
-    "config of another": replace(
-        HEALTHY, keys=Keys("config.json", True, None, "config.json belongs to another user (uid 7), who can read it.")
-    ),
+    "config exposed": exposed("Others can read config.json", is_ours=True),
+    "config of another": exposed("config.json belongs to another user (uid 7), who can read it.", is_ours=False),
     "registry away": replace(HEALTHY, registry=Registry(error=RegistryUnreachable("nvcr.io", "no answer"))),
     "registry late": replace(HEALTHY, registry=Trouble("no answer within 5 s")),
     "key refused": replace(
@@ -120,7 +121,7 @@ SICK: dict[str, Sight] = {
     "proxy there": replace(HEALTHY, engine=engine(https_proxy="http://proxy:3128")),
     "dataset": replace(HEALTHY, dataset=Dataset(False, "data_batch_1.bin has changed", Path("/c"))),
     "dataset that is named": replace(HEALTHY, dataset=Dataset(False, None, Path("/c"), "/nosuch", False)),
-    "a variable that holds no key": replace(HEALTHY, keys=Keys(error=BadKey("NGC_API_KEY is set, but it is empty"))),
+    "a variable that holds no key": replace(HEALTHY, keys=Keys(error=BadKey("it is empty", "NGC_API_KEY"))),
     "a certificate file": replace(
         HEALTHY, registry=Trouble("NGCDL_CA_FILE=/x: nothing.", BadOption("NGCDL_CA_FILE=/x: nothing."))
     ),

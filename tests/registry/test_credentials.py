@@ -206,7 +206,7 @@ def test_a_file_that_others_can_read_is_said(home, config):
     path = config("{}")
     assert credentials.exposure(home) is None
     path.chmod(0o644)
-    assert "mode 0644" in (credentials.exposure(home) or "")
+    assert "mode 0644" in str(credentials.exposure(home))
 
 
 def test_forgetting_takes_every_spelling_and_nothing_else(home, config):

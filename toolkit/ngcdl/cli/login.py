@@ -52,17 +52,16 @@ def login(registry: str | None = None, key_stdin: bool = False) -> Credential:
             f"    docker login {host}\nngcdl reads the same file.",
         )
     docker_config.read(docker_config.path(os.environ))  # report a broken file before asking for a key
-    text, source = _read_key(host, key_stdin, os.environ)
-    typed = Credential(NGC_USERNAME, check_key(text), source)
+    typed = _read_key(host, key_stdin, os.environ)
     with Registry(host) as asked:
         checked = asked.verify(typed)
     kept = credentials.save(host, typed.secret)
     if kept.in_clear:
         console.say(f"The key is kept unencrypted. A credential helper avoids that: {_HELPERS_URL}")
     if (exposed := credentials.exposure()) is not None:
-        console.say(exposed)
+        console.say(str(exposed))
     if checked:
-        console.result(f"Signed in to {host} with the key from {source}. Kept in {kept.where}.")
+        console.result(f"Signed in to {host} with the key from {typed.source}. Kept in {kept.where}.")
     else:
         console.result(f"{host} does not ask for a sign-in, so the key was not checked. Kept in {kept.where}.")
     return typed
@@ -144,22 +143,23 @@ def _host(registry: str | None) -> str:
     return settings.host(registry, registry or "REGISTRY").partition("/")[0]
 
 
-def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return a key as it was typed, and where it came from. Raise NoKey if there is nobody to ask."""
+def _read_key(host: str, key_stdin: bool, environ: Mapping[str, str]) -> Credential:
+    """Return the key that was typed. Raise NoKey if there is nobody to ask, and BadKey."""
     if key_stdin:
-        return _from_stdin(), "standard input"
+        return Credential(NGC_USERNAME, check_key(_from_stdin()), "standard input")
     for name in credentials.key_variables(host, environ):  # none for another registry: NGC's key is not for it
-        return environ[name], name
+        return Credential(NGC_USERNAME, check_key(environ[name]), name, variable=name)
     if sys.stdin is None or not sys.stdin.isatty():
         raise NoKey
     try:
-        return getpass.getpass(f"NGC API key for {host} (it stays hidden): "), "the prompt"
+        text = getpass.getpass(f"NGC API key for {host} (it stays hidden): ")
     except EOFError:
         console.result("")
         raise NoKey(is_asked=True) from None
     except Interrupted:
         console.result("")  # what is said of it starts on a new line
         raise
+    return Credential(NGC_USERNAME, check_key(text), "the prompt")
 
 
 def _from_stdin() -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NgcdlError
 from ngcdl.frozen import dataclass
+from ngcdl.registry.credentials import Exposure
 from ngcdl.telemetry.card import Card, Probe
 
 # CUDA needs this device, nvidia-smi does not: https://github.com/NVIDIA/nvidia-modprobe
@@ -113,8 +114,7 @@ class Keys:
     source: str | None = None
     in_clear: bool = False
     error: NgcdlError | None = None
-    exposure: str | None = None
-    path: Path = Path("config.json")
+    exposure: Exposure | None = None
 
 
 @dataclass(frozen=True)

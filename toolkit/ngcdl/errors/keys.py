@@ -14,12 +14,13 @@ class CredentialsError(NgcdlError):
 class BadKey(CredentialsError):
     exit_code = 2
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, variable: str | None = None) -> None:
+        """`variable`: the one that has it."""
+        self.why, self.variable = f"{variable} is set, but {why}" if variable else why, variable
         super().__init__(
-            f"That is not an API key: {why}.",
+            f"That is not an API key: {self.why}.",
             "Copy it again from https://org.ngc.nvidia.com/setup/api-keys and type:\n    ngcdl login",
         )
-        self.why = why
 
 
 class ConfigBroken(CredentialsError):

@@ -96,10 +96,9 @@ class NotAsked(RegistryError):
 
 
 class KeyRejected(RegistryError):
-    def __init__(self, host: str, source: str = "", sign_in: str = "ngcdl login") -> None:
+    def __init__(self, host: str, source: str = "", sign_in: str = "ngcdl login", variable: str | None = None) -> None:
         # A variable takes precedence over stored keys: after a new login it would be used again.
-        variable = source.removeprefix("the variable ")
-        again = f"unset {variable} && {sign_in}" if variable.isupper() else sign_in
+        again = f"unset {variable} && {sign_in}" if variable else sign_in
         new = "Make a new one at https://org.ngc.nvidia.com/setup/api-keys (service: NGC Catalog)"
         super().__init__(
             f"{host} refused the key{f' from {source}' if source else ''} (401): it is wrong, expired or revoked.",

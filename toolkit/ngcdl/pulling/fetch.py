@@ -73,9 +73,8 @@ def _with_or_without_key(ref: ImageRef, fetch: Callable[[Credential | None], str
     if credential:
         if trouble:  # a helper's
             say(f"{trouble.message} Taking the key of {credential.source} instead.")
-        exposed = credentials.exposure() if credential.source == str(docker_config.path(os.environ)) else None
-        if exposed:
-            say(exposed)
+        if credential.file == docker_config.path(os.environ) and (exposed := credentials.exposure()):
+            say(str(exposed))
         try:
             return fetch(credential)
         except (KeyRejected, KeyWithoutRights) as error:

@@ -11,6 +11,7 @@ import configparser
 import os
 import stat
 from collections.abc import Mapping
+from pathlib import Path
 
 from ngcdl import settings
 from ngcdl.errors import BadKey, ConfigBroken, HelperFailed, HelperHung, HelperMissing, NgcdlError
@@ -28,6 +29,18 @@ class KeyPlace:
 
     where: str
     in_clear: bool
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Says in a sentence `who` else can read or change `file`. `is_ours`: the caller may change its mode."""
+
+    file: Path
+    who: str
+    is_ours: bool
+
+    def __str__(self) -> str:
+        return f"{self.who}: chmod 600 {self.file}" if self.is_ours else self.who
 
 
 def find(
@@ -87,8 +100,8 @@ def _from_environment(host: str, environ: Mapping[str, str]) -> Credential | Non
         try:
             secret = check_key(environ[name])
         except BadKey as error:
-            raise BadKey(f"{name} is set, but {error.why}") from None
-        return Credential(NGC_USERNAME, secret, f"the variable {name}")
+            raise BadKey(error.why, name) from None
+        return Credential(NGC_USERNAME, secret, f"the variable {name}", variable=name)
     return None
 
 
@@ -103,7 +116,7 @@ def _from_helper(
 
 def _from_config(config: docker_config.DockerConfig, host: str) -> Credential | None:
     found = config.entry(host)
-    return _credential(host, found, str(config.path)) if found else None
+    return _credential(host, found, str(config.path), config.path) if found else None
 
 
 def _helper(config: docker_config.DockerConfig, host: str, environ: Mapping[str, str], seconds: float) -> Helper | None:
@@ -111,10 +124,10 @@ def _helper(config: docker_config.DockerConfig, host: str, environ: Mapping[str,
     return Helper(suffix, config.path, environ, seconds) if suffix else None
 
 
-def _credential(host: str, found: tuple[str, Secret], source: str) -> Credential:
+def _credential(host: str, found: tuple[str, Secret], source: str, file: Path | None = None) -> Credential:
     username, secret = found
     # If a user types "$oauthtoken" in double quotes, the shell expands it to nothing, and `docker login` stores that.
-    return Credential(NGC_USERNAME if host == NVCR else username, secret, source)
+    return Credential(NGC_USERNAME if host == NVCR else username, secret, source, file=file)
 
 
 def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
@@ -130,7 +143,7 @@ def _from_ngc_cli(environ: Mapping[str, str]) -> Credential | None:
     if not text or text == "no-apikey":  # what the ngc CLI stores for a guest
         return None
     try:
-        return Credential(NGC_USERNAME, check_key(text), f"{path} of the ngc CLI")
+        return Credential(NGC_USERNAME, check_key(text), f"{path} of the ngc CLI", file=path)
     except BadKey as error:
         raise ConfigBroken(path, f"apikey is not a key: {error.why}") from None
 
@@ -183,15 +196,17 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> tuple[tuple[st
     return tuple(places), failure
 
 
-def exposure(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Say in one sentence who else can read or change config.json; None if nobody can, or there is no file."""
+def exposure(environ: Mapping[str, str] = os.environ) -> Exposure | None:
+    """Say who else can read or change config.json; None if nobody can, or there is no file."""
     file = docker_config.path(environ)
     try:
         state = file.stat()
     except OSError:
         return None
     if state.st_uid not in (0, os.geteuid()):
-        return f"{file} belongs to another user (uid {state.st_uid}), who can read and change it."
+        return Exposure(
+            file, f"{file} belongs to another user (uid {state.st_uid}), who can read and change it.", False
+        )
     if stat.S_IMODE(state.st_mode) & 0o077:
-        return f"Others on this machine can read {file} (mode {stat.S_IMODE(state.st_mode):04o}): chmod 600 {file}"
+        return Exposure(file, f"Others on this machine can read {file} (mode {stat.S_IMODE(state.st_mode):04o})", True)
     return None

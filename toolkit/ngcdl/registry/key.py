@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from pathlib import Path
 
 from ngcdl.errors import BadKey
 from ngcdl.frozen import dataclass
@@ -51,11 +52,14 @@ class Secret:
 
 @dataclass(frozen=True)
 class Credential:
-    """A user name and key for a registry. `source` tells people where it was found."""
+    """A user name and key for a registry. `source` tells people where it was found: in the environment's `variable`,
+    unencrypted in `file`, or elsewhere."""
 
     username: str
     secret: Secret
     source: str
+    variable: str | None = None
+    file: Path | None = None
 
     def docker_auth(self) -> dict[str, str]:
         """Return the Docker SDK's `auth_config`. It holds the secret in clear text: send it, never show it."""

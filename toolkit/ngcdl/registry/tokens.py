@@ -93,7 +93,8 @@ class Tokens:
 
     def rejected(self, asked: Challenge) -> KeyRejected:
         """Return the error for a key that the registry, or its token server, does not accept."""
-        return KeyRejected(self.host, self.credential.source if self.credential else "", self._sign_in(asked))
+        source, variable = (self.credential.source, self.credential.variable) if self.credential else ("", None)
+        return KeyRejected(self.host, source, self._sign_in(asked), variable)
 
     def _refresh(self, asked: Challenge, scope: str) -> Request:
         # Identity tokens use OAuth2: https://distribution.github.io/distribution/spec/auth/oauth/

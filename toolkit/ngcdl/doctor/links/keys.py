@@ -24,18 +24,16 @@ def credentials(sight: Sight) -> Finding:
     if isinstance(keys, Trouble):
         return not_seen(name, keys)
     if isinstance(keys.error, BadKey):  # from a variable, which takes precedence over every key that a login stores
-        variable = keys.error.why.partition(" ")[0]
         cause = "A variable takes precedence over every stored key. Copy the key again, or unset the variable"
-        step = Step(f"unset {variable} && ngcdl login", by_hand=True)
+        step = Step(f"unset {keys.error.variable} && ngcdl login", by_hand=True)
         return broken(name, keys.error.why, cause, step, source=_KEYS_URL)
     if keys.error is not None:
         return from_error(name, keys.error)
-    if keys.exposure is not None:
-        cause, is_ours, _ = keys.exposure.partition(": chmod")
-        file = quote(str(keys.path))
+    if (exposed := keys.exposure) is not None:
+        file = quote(str(exposed.file))
         # The file's owner may need it, so the user has to decide whether to take it over.
-        step = Step(f"chmod 600 {file}") if is_ours else Step(f'sudo chown "$(id -u)" {file}', by_hand=True)
-        return warning(name, f"a key in {keys.source}" if keys.source else "no key", cause, step)
+        step = Step(f"chmod 600 {file}") if exposed.is_ours else Step(f'sudo chown "$(id -u)" {file}', by_hand=True)
+        return warning(name, f"a key in {keys.source}" if keys.source else "no key", exposed.who, step)
     if keys.source is None:
         return _no_key(name, sight.registry_host)
     if keys.in_clear:

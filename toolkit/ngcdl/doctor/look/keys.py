@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from ngcdl import settings
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Keys
 from ngcdl.errors import NgcdlError
@@ -29,14 +28,9 @@ def finder(hands: Hands, host: str) -> Find:
 
 
 def look(hands: Hands, find: Find) -> Keys:
-    path = docker_config.path(hands.environ)
     key, error = find()
-    source = key.source if key else None
-    in_clear = source is not None and source in (
-        str(path),
-        f"{settings.home(hands.environ)}/.ngc/config of the ngc CLI",
-    )
-    return Keys(source, in_clear, error, credentials.exposure(hands.environ), path)
+    in_clear = key is not None and key.file is not None
+    return Keys(key.source if key else None, in_clear, error, credentials.exposure(hands.environ))
 
 
 def context(hands: Hands) -> str | None:
