@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from math import ceil
-from statistics import median
 from typing import Any
 
 from ngcdl.frozen import dataclass
@@ -24,7 +23,7 @@ from ngcdl.report.compared.scaling import WEAK
 from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals
 from ngcdl.report.measured import lines, naming
 from ngcdl.report.measured.case import is_command
-from ngcdl.report.measured.spread import Spread
+from ngcdl.report.measured.spread import Spread, middle
 from ngcdl.report.measured.use import Use, use
 from ngcdl.spec import kind_of
 from ngcdl.trainings import find
@@ -260,9 +259,9 @@ def _reached(arm: Arm, refused: Mapping[str, Sequence[str]], by_duration: bool) 
         on=next((there for run in known if (there := naming.hardware(naming.with_assumed_device(run)))), None),
         examples_per_second=None if by_duration else Spread.of(_numbers(good, "examples_per_second")),
         seconds_per_batch=Spread.of(_numbers(good, "seconds_per_batch")),
-        cpu_percent=_median(_numbers(good, "cpu_percent_mean")),
-        gpu_percent=_median(_numbers(good, "gpu_percent_mean")),
-        examples_per_joule=_median(_numbers(good, "examples_per_joule")),
+        cpu_percent=middle(_numbers(good, "cpu_percent_mean")),
+        gpu_percent=middle(_numbers(good, "gpu_percent_mean")),
+        examples_per_joule=middle(_numbers(good, "examples_per_joule")),
         latency_p50_seconds=Spread.of(_numbers(good, "latency_p50_seconds")),
         latency_p95_seconds=Spread.of(_numbers(good, "latency_p95_seconds")),
         run_seconds=Spread.of([run.seconds for run in good if run.seconds is not None]),
@@ -363,7 +362,3 @@ def _too_many_threads(run: Run) -> str | None:
 
 def _numbers(runs: Sequence[Run], name: str) -> list[float]:
     return [value for run in runs if (value := getattr(run.summary, name)) is not None]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None

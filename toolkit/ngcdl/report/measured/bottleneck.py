@@ -22,6 +22,7 @@ from ngcdl.report.measured.case import (
     can_judge,
     computed_on,
     finding,
+    is_idle,
 )
 from ngcdl.report.measured.told import Told
 
@@ -304,10 +305,7 @@ def _one_thread(case: Case) -> Iterator[Finding]:
 def _idle_cards(case: Case) -> Iterator[Finding]:
     if case.busy is None or case.busy < IDLE_PERCENT:
         return
-    idle = [
-        gpu for gpu in case.summary.gpus if gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
-    ]
-    if idle:
+    if idle := [*filter(is_idle, case.summary.gpus)]:
         which = ", ".join(_number(gpu) or "?" for gpu in idle)
         few = "programs" if case.is_command else "trainings"
         text = f"{len(idle)} of its {len(case.summary.gpus)} GPUs did nothing ({which}): few {few} use several."

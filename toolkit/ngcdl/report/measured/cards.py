@@ -12,7 +12,7 @@ from operator import and_, eq, or_
 from ngcdl.record import GpuSummary, Summary
 from ngcdl.report.measured import energy
 from ngcdl.report.measured.attempts import Stretch, joined, possible
-from ngcdl.report.measured.case import IDLE_PERCENT, computed_on
+from ngcdl.report.measured.case import computed_on, is_idle
 from ngcdl.report.measured.lines import Line, Numbers, known_values, mean, most, number, only, weighted
 from ngcdl.report.measured.taken import Name, Reasons, Taken, TakenCard
 
@@ -113,13 +113,9 @@ def _its(gpus: Sequence[GpuSummary], start: Line, is_told: bool) -> list[int]:
     if start:
         its = computed_on(gpus, start)
         return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
-    if len(gpus) > 1 and not any(gpu.is_used for gpu in gpus) and (is_told or any(map(_is_idle, gpus))):
+    if len(gpus) > 1 and not any(gpu.is_used for gpu in gpus) and (is_told or any(map(is_idle, gpus))):
         return []
     return [at for at, gpu in enumerate(gpus) if gpu.is_used is not False]
-
-
-def _is_idle(gpu: GpuSummary) -> bool:
-    return gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
 
 
 def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:

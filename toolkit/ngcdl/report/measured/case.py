@@ -69,6 +69,11 @@ def shares_memory(run: Run) -> bool:
     return any(gpu.compute_capability in ON_ARM_CHIPS for gpu in run.machine.gpus or ())
 
 
+def is_idle(gpu: GpuSummary) -> bool:
+    """Return whether a card is known to have done nothing."""
+    return gpu.gpu_percent_mean is not None and gpu.gpu_percent_mean < IDLE_PERCENT
+
+
 def computing(gpus: Sequence[GpuSummary], start: Line) -> tuple[GpuSummary, ...]:
     """Return the cards that computed and whose utilization is known, the busiest first: at most one for each replica,
     by the trainer's start event."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import ceil
-from statistics import median
 
 from ngcdl.record import Summary
 from ngcdl.report.measured import achieved
 from ngcdl.report.measured.attempts import examples_per_second, joined, sampled, stretch
 from ngcdl.report.measured.cards import with_cards
 from ngcdl.report.measured.lines import Line, mean, most, number, weighted
+from ngcdl.report.measured.spread import middle
 from ngcdl.report.measured.taken import Taken
 from ngcdl.report.measured.told import Told
 
@@ -35,8 +35,8 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
     start, has_steps = told.start, told.has_steps
     summed = Summary(
         steps=told.reached,
-        examples_per_second=_median(told.numbers("examples_per_second")),
-        seconds_per_batch=_median(told.numbers("seconds_per_batch")),
+        examples_per_second=middle(told.numbers("examples_per_second")),
+        seconds_per_batch=middle(told.numbers("seconds_per_batch")),
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses and told.diverged is None else None,
         precision_at_1=mean(told.precisions),
@@ -44,7 +44,7 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
         gaps=taken.gaps if taken.size else None,
         gap_reason=taken.gap_reason,
         training_samples=_counted(taken, during, has_steps, is_command),
-        teacher_seconds_per_batch=_median(told.numbers("teacher_seconds_per_batch")),
+        teacher_seconds_per_batch=middle(told.numbers("teacher_seconds_per_batch")),
         latency_p50_seconds=_rank(latencies, 0.5),
         latency_p95_seconds=_rank(latencies, 0.95),
     )
@@ -55,10 +55,6 @@ def summary(told: Told, samples: Iterable[Line], cores: int | None = None, is_co
     summed = _with_memory(_with_cpu(summed, taken, rows, weights, cores), taken, rows)
     summed = with_cards(summed, taken, measured, start, is_timed, partial(examples_per_second, trained, stretches))
     return achieved.with_peak(summed, start) if start else summed
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None
 
 
 def _rank(values: Sequence[float], share: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ngcdl.report.measured.lines import Line, number
+from ngcdl.report.measured.lines import Line, lines_in, number
 
 _IDLE_PERCENT = 1  # of a card that draws a desktop
 # A CUDA context took 523 MiB of an H100 (driver 580.159.04); a process that only asks CUDA for its devices, 4 MiB.
@@ -19,9 +19,7 @@ def are_idle(samples: Iterable[Line], uuids: Sequence[str], due: float) -> bool:
     first: dict[str, float] = {}
     count = 0
     for sample in samples:
-        told = sample.get("gpus")
-        found = told if isinstance(told, list) else []
-        cards = {str(card.get("uuid")): card for card in found if isinstance(card, dict)}
+        cards = {str(card.get("uuid")): card for card in lines_in(sample.get("gpus"))}
         for uuid in uuids:
             card = cards.get(uuid, {})
             percent = number(card.get("gpu_percent"))

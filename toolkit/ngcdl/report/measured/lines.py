@@ -38,6 +38,11 @@ def numbers_in(value: object) -> list[float]:
     return [one for one in value if number(one) is not None] if isinstance(value, list) else []
 
 
+def lines_in(value: object) -> list[Line]:
+    """Return the objects of a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def texts_in(value: object) -> list[str] | None:
     """Return the texts of a list; None if it is not a list."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else None

@@ -96,8 +96,7 @@ def without_result(run: Run, start: Mapping[str, Any]) -> str | None:
 
 def stages(event: Mapping[str, Any]) -> str | None:
     """Say how fast a pipeline is up to each of its stages, by its `stages` event: `crop 214,496, flip 137,401`."""
-    found = event.get("stages")
-    told = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    told = lines.lines_in(event.get("stages"))
     rates = [(str(one.get("name")), lines.number(one.get("examples_per_second"))) for one in told]
     return ", ".join(f"{name} {rate:,.0f}" for name, rate in rates if rate is not None) or None
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ngcdl.frozen import dataclass
-from ngcdl.report.measured.lines import Line, number, text
+from ngcdl.report.measured.lines import Line, lines_in, number, text
 from ngcdl.spec import USUAL_SAMPLE_SECONDS, samples_to_full
 
 # Older samples say nothing about now: samples are a second apart, or as --sample-every says, so after an older one
@@ -68,7 +68,6 @@ def now(
         number(step.get(name)) for name in ("step", "seconds_per_batch", "input_seconds_per_batch")
     )
     percent = number(sample.get("container_cpu_percent"))
-    cards = sample.get("gpus")
     return Now(
         step=None if count is None else int(count),
         step_t=number(step.get("t")),
@@ -80,7 +79,7 @@ def now(
         host_cpu_percent=number(sample.get("host_cpu_percent")),
         memory_bytes=number(sample.get("memory_bytes")),
         memory_limit_bytes=number(sample.get("memory_limit_bytes")),
-        gpus=tuple(_card(card) for card in cards if isinstance(card, dict)) if isinstance(cards, list) else (),
+        gpus=tuple(map(_card, lines_in(sample.get("gpus")))),
     )
 
 

@@ -33,6 +33,11 @@ class Spread:
         return differs(self.min, self.max, self.rounds)
 
 
+def middle(values: Sequence[float]) -> float | None:
+    """Return their median; None if there are none."""
+    return median(values) if values else None
+
+
 def differs(least: float, most: float, rounds: int) -> bool:
     """Return whether a ratio's rounds show which side is larger: all agree, by at least NEAREST, and FEW_ROUNDS or
     fewer are closer to each other than to 1.

@@ -15,7 +15,7 @@ from typing import Any
 from ngcdl.processes import RUN_UNREAD
 from ngcdl.report.measured import throttling
 from ngcdl.report.measured.column import ABSENT, Codes, Column
-from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, number, numbers_in, text, texts_in
+from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, lines_in, number, numbers_in, text, texts_in
 from ngcdl.spec import MISSED
 
 _OF_A_SAMPLE = (
@@ -162,16 +162,12 @@ def _readings(told: Sequence[object]) -> Readings:
     """Return the readings of samples, of each card the last one of a sample."""
     found: dict[str, tuple[dict[int, int], dict[int, Line]]] = {}
     for at, cards in enumerate(told):
-        for place, reading in enumerate(cards_in(cards)):
+        for place, reading in enumerate(filter(None, lines_in(cards))):
             key = str(reading.get("uuid") or reading.get("index"))
             places, readings = found.setdefault(key, ({}, {}))
             places.setdefault(at, place)
             readings[at] = reading
     return {key: (places, [*readings.values()]) for key, (places, readings) in found.items()}
-
-
-def cards_in(told: object) -> list[Line]:
-    return [card for card in told if isinstance(card, dict) and card] if isinstance(told, list) else []
 
 
 def _busiest(rows: Sequence[object]) -> Sequence[float]:

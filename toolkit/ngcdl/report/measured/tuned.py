@@ -24,7 +24,7 @@ def onednn(start: Mapping[str, Any]) -> str | None:
 def has_failed(start: Mapping[str, Any]) -> bool:
     """Return whether a candidate failed in this run's own trial: the kernel may have OOM-killed it."""
     it = _trial(start)
-    return it.get("remembered") is False and any(bool(one.get("failed")) for one in _tries(it))
+    return it.get("remembered") is False and any(bool(one.get("failed")) for one in lines.lines_in(it.get("tries")))
 
 
 def in_words(start: Mapping[str, Any]) -> str | None:
@@ -34,7 +34,7 @@ def in_words(start: Mapping[str, Any]) -> str | None:
         return None
     if it.get("skipped"):
         return f"nothing: {it['skipped']}"
-    tries = _tries(it)
+    tries = lines.lines_in(it.get("tries"))
     best = next((one for one in tries if one.get("way") == chosen(start)), None)
     default = next((one for one in tries if one.get("way") == {}), None)
     if best is None or default is None:
@@ -47,11 +47,6 @@ def in_words(start: Mapping[str, Any]) -> str | None:
 def _trial(start: Mapping[str, Any]) -> Mapping[str, Any]:
     found = start.get("autotune")
     return found if isinstance(found, Mapping) else {}
-
-
-def _tries(it: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found = it.get("tries")
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def _rate(one: Mapping[str, Any]) -> str:

@@ -19,7 +19,17 @@ from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured import raced, throttling
 from ngcdl.report.measured.attempts import merged
-from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, column, number, numbers_in, text, texts_in
+from ngcdl.report.measured.lines import (
+    TOGETHER,
+    Line,
+    are_numbers,
+    column,
+    lines_in,
+    number,
+    numbers_in,
+    text,
+    texts_in,
+)
 from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
@@ -253,9 +263,8 @@ def _cards(
     there, last = {*before}, list[str]()
     found: dict[str, list[tuple[int, Line]]] = {key: [] for key in before}
     for place, readings in enumerate(told):
-        for reading in readings if isinstance(readings, list) else ():
-            if isinstance(reading, dict):
-                found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
+        for reading in lines_in(readings):
+            found.setdefault(str(reading.get("uuid") or reading.get("index")), []).append((place, reading))
     for key, placed in found.items():
         if key not in cards:
             if len(cards) == MOST_CARDS:

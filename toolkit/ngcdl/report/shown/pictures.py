@@ -8,6 +8,7 @@ from dataclasses import replace
 from ngcdl.frozen import dataclass
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.attempts import merged
+from ngcdl.report.measured.lines import known_values
 from ngcdl.report.shown import charts
 from ngcdl.report.shown.charts import Band, Chart, Line, Marks
 from ngcdl.report.shown.curves import together
@@ -193,7 +194,7 @@ def _numbers(story: Story) -> list[str]:
 
 
 def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:
-    known = [value for value in story.measured.cores if value is not None]
+    known = known_values(story.measured.cores)
     if not known:
         return
     said = f"{len(known)} logical processors, the least busy {min(known):.0f} %, the most busy {max(known):.0f} %."

@@ -22,7 +22,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from ngcdl.record import Run
-from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, number
+from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, lines_in, number
 
 _TRAINING = ("step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate", "precision_at_1", "accuracy")
 _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")
@@ -73,9 +73,7 @@ def _machine(run: Run, samples: Iterable[Line]) -> Iterator[Iterable[Sequence[ob
         when = {**about, "t": t, "seconds": _since(run, t)}
         machine = {name: number(sample.get(name)) for name in _MACHINE}
         rows = [{**when, "kind": "sample", **machine, "gap": _inert(sample.get("gap"))}]
-        cards = sample.get("gpus")
-        cards = cards if isinstance(cards, list) else []
-        rows += [{**when, "kind": "gpu", **_card(card)} for card in cards if isinstance(card, dict)]
+        rows += [{**when, "kind": "gpu", **_card(card)} for card in lines_in(sample.get("gpus"))]
         yield [[row.get(name) for name in COLUMNS] for row in rows]
 
 

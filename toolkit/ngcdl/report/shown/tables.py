@@ -134,8 +134,7 @@ _FIGURES: tuple[Figure, ...] = (
 
 
 def _busy(story: Story) -> str:
-    known = [value for value in story.measured.cores if value is not None]
-    if known:
+    if known := known_values(story.measured.cores):
         ends = dict.fromkeys(f"{value:.0f}" for value in (min(known), max(known)))
         return f"{' to '.join(ends)} %"
     mean = story.run.summary.cpu_percent_mean
