@@ -87,6 +87,10 @@ class Owner:
     boot: str | None = None
 
 
+# How much of a card worked, by fields of a sample (telemetry/sample.py); a summary has the mean of each.
+ACTIVITY = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
+
+
 @dataclass(frozen=True)
 class GpuSummary:
     uuid: str | None = None

@@ -25,9 +25,11 @@ energy_joules, memory_mhz, throttle_reasons, and sm_active_percent to own_proces
 
 from __future__ import annotations
 
+from ngcdl.record import ACTIVITY
+
 # What the driver reports about a GPU; the sampler adds own_processes, foreign_processes and error.
 MEASURED = (
     *("index", "uuid", "name", "gpu_percent", "memory_percent", "watts", "memory_used_bytes", "memory_total_bytes"),
     *("energy_joules", "celsius", "sm_mhz", "memory_mhz", "throttle_reasons"),
-    *("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent"),
+    *ACTIVITY,
 )

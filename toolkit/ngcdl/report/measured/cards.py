@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import and_, eq, or_
+from typing import Any
 
-from ngcdl.record import GpuSummary, Summary
+from ngcdl.record import ACTIVITY, GpuSummary, Summary
 from ngcdl.report.measured import energy
 from ngcdl.report.measured.attempts import Stretch, joined, possible
 from ngcdl.report.measured.case import computed_on, is_idle
@@ -22,6 +23,7 @@ TOLD_SHARE = 0.9
 # Each card takes the work of one in all samples. Of many cards, those in fewer than one of so many samples don't count:
 # they were lost soon, or a run made them up.
 _MANY, _SELDOM = 64, 16
+_MEANS = ("gpu_percent_mean", *(f"{name}_mean" for name in ACTIVITY))
 
 
 class Card:
@@ -89,15 +91,12 @@ def with_cards(
     its = _its(gpus, start, is_told=any(own))
     are_alike = len({gpus[at].name for at in its}) < 2
     used = [gpu for gpu in gpus if gpu.is_used is not False]
+    means: Any = {name: mean(known_values(getattr(gpu, name) for gpu in used)) for name in _MEANS}
     summed = replace(
         so_far,
         gpus=gpus,
-        gpu_percent_mean=mean(known_values(gpu.gpu_percent_mean for gpu in used)),
         gpu_memory_bytes_max=most(known_values(gpu.memory_bytes_max for gpu in used)),
-        sm_active_percent_mean=mean(known_values(gpu.sm_active_percent_mean for gpu in used)),
-        sm_occupancy_percent_mean=mean(known_values(gpu.sm_occupancy_percent_mean for gpu in used)),
-        tensor_active_percent_mean=mean(known_values(gpu.tensor_active_percent_mean for gpu in used)),
-        dram_bandwidth_percent_mean=mean(known_values(gpu.dram_bandwidth_percent_mean for gpu in used)),
+        **means,
         # of unlike cards a mean would be a clock that none of them had
         sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)) if are_alike else None,
         throttled_share=_throttled_share([reasons[at] for at in its]),
@@ -139,10 +138,7 @@ def _summary(
     card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: array[float]
 ) -> GpuSummary:
     index, uuid, name, node = card.name
-
-    def since_the_sample_before(name: str) -> float | None:
-        return weighted(card.figures(name), weights)
-
+    activity: Any = {f"{name}_mean": weighted(card.figures(name), weights) for name in ACTIVITY}
     return GpuSummary(
         index=None if index is None else int(index),
         uuid=uuid,
@@ -155,10 +151,7 @@ def _summary(
         energy_from=used.source if used else None,
         sm_mhz_mean=mean(card.numbers("sm_mhz")),
         throttled_share=_throttled_share([reasons]),
-        sm_active_percent_mean=since_the_sample_before("sm_active_percent"),
-        sm_occupancy_percent_mean=since_the_sample_before("sm_occupancy_percent"),
-        tensor_active_percent_mean=since_the_sample_before("tensor_active_percent"),
-        dram_bandwidth_percent_mean=since_the_sample_before("dram_bandwidth_percent"),
+        **activity,
     )
 
 

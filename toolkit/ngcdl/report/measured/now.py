@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Iterable
 
 from ngcdl.frozen import dataclass
+from ngcdl.record import ACTIVITY
 from ngcdl.report.measured.lines import Line, lines_in, number, text
 from ngcdl.spec import USUAL_SAMPLE_SECONDS, samples_to_full
 
 # Older samples say nothing about now: samples are a second apart, or as --sample-every says, so after an older one
 # nothing measures the run any more.
 FRESH_SECONDS, _FRESH_SAMPLES = 10.0, 2.5
+_OF_A_CARD = ("gpu_percent", "memory_used_bytes", "memory_total_bytes", "watts", *ACTIVITY)
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,6 @@ def now(
 
 def _card(card: Line) -> CardNow:
     index = number(card.get("index"))
-    return CardNow(
-        None if index is None else int(index),
-        number(card.get("gpu_percent")),
-        number(card.get("memory_used_bytes")),
-        number(card.get("memory_total_bytes")),
-        number(card.get("watts")),
-        text(card.get("error")),
-        number(card.get("sm_active_percent")),
-        number(card.get("sm_occupancy_percent")),
-        number(card.get("tensor_active_percent")),
-        number(card.get("dram_bandwidth_percent")),
-        text(card.get("node")),
-    )
+    figures = {name: number(card.get(name)) for name in _OF_A_CARD}
+    error, node = text(card.get("error")), text(card.get("node"))
+    return CardNow(None if index is None else int(index), error=error, node=node, **figures)

@@ -13,6 +13,7 @@ from operator import and_, eq, itemgetter
 from typing import Any
 
 from ngcdl.processes import RUN_UNREAD
+from ngcdl.record import ACTIVITY
 from ngcdl.report.measured import throttling
 from ngcdl.report.measured.column import ABSENT, Codes, Column
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, lines_in, number, numbers_in, text, texts_in
@@ -24,7 +25,7 @@ _OF_A_SAMPLE = (
 )  # fmt: skip
 _OF_A_CARD = (
     "gpu_percent", "memory_used_bytes", "watts", "energy_joules", "sm_mhz", "own_processes", "foreign_processes",
-    "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent",
+    *ACTIVITY,
 )  # fmt: skip
 _GAP, _UNREAD = 1, 2
 # Of one run, more than any cluster gives it: whoever writes samples could make up a new card in each.

@@ -21,16 +21,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any
 
-from ngcdl.record import Run
+from ngcdl.record import ACTIVITY, Run
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, lines_in, number
 
 _TRAINING = ("step", "loss", "examples_per_second", "seconds_per_batch", "learning_rate", "precision_at_1", "accuracy")
 _MACHINE = ("host_cpu_percent", "container_cpu_percent", "memory_bytes")
 _CARD = ("gpu_percent", "memory_used_bytes", "watts", "celsius", "sm_mhz")
-_ACTIVITY = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
 COLUMNS = (
     "run", "kind", "t", "seconds", *_TRAINING, *_MACHINE, "gpu", "gpu_uuid", *_CARD, "throttle_reasons", "gap",
-    "dataset", *_ACTIVITY,
+    "dataset", *ACTIVITY,
 )  # fmt: skip
 
 
@@ -103,7 +102,7 @@ def _texts(values: Sequence[Any]) -> Sequence[str]:
 def _card(card: Line) -> dict[str, object]:
     reasons = card.get("throttle_reasons")
     held = "+".join(str(one) for one in reasons) if isinstance(reasons, list) else None
-    figures = {name: number(card.get(name)) for name in (*_CARD, *_ACTIVITY)}
+    figures = {name: number(card.get(name)) for name in (*_CARD, *ACTIVITY)}
     return {
         "gpu": number(card.get("index")),
         "gpu_uuid": _inert(card.get("uuid")),
