@@ -257,7 +257,7 @@ def _told(run: Run) -> str:
         return f"{run.status}{f', {run.reason}' if run.reason else ''} ({run.id}){why}"
     rate, each = figures.examples_per_second, figures.seconds_per_batch
     if rate is None and is_command(run):
-        has_time = run.seconds is not None and not kind_of(run.engine).is_cluster  # a cluster's includes the queue
+        has_time = run.seconds is not None and not run.kind.is_cluster  # a cluster's includes the queue
         return f"took {console.measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
     if rate is None:
         return f"too few steps for a figure ({run.id})"

@@ -33,7 +33,7 @@ from typing import Any, Self
 from ngcdl.errors import BadOption
 from ngcdl.frozen import dataclass
 from ngcdl.record.shape import known_of, make
-from ngcdl.spec import USUAL_SAMPLE_SECONDS, Placement, Workload, kind_of, parse_sample_seconds
+from ngcdl.spec import USUAL_SAMPLE_SECONDS, Kind, Placement, Workload, kind_of, parse_sample_seconds
 
 FORMAT = 1
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
@@ -259,6 +259,11 @@ class Run:
         return None if self.finished is None or self.finished < self.started else self.finished - self.started
 
     @property
+    def kind(self) -> Kind:
+        """What kind of engine the run is on."""
+        return kind_of(self.engine)
+
+    @property
     def is_open(self) -> bool:
         """Whether more may become known about the run: it is running, or still has an owner, because the run lost its
         engine, which may come back, or because its start was given up and may have left a container."""
@@ -292,7 +297,7 @@ class Run:
         """How many of the machine's processors the run was allowed to use; None if all of them, or if unknown, as for a
         container."""
         usable, cores = self.machine.usable_cores, self.machine.cores
-        is_limited = usable is not None and 0 < usable < (cores or 0) and not kind_of(self.engine).has_containers
+        is_limited = usable is not None and 0 < usable < (cores or 0) and not self.kind.has_containers
         return usable if is_limited else None
 
     @property

@@ -37,7 +37,6 @@ from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
 from ngcdl.running import ending
 from ngcdl.running.owner import is_alive, this_process
-from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -137,7 +136,7 @@ def standing(
         run, before = store.load(run_id), ended
         with contextlib.suppress(OSError):
             ended = (store.folder(run_id) / EXIT).stat().st_mtime_ns
-        if not kind_of(run.engine).is_cluster or ended != before or clock() >= due:
+        if not run.kind.is_cluster or ended != before or clock() >= due:
             away.clear()
             run = reconcile(store, run, away)
             pause = FIRST_ASK_SECONDS if ended != before else pause
@@ -150,7 +149,7 @@ def still_runs(store: Store, run: Run) -> bool:
     """Return whether `run`, as returned by `reconcile`, still runs. If nobody watches the run, and it is on another
     machine or the host has been restarted since, its engine may never be reachable again: the run then counts as dead
     once its folder has not changed for DEAD_SECONDS."""
-    can_be_asked = kind_of(run.engine).is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
+    can_be_asked = run.kind.is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
     can_be_asked = can_be_asked or is_alive(run.owner)
     return run.status == "running" and (can_be_asked or _quiet_seconds(store, run, *_ITS_FILES) <= DEAD_SECONDS)
 
@@ -166,7 +165,7 @@ def _is_unwatched(run: Run) -> bool:
 
 
 def _found_out(store: Store, run: Run, known: bool) -> Run:
-    if kind_of(run.engine).is_cluster:
+    if run.kind.is_cluster:
         return _by_cluster(store, run, known)
     if run.owner is None:  # no ngcdl watches it: only its files can tell
         return _by_events(store, run) if _quiet_seconds(store, run, *_ITS_FILES) > QUIET_SECONDS else run
@@ -264,7 +263,7 @@ def engine_of(run: Run, command: str) -> Engine:
     is selected here."""
     engine = engines.connect(str(run.engine))
     if run.engine_id not in (None, engine.identity):
-        choose = kind_of(run.engine).choose.format(its=run.engine_id)
+        choose = run.kind.choose.format(its=run.engine_id)
         raise RunElsewhere(run.id, engine.name, str(run.engine_id), engine.identity, choose, command)
     return engine
 
@@ -273,7 +272,7 @@ def job_of(run: Run, command: str) -> Job | None:
     """Find the job of `run`, for `ngcdl COMMAND`; None if there is none. Raise as `engine_of` does, or RunOnHost if it
     may be on another host, which shares this home."""
     job = engine_of(run, command).find(run.id)
-    if job is None and not kind_of(run.engine).is_cluster and run.engine_id is None and _is_elsewhere(run):
+    if job is None and not run.kind.is_cluster and run.engine_id is None and _is_elsewhere(run):
         raise RunOnHost(run.id, str(run.machine.hostname), socket.gethostname(), command)
     return job
 

@@ -22,7 +22,7 @@ from ngcdl.report.measured import naming, retyped, tuned
 from ngcdl.report.measured.lines import last_start
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.settings import Settings
-from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload, kind_of
+from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
 from ngcdl.spec.inside import is_ours
 from ngcdl.storing.store import Store
 
@@ -70,7 +70,7 @@ def request_again(
         workload=workload,
         own=None if workload else spec,
         device=before.device if workload and before.device in ("cpu", "gpu") else None,
-        root=kind_of(before.engine).has_containers and recorded.get("user") is None,
+        root=before.kind.has_containers and recorded.get("user") is None,
         placement=spec.placement,
         extra=extra,
         installed=before.packages,
@@ -113,7 +113,7 @@ def _of_command(before: Run, spec: RunSpec, dry: bool) -> list[str]:
             f"With the word in place of {REDACTED}:\n    {retyped.command(before)}",
         )
     remarks = ["its stdin was not recorded"] if spec.stdin and not spec.tty else []
-    return remarks if kind_of(before.engine).has_containers else remarks + _here(before, spec, dry)
+    return remarks if before.kind.has_containers else remarks + _here(before, spec, dry)
 
 
 def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
@@ -142,7 +142,7 @@ def _unusable(folder: Path) -> str | None:
 
 
 def _image(before: Run, settings: Settings) -> ImageRef | None:
-    if not kind_of(before.engine).has_containers:
+    if not before.kind.has_containers:
         return None
     if not before.image.reference or not before.image.identity:
         raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
@@ -160,7 +160,7 @@ def _gpus(before: Run, recorded: Mapping[str, Any]) -> GpuRequest:
     """Request the same cards that the run had, and none if it had none, even if this host has cards today."""
     if before.gpus:
         return GpuRequest("devices", devices=before.gpus)
-    if before.gpus is not None or (before.gpu_way == "none" and kind_of(before.engine).has_containers):
+    if before.gpus is not None or (before.gpu_way == "none" and before.kind.has_containers):
         return GpuRequest("none")
     return GpuRequest.parse(str(recorded.get("gpus") or "auto"))
 
@@ -172,7 +172,7 @@ def _typed(spec: RunSpec) -> tuple[Mount, ...]:
 
 def _would_get(before: Run, spec: RunSpec, image: ImageRef | None) -> str:
     """List everything a run would get from this host, for the user who must decide whether to allow it."""
-    training, kind = before.workload, kind_of(before.engine)
+    training, kind = before.workload, before.kind
     names = [f"{name} as it is set here" if value == REDACTED else name for name, value in spec.environment]
     folders = [str(mount) for mount in _typed(spec)] if training else [str(mount) for mount in spec.mounts]
     folders += [str(training["data"])] if training.get("data", "auto") not in ("auto", "synthetic") else []
@@ -241,7 +241,7 @@ def _workload(
         remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
     if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
-    if not dry and kind_of(before.engine).shares_files:  # pods see no data of this host: they have a claim's
+    if not dry and before.kind.shares_files:  # pods see no data of this host: they have a claim's
         workload = replace(workload, data=_data(before, workload, settings, store, show))
     return workload, remarks
 
@@ -249,7 +249,7 @@ def _workload(
 def _check_resumed(before: Run, source: str, store: Store) -> None:
     """Raise NotRepeatable if `source`, which `before` resumed from, is not here, has no checkpoints (any more), or is
     still running."""
-    told = EVENTS if kind_of(before.engine).shares_files else RECORD  # a pod's events may never have arrived
+    told = EVENTS if before.kind.shares_files else RECORD  # a pod's events may never have arrived
     if not (store.folder(source) / told).exists():
         raise NotRepeatable(before.id, f"it resumed from {source}, which is not here")
     with contextlib.suppress(RecordBroken, NoSuchRun):  # its checkpoints may be intact all the same
@@ -259,7 +259,7 @@ def _check_resumed(before: Run, source: str, store: Store) -> None:
                 f"it resumed from {source}, which is still running; a second training would do the same beside it.",
                 f"Watch it, or stop it first:\n    ngcdl logs -f {source}\n    ngcdl stop {source}",
             )
-    if kind_of(before.engine).shares_files and not has_checkpoint(store.folder(source)):
+    if before.kind.shares_files and not has_checkpoint(store.folder(source)):
         raise NotRepeatable(before.id, f"it resumed from {source}, whose checkpoints are not here")
 
 

@@ -13,7 +13,6 @@ from ngcdl import waiting
 from ngcdl.folder import EVENTS, last_lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number
-from ngcdl.spec import kind_of
 
 SILENT_SECONDS = 300.0  # a compilation or an evaluation takes minutes
 SILENT_STEPS = 20  # times the interval between the last two reported steps
@@ -26,7 +25,7 @@ def silent_seconds(run: Run, folder: Path, clock: Callable[[], float] = time.tim
 
     Also return None if silence says nothing: for a run in a cluster's queue, which has a `reason`, and for a pod, whose
     events arrive at its end."""
-    if run.status != "running" or run.is_waiting or not kind_of(run.engine).shares_files:
+    if run.status != "running" or run.is_waiting or not run.kind.shares_files:
         return None
     last = _last_report(folder)
     seconds = clock() - last if last is not None else 0.0

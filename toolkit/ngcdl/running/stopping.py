@@ -18,7 +18,6 @@ from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive, this_process
 from ngcdl.running.reconcile import DEAD_SECONDS, LOCK_SECONDS, SILENT, job_of, reconcile, standing
-from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def _is_left(run: Run) -> bool:
 def _ask_engine(store: Store, run: Run) -> bool:
     """Ask the run's engine to stop its job. Return False if there is no job yet, but a cluster may accept it later
     (launch.MAY_BE_ACCEPTED)."""
-    is_cluster = kind_of(run.engine).is_cluster
+    is_cluster = run.kind.is_cluster
     if run.owner is None and not is_cluster:
         raise RunOfOthers(run.id, str(run.engine))
     is_unknown = is_cluster and run.container is None

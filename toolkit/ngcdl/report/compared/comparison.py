@@ -25,7 +25,6 @@ from ngcdl.report.measured import lines, naming
 from ngcdl.report.measured.case import is_command
 from ngcdl.report.measured.spread import Spread, middle
 from ngcdl.report.measured.use import Use, use
-from ngcdl.spec import kind_of
 from ngcdl.trainings import find
 
 ONE_PAIR = "one pair, no spread"
@@ -207,7 +206,7 @@ def comparison(arms: Sequence[Arm], vary: str, remarks: Sequence[str] = (), scal
     runs = [entry.run for entry in entries]
     is_own = bool(runs) and all(map(is_command, runs))
     silent = [run for run in runs if run.status == "finished" and run.summary.examples_per_second is None]
-    by_duration = is_own and bool(silent) and not any(kind_of(run.engine).is_cluster for run in runs)
+    by_duration = is_own and bool(silent) and not any(run.kind.is_cluster for run in runs)
     refused = refusals(entries, vary, is_weak=scaling == WEAK, by_duration=by_duration)
     fields = _fields_of(refused)
     reached = tuple(_reached(arm, fields, by_duration) for arm in arms)

@@ -17,7 +17,7 @@ from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured import lines, naming, throttling, tuned
 from ngcdl.report.measured.case import is_command
-from ngcdl.spec import Workload, kind_of
+from ngcdl.spec import Workload
 
 # What is varied -> the fields that differ because of it. All others must be the same.
 BECAUSE_OF: Mapping[str, frozenset[str]] = {
@@ -179,7 +179,7 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
 def _why_silent(entry: Entry) -> str:
     if entry.run.workload or entry.measured.start:
         return TOO_FEW_STEPS
-    is_queued = is_command(entry.run) and kind_of(entry.run.engine).is_cluster
+    is_queued = is_command(entry.run) and entry.run.kind.is_cluster
     return "it reported no speed, and its time includes the queue's" if is_queued else "no training, so no speed"
 
 
@@ -260,7 +260,7 @@ def _fields(measured: MeasuredRun) -> dict[str, Any]:
         **{name: start.get(name) for name in _OF_START},
         **{key: value for key, value in spec.items() if key not in _DERIVED},
         **{name: value for name, value in run.placement.items() if name in _OF_PLACE},
-        "hardware": _kinds(run, start) if kind_of(run.engine).is_cluster else None,  # elsewhere "gpus" names the cards
+        "hardware": _kinds(run, start) if run.kind.is_cluster else None,  # elsewhere "gpus" names the cards
         "command": naming.typed(run),
         "engine": run.engine,
         "gpu_way": run.gpu_way,

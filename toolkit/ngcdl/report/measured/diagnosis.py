@@ -14,7 +14,6 @@ from ngcdl.catalog.failures import Failure, Recognised
 from ngcdl.folder import opened
 from ngcdl.record import Diagnosis, Run
 from ngcdl.report.measured.case import shares_memory
-from ngcdl.spec import kind_of
 
 # The banner and the start are in the head, a traceback is in the tail.
 HEAD_BYTES, TAIL_BYTES = 256 << 10, 64 << 10
@@ -50,12 +49,11 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 def words_about(run: Run) -> frozenset[str]:
     """Describe `run` in the catalogue's words (failures.WORDS)."""
-    kind = kind_of(run.engine)
     words = {
         "training" if run.workload else "command",
-        "image" if kind.has_containers else "host",
-        "cluster" if kind.is_cluster else "here",
-        "folders" if kind.shares_files else "claims",
+        "image" if run.kind.has_containers else "host",
+        "cluster" if run.kind.is_cluster else "here",
+        "folders" if run.kind.shares_files else "claims",
     }
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
     words |= {"unified"} if shares_memory(run) else set()

@@ -11,7 +11,6 @@ from statistics import median
 
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
-from ngcdl.spec import kind_of
 
 # If nothing has trained here yet: a few desktop cores, and a small card. Recalled, not measured.
 ASSUMED_FLOPS: Mapping[str, float] = {"cpu": 100e9, "gpu": 2e12}
@@ -61,7 +60,7 @@ def pace(runs: Iterable[Run], flops_per_example: Mapping[str, float]) -> Pace:
         rate, each = figures.examples_per_second, figures.seconds_per_batch
         if run.status != "finished" or name not in flops_per_example or not (run.device and rate):
             continue
-        if kind_of(run.engine).is_cluster:
+        if run.kind.is_cluster:
             continue  # a cluster computes on other machines, and waiting in its queue is not start-up
         found.setdefault((str(name), run.device), []).append(rate * flops_per_example[str(name)])
         is_whole = not run.workload.get("resume")  # else its steps include those of the run before

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ngcdl.record import Finding
 from ngcdl.report.measured.case import Case, finding, shares_memory
 from ngcdl.report.measured.lines import number
-from ngcdl.spec import kind_of
 
 # Memory in use leaves out the file cache (but, for a process, not the files that it maps), so the next batch can only
 # have the rest.
@@ -62,7 +61,7 @@ def _hosts_memory(case: Case) -> str:
 
 
 def _limit_of(case: Case) -> str:
-    return f"{'the container' if kind_of(case.run.engine).has_containers else 'its control group'}'s memory limit"
+    return f"{'the container' if case.run.kind.has_containers else 'its control group'}'s memory limit"
 
 
 def pressed(case: Case) -> Iterator[Finding]:

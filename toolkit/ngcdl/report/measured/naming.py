@@ -10,7 +10,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report.measured import lines
-from ngcdl.spec import Mount, kind_of
+from ngcdl.spec import Mount
 
 PLANNED = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")  # variables that ngcdl sets for a run by itself
 # Feeds that train nothing, or nothing new (containers/trainer/feed.py): their speed is not a training's.
@@ -31,7 +31,7 @@ def what(run: Run) -> str:
     called = typed(run, _LONGEST) or "a command"
     if run.image.reference:
         return f"{called} in {run.image.reference.rpartition('/')[2]}"
-    return run.id if kind_of(run.engine).has_containers else f"{called} on this host"
+    return run.id if run.kind.has_containers else f"{called} on this host"
 
 
 def typed(run: Run, most: int | None = None) -> str | None:

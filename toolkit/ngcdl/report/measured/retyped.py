@@ -9,7 +9,7 @@ from typing import Any
 
 from ngcdl.record import Run
 from ngcdl.report.measured.naming import PLANNED, listed
-from ngcdl.spec import KINDS, REDACTED, USUAL, USUAL_SAMPLE_SECONDS, Placement, RunSpec, Workload, kind_of
+from ngcdl.spec import KINDS, REDACTED, USUAL, USUAL_SAMPLE_SECONDS, Placement, RunSpec, Workload
 from ngcdl.spec.inside import ROOT, WORK, is_ours
 from ngcdl.spec.placement import TYPED
 
@@ -50,7 +50,7 @@ def command(run: Run) -> str | None:
     for name, value in dict(spec.get("environment") or {}).items():
         if name not in PLANNED:
             words += ["-e", name if value == REDACTED else f"{name}={value}"]
-    words += _container(spec) if kind_of(run.engine).has_containers else []
+    words += _container(spec) if run.kind.has_containers else []
     words += ["--", *(str(word) for word in listed(spec, "command"))] if not asked and spec.get("command") else []
     return shlex.join(words)
 

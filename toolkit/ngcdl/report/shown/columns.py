@@ -33,7 +33,7 @@ from ngcdl.report.measured.lines import (
 from ngcdl.report.measured.taken import MOST_CARDS
 from ngcdl.report.shown.curves import NAN, Curve
 from ngcdl.report.shown.story import CardCurves, SampledCurves, Story, Throttled, Training
-from ngcdl.spec import USUAL_SAMPLE_SECONDS, kind_of
+from ngcdl.spec import USUAL_SAMPLE_SECONDS
 
 # A state that two samples report is taken to have held between them, too, if one at most is missing there.
 _SAMPLES_APART = 2.5
@@ -100,7 +100,7 @@ def told_in_two(run: Run, events: InTwo, samples: Callable[[], Iterable[Line]]) 
 
 def _story(run: Run, training: Training, measured: SampledCurves) -> Story:
     """Make the Story. For a run on a cluster time begins with the first report: before that it waited for a node."""
-    if kind_of(run.engine).is_cluster:
+    if run.kind.is_cluster:
         cards = measured.cards.values()
         curves = [training.rates, measured.host, measured.least, measured.most]
         curves += [curve for card in cards for curve in card.curves.values()]

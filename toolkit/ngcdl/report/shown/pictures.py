@@ -15,7 +15,6 @@ from ngcdl.report.shown.curves import together
 from ngcdl.report.shown.markup import Markup
 from ngcdl.report.shown.scale import PERCENT, Axis, axis, bytes_axis, seconds_axis
 from ngcdl.report.shown.story import LETTERS, Story
-from ngcdl.spec import kind_of
 
 Upright = Callable[[float, float], Axis]  # makes the y axis for curves with this minimum and maximum
 
@@ -90,7 +89,7 @@ def _label(story: Story, stories: Sequence[Story]) -> str:
 
 def _time(stories: Sequence[Story]) -> Axis:
     """Return the time axis of all charts: as long as the longest run, or up to its last reported value."""
-    ends, queued = [1.0], [kind_of(story.run.engine).is_cluster for story in stories]
+    ends, queued = [1.0], [story.run.kind.is_cluster for story in stories]
     for story, has_waited in zip(stories, queued, strict=True):
         curves = [story.training.rates, story.measured.host]
         curves += [curve for card in story.measured.cards.values() for curve in card.curves.values()]

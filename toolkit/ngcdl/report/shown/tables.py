@@ -14,7 +14,6 @@ from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.report.shown.story import Story
 from ngcdl.report.shown.verdict import rate
-from ngcdl.spec import kind_of
 from ngcdl.trainings import WRITTEN
 
 Row = tuple[str, tuple[str, ...]]
@@ -173,7 +172,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     """Return the conditions of measurement, down to the command that repeats the run."""
     run, machine, start = story.run, story.run.machine, story.training.start
     training = run.workload
-    no_image = (None, None) if kind_of(run.engine).has_containers else (naming.NO_IMAGE[bool(training)], "none")
+    no_image = (None, None) if run.kind.has_containers else (naming.NO_IMAGE[bool(training)], "none")
     there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
     rows = [
         (RUN, run.id),
@@ -218,7 +217,7 @@ def _cards(named: Sequence[str | None] | None) -> str | None:
 
 def _used(run: Run) -> Sequence[str | None] | None:
     """Return the UUIDs of the run's cards, which on a cluster are known only from readings on the nodes."""
-    if run.gpus is None and kind_of(run.engine).is_cluster and run.device == "gpu":
+    if run.gpus is None and run.kind.is_cluster and run.device == "gpu":
         return [gpu.uuid for gpu in run.summary.gpus] or None
     return run.gpus
 

@@ -12,7 +12,6 @@ from ngcdl.report.measured.use import use
 from ngcdl.report.measured.words import duration
 from ngcdl.report.shown import likeness
 from ngcdl.report.shown.story import Story
-from ngcdl.spec import kind_of
 
 
 def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
@@ -53,7 +52,7 @@ def _reached(story: Story) -> str:
         seconds = _trained_seconds(story)
         words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
     elif run.seconds is not None:
-        wait = " including the wait for a node and the pull" if kind_of(run.engine).is_cluster else ""
+        wait = " including the wait for a node and the pull" if run.kind.is_cluster else ""
         words.append(f"{duration(run.seconds)}{wait}")
     if why := naming.without_result(run, story.training.start):
         words.append(why)
@@ -69,7 +68,7 @@ def _trained_seconds(story: Story) -> float | None:
     that is unknown, or if the run was resumed: its number of steps then includes those of earlier runs."""
     if story.run.workload.get("resume"):
         return None
-    if not kind_of(story.run.engine).is_cluster:
+    if not story.run.kind.is_cluster:
         return story.run.seconds
     return sum(end - begin for begin, end in story.training.spans) or None
 
