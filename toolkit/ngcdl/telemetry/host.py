@@ -13,7 +13,7 @@ import psutil
 from ngcdl import record
 from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import Card
-from ngcdl.telemetry.kernelfile import KernelFile
+from ngcdl.telemetry.kernelfile import KernelFile, number_after
 from ngcdl.telemetry.processors import processors
 
 CPUINFO, STAT, MEMORY = Path("/proc/cpuinfo"), Path("/proc/stat"), Path("/proc/meminfo")
@@ -71,12 +71,12 @@ class CpuMeter:
             for (was_busy, was), (busy, whole) in zip(before, self._last, strict=False)
         ]
         each = [share for share in shares[1:] if share is not None]
-        running = text.rpartition("\nprocs_running ")[2].partition("\n")[0]
+        running = number_after("procs_running ", text)
         return Cpu(
             shares[0] if shares else None,
             # a processor that went online or offline meanwhile shifts those after it
             tuple(each) if each and len(each) + 1 == len(before) == len(self._last) else None,
-            max(int(running) - 1, 0) if running.isdecimal() else None,  # this thread is one of them
+            None if running is None else max(running - 1, 0),  # this thread is one of them
         )
 
 
@@ -96,10 +96,5 @@ def _times(stat: str) -> list[tuple[int, int]]:
 def memory_used_bytes(meminfo: str | None) -> int | None:
     """Return how much of a machine's memory is not available to a new program, by its /proc/meminfo; None if that can't
     be read, or comes from a kernel older than 3.14."""
-    total, available = _kilobytes(meminfo or "", "MemTotal:"), _kilobytes(meminfo or "", "MemAvailable:")
+    total, available = (number_after(name, meminfo or "") for name in ("MemTotal:", "MemAvailable:"))
     return None if total is None or available is None else 1024 * (total - available)
-
-
-def _kilobytes(text: str, name: str) -> int | None:
-    number = text.partition(name)[2].partition(" kB")[0].strip()
-    return int(number) if number.isdecimal() else None

@@ -36,3 +36,9 @@ class KernelFile:
             os.close(file)
 
     __del__ = close
+
+
+def number_after(key: str, text: str) -> int | None:
+    """Return the number that follows `key`, which begins a line, in the text of such a file; None if none does."""
+    words = f"\n{text}".partition(f"\n{key}")[2].split(None, 1)
+    return int(words[0]) if words and words[0].isdecimal() else None

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from ngcdl.frozen import dataclass
-from ngcdl.telemetry.kernelfile import KernelFile
+from ngcdl.telemetry.kernelfile import KernelFile, number_after
 
 SHORTEST_SECONDS = 1.0  # the pressure is a 10 s average
 
@@ -63,8 +63,7 @@ class Limits:
 
     def _read(self) -> Pressure:
         some = _text(self._some).partition("avg10=")[2].split(" ")[0]
-        kills = f"\n{_text(self._events)}".partition("\noom_kill ")[2].partition("\n")[0]
-        return Pressure(_float(some), int(kills) if kills.isdecimal() else None)
+        return Pressure(_float(some), number_after("oom_kill ", _text(self._events)))
 
     def _limit_bytes(self) -> int | None:
         """Return the lowest limit of the group and its ancestors, or all memory if none is limited."""

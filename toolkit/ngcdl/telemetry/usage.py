@@ -18,7 +18,7 @@ import psutil
 from ngcdl import processes
 from ngcdl.frozen import dataclass
 from ngcdl.telemetry import container
-from ngcdl.telemetry.kernelfile import KernelFile
+from ngcdl.telemetry.kernelfile import KernelFile, number_after
 from ngcdl.telemetry.memory import Limits
 
 # How long one reading may look at the memory that processes share, and the share of all time that this may take.
@@ -174,8 +174,8 @@ def _share(pid: int) -> int | None:
         return 0
     except OSError:  # it is another user's, or Linux is older than 4.14
         return None if folder.exists() else 0
-    size = text.partition("\nPss:")[2].partition("kB")[0].strip()
-    return int(size) * 1024 if size.isdecimal() else None
+    size = number_after("Pss:", text)
+    return None if size is None else 1024 * size
 
 
 class _Rate:
@@ -203,5 +203,6 @@ class _Number:
 
     def read(self) -> int | None:
         text = (self._file.read() if self._file else None) or ""
-        told = [f"\n{text}".partition(f"\n{key} ")[2].partition("\n")[0] for key in self._keys] or [text.strip()]
-        return sum(map(int, told)) if all(map(str.isdecimal, told)) else None
+        told = [number_after(f"{key} ", text) for key in self._keys] or [number_after("", text)]
+        known = [one for one in told if one is not None]
+        return sum(known) if len(known) == len(told) else None
