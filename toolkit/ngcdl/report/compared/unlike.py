@@ -214,14 +214,10 @@ def _unequal(entries: Sequence[Entry], vary: str, free: frozenset[str]) -> list[
     left = _LEFT.get(vary, ())  # an own command has no such options
     free |= {name for name in left if all(one.get(name, _PLAIN[name]) == _PLAIN[name] for one in asked)}
     by_run = {entry.run.id: _fields(entry.measured) for entry in entries}
-    names = list(dict.fromkeys(name for values in by_run.values() for name in values))
+    arms = [[entry for entry in entries if entry.arm == arm] for arm in dict.fromkeys(entry.arm for entry in entries)]
     found = []
-    for name in names:
-        if name in free:
-            groups = [[entry for entry in entries if entry.arm == arm] for arm in dict.fromkeys(e.arm for e in entries)]
-        else:
-            groups = [list(entries)]
-        for group in groups:
+    for name in dict.fromkeys(name for values in by_run.values() for name in values):
+        for group in arms if name in free else [entries]:
             found += _odd(name, group, {entry.run.id: by_run[entry.run.id].get(name) for entry in group})
     return found
 
