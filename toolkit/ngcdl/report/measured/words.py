@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
-from ngcdl.record import GpuSummary, Run, Summary
+from ngcdl.record import ACTIVITY, GpuSummary, Run, Summary
 
 Written = Callable[..., str]  # formats a known value, with `digits` if it allows a choice
 _PERCENT: Written = partial(number, unit=" %")
 _MHZ: Written = partial(number, digits=0, unit=" MHz")
 _JOULES: Written = partial(measured, digits=0, unit=" J")
 HELD_DOWN = "clocks held down"
+_ACTIVITY = dict(
+    zip(ACTIVITY, ("SMs active", "occupancy of the SMs", "tensor cores active", "DRAM bandwidth used"), strict=True)
+)
 
 _FIGURES: Mapping[str, tuple[str, Written]] = {
     "steps": ("steps", partial(number, digits=0)),
@@ -31,10 +34,7 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
     "memory_pressure_percent": ("memory pressure", _PERCENT),
     "memory_oom_kills": ("OOM kills", partial(number, digits=0)),
     "gpu_percent_mean": ("GPU use", _PERCENT),
-    "sm_active_percent_mean": ("GPU: SMs active", _PERCENT),
-    "sm_occupancy_percent_mean": ("GPU: occupancy of the SMs", _PERCENT),
-    "tensor_active_percent_mean": ("GPU: tensor cores active", _PERCENT),
-    "dram_bandwidth_percent_mean": ("GPU: DRAM bandwidth used", _PERCENT),
+    **{f"{name}_mean": (f"GPU: {said}", _PERCENT) for name, said in _ACTIVITY.items()},
     "gpu_memory_bytes_max": ("peak GPU memory", size),
     "sm_mhz_mean": ("GPU clock (mean)", _MHZ),
     "energy_joules": ("GPU energy", _JOULES),
@@ -47,10 +47,7 @@ _FIGURES: Mapping[str, tuple[str, Written]] = {
 }
 _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
     "gpu_percent_mean": ("use", _PERCENT),
-    "sm_active_percent_mean": ("SMs active", _PERCENT),
-    "sm_occupancy_percent_mean": ("occupancy of the SMs", _PERCENT),
-    "tensor_active_percent_mean": ("tensor cores active", _PERCENT),
-    "dram_bandwidth_percent_mean": ("DRAM bandwidth used", _PERCENT),
+    **{f"{name}_mean": (said, _PERCENT) for name, said in _ACTIVITY.items()},
     "memory_bytes_max": ("peak memory", size),
     "watts_mean": ("power (mean)", partial(number, unit=" W")),
     "joules": ("energy", _JOULES),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ngcdl import __version__
 from ngcdl.console import NOT_AVAILABLE, measured, number, size
-from ngcdl.record import Run
+from ngcdl.record import ACTIVITY, Run
 from ngcdl.report.measured import naming, raced, retyped, tuned
 from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
@@ -119,10 +119,7 @@ _FIGURES: tuple[Figure, ...] = (
     _figure("container_cpu_percent_mean"),
     _figure("memory_bytes_max"),
     (called("gpu_percent_mean"), _gpu_use, "always"),
-    _figure("sm_active_percent_mean"),
-    _figure("sm_occupancy_percent_mean"),
-    _figure("tensor_active_percent_mean"),
-    _figure("dram_bandwidth_percent_mean"),
+    *(_figure(f"{name}_mean") for name in ACTIVITY),
     (called("gpu_memory_bytes_max"), _gpu_memory, "always"),
     ("GPU power (mean)", _watts, "where known"),
     _figure("sm_mhz_mean"),
