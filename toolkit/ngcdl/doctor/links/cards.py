@@ -87,23 +87,17 @@ def _floors(found: str, sight: Sight, probe: Probe) -> Finding:
     """Compare the cards with what the newest images need, and name the newest images that run on older cards."""
     from ngcdl.catalog import releases
 
-    documented = [one for one in releases.releases() if one.min_capability]
-    newest = max(documented, key=lambda one: comparable(one.min_capability or "0"))
-    old = [card for card in probe.cards if _is_below(card, newest.min_capability)]
+    since = {one.min_capability: one.release for one in releases.releases() if one.min_capability}  # the oldest of each
+    floor = max(since, key=comparable)
+    old = [card for card in probe.cards if (own := known(card.compute_capability)) and own < comparable(floor)]
     if not old:
         return ok(NAME, found)
     which = " and ".join(f"GPU {card.index} ({card.compute_capability})" for card in old)
-    since = min(one.release for one in documented if one.min_capability == newest.min_capability)
     cause = (
-        f"Images from {since} on need compute capability {newest.min_capability}, so they don't run on {which}. "
+        f"Images from {since[floor]} on need compute capability {floor}, so they don't run on {which}. "
         f"{_left_for(old, sight, probe)}"
     )
     return warning(NAME, found, cause, Step("ngcdl images", by_hand=True), source=_MATRIX)
-
-
-def _is_below(card: Card, floor: str | None) -> bool:
-    own, wanted = known(card.compute_capability), known(floor)
-    return own is not None and wanted is not None and own < wanted
 
 
 def _left_for(old: Sequence[Card], sight: Sight, probe: Probe) -> str:
