@@ -67,7 +67,7 @@ SICK: dict[str, Sight] = {
         HEALTHY, gpus=NO_LIBRARY, programs=replace(PROGRAMS, driver_packages=frozenset({"nvidia-dkms-535"}))
     ),
     "half an update": replace(HEALTHY, kernel=replace(KERNEL, module="550.54.14")),
-    "driver hangs": replace(HEALTHY, gpus=Trouble("no answer within 21 s")),
+    "driver hangs": replace(HEALTHY, gpus=Trouble("no answer within 21 s", is_late=True)),
     "driver gives no answer": replace(HEALTHY, gpus=Probe(error=DriverHangs("No answer within 20 s.", "Look:"))),
     "no binding": replace(HEALTHY, gpus=Probe(error=NvmlUnavailable("It is missing.", "    pip install nvidia-ml-py"))),
     "no card shown": replace(HEALTHY, gpus=Probe((), DRIVER)),
@@ -77,7 +77,7 @@ SICK: dict[str, Sight] = {
     "engine absent": replace(HEALTHY, engine=Trouble("", EngineAbsent("the default socket", "there is no socket"))),
     "engine forbidden": replace(HEALTHY, engine=Trouble("", EngineForbidden("the default socket"))),
     "engine hangs": replace(HEALTHY, engine=Trouble("", EngineHangs("the default socket", 10))),
-    "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s")),
+    "engine late": replace(HEALTHY, engine=Trouble("no answer within 12 s", is_late=True)),
     "desktop": replace(HEALTHY, engine=engine(is_desktop=True)),
     "snap": replace(HEALTHY, engine=engine(is_snap=True, cgroup_driver="cgroupfs")),
     "context": replace(
@@ -112,7 +112,7 @@ SICK: dict[str, Sight] = {
     "config exposed": exposed("Others can read config.json", is_ours=True),
     "config of another": exposed("config.json belongs to another user (uid 7), who can read it.", is_ours=False),
     "registry away": replace(HEALTHY, registry=Registry(error=RegistryUnreachable("nvcr.io", "no answer"))),
-    "registry late": replace(HEALTHY, registry=Trouble("no answer within 5 s")),
+    "registry late": replace(HEALTHY, registry=Trouble("no answer within 5 s", is_late=True)),
     "key refused": replace(
         HEALTHY, registry=Registry(takes_key=False, key_error=KeyRejected("nvcr.io"), skew_seconds=0)
     ),

@@ -249,7 +249,7 @@ def test_an_upgrade_names_the_packages_of_the_engine_that_is_installed_here(
 def test_only_a_daemon_of_this_machine_is_restarted_when_it_hangs(
     address: str, typed: list[str], error: type[EngineHangs] | None
 ) -> None:
-    late = replace(HEALTHY, engine=Trouble("no answer within 12 s"), address=address)
+    late = replace(HEALTHY, engine=Trouble("no answer within 12 s", is_late=True), address=address)
     trouble = Trouble("", error(address, 10) if error else None)
     finding = found(replace(HEALTHY, engine=trouble) if error else late)["engine"]
     assert (finding.state, commands(finding)) == ("broken", typed)
@@ -346,7 +346,7 @@ def test_the_size_of_the_default_image_decides_whether_there_is_room_for_it() ->
     small = replace(HEALTHY, engine=engine(free_bytes=30 * 10**9))
     assert found(small)["disk"].state == "warning"
     assert found(replace(small, wanted_bytes=35 * 10**9))["disk"].state == "broken"
-    assert found(replace(small, wanted_bytes=Trouble("no answer within 4 s")))["disk"].state == "warning"
+    assert found(replace(small, wanted_bytes=Trouble("no answer within 4 s", is_late=True)))["disk"].state == "warning"
 
 
 def test_persistence_mode_and_live_restore_that_are_off_are_hints_with_what_they_cost() -> None:

@@ -368,7 +368,7 @@ def test_a_look_that_hangs_fails_or_knows_why_takes_nothing_from_the_others() ->
     seen = look.together(looks, {"hangs": 0.2, "fails": 5.0, "refuses": 5.0, "works": 5.0})
     forever.set()
     assert seen["works"] == 42
-    assert seen["hangs"] == Trouble("no answer within 0.2 s")
+    assert seen["hangs"] == Trouble("no answer within 0.2 s", is_late=True)
     assert seen["fails"].why == "ngcdl could not look: ZeroDivisionError: integer division or modulo by zero"
     assert isinstance(seen["refuses"].error, NoGpu)
 

@@ -18,10 +18,12 @@ UVM = "/dev/nvidia-uvm"
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why something was not seen. `error` is ngcdl's own error for that, if there is one."""
+    """Why something was not seen. `error` is ngcdl's own error for that, if there is one; `is_late`: nothing came in
+    time."""
 
     why: str
     error: NgcdlError | None = None
+    is_late: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def judge(sight: Sight) -> Finding:
     if not sight.has_gpu:
         return _without(sight.kernel)
     if isinstance(sight.gpus, Trouble):
-        if sight.gpus.why.startswith("no answer"):
+        if sight.gpus.is_late:
             return _hanging(f"the driver gave {sight.gpus.why}")
         return unchecked(NAME, sight.gpus.why)
     error, driver = sight.gpus.error, sight.gpus.driver

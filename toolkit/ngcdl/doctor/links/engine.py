@@ -49,7 +49,7 @@ def judge(sight: Sight) -> Finding:
 
 def _silent(sight: Sight, trouble: Trouble) -> Finding:
     error = trouble.error
-    if error is None and not trouble.why.startswith("no answer"):
+    if error is None and not trouble.is_late:
         return not_seen(NAME, trouble)
     if error is None or isinstance(error, EngineHangs):
         found = error.message if error else f"the Docker engine gave {trouble.why}"

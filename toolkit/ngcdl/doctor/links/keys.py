@@ -55,7 +55,7 @@ def registry(sight: Sight) -> Finding:
     name = "registry"
     seen = sight.registry
     if isinstance(seen, Trouble):
-        if seen.why.startswith("no answer"):
+        if seen.is_late:
             cause = "The network, a firewall or a proxy drops the connection"
             look = Step(f"curl -sI https://{sight.registry_host}/v2/", by_hand=True)
             return broken(name, f"{sight.registry_host} gave {seen.why}", cause, look)

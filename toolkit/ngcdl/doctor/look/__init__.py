@@ -95,4 +95,4 @@ def together(looks: Mapping[str, Callable[[], Any]], limits: Mapping[str, float]
         thread.start()
     for name, thread in threads.items():
         thread.join(max(0.0, limits[name] - (time.monotonic() - start)))
-    return {name: seen.get(name, Trouble(f"no answer within {limits[name]:g} s")) for name in looks}
+    return {name: seen.get(name, Trouble(f"no answer within {limits[name]:g} s", is_late=True)) for name in looks}
