@@ -23,8 +23,6 @@ from ngcdl.dataset import disk
 from ngcdl.dataset.official import BINARY, Archive, is_training
 from ngcdl.frozen import dataclass
 
-_Dates = tuple[int, int, int]
-
 _FORMAT = 1
 _TRUST_SECONDS = 24 * 3600.0  # after a day the files are read again: bits can rot without a change of date
 
@@ -67,7 +65,7 @@ class CachedArchive:
         try:
             dates = self._dates()
             fresh = 0 <= self.clock() - stamp["checked"] < _TRUST_SECONDS
-            if fresh and all(_dates(file) == dates[name] for name, file in stamp["files"].items()):
+            if fresh and all(dates[name].items() <= file.items() for name, file in stamp["files"].items()):
                 return training, None
             for name, file in stamp["files"].items():
                 if disk.sha256(self.folder / BINARY / name) != file["sha256"]:
@@ -91,17 +89,13 @@ class CachedArchive:
         self._save(digests, dates, training.hexdigest())
         return training.hexdigest()
 
-    def _save(self, digests: dict[str, str], dates: dict[str, _Dates], training: str) -> None:
-        files = {}
-        for name, digest in digests.items():
-            size, mtime, ctime = dates[name]
-            files[name] = {"bytes": size, "sha256": digest, "mtime_ns": mtime, "ctime_ns": ctime}
+    def _save(self, digests: dict[str, str], dates: dict[str, dict[str, int]], training: str) -> None:
         stamp = {
             "format": _FORMAT,
             "archive": self.archive.sha256,
             "training_sha256": training,
             "checked": float(self.clock()),
-            "files": files,
+            "files": {name: {"sha256": digest, **dates[name]} for name, digest in digests.items()},
         }
         with whole.written(self._stamp, mode=0o666) as file:  # the cache may be shared: the umask decides who reads it
             file.write((json.dumps(stamp, indent=1) + "\n").encode())
@@ -112,21 +106,16 @@ class CachedArchive:
             known = stamp["format"] == _FORMAT and stamp["archive"] == self.archive.sha256
             known = known and set(stamp["files"]) == {member.name for member in self.archive.members}
             known = known and len(stamp["training_sha256"]) == 64 and isinstance(stamp["checked"], float)
-            for file in stamp["files"].values():
-                _dates(file)
-                known = known and isinstance(file["sha256"], str)
+            known = known and all(isinstance(file["sha256"], str) for file in stamp["files"].values())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return stamp if known else None
 
-    def _dates(self) -> dict[str, _Dates]:
+    def _dates(self) -> dict[str, dict[str, int]]:
+        """Return each file's size and dates, as the stamp has them."""
         found = {}
         for member in self.archive.members:
-            stat = (self.folder / BINARY / member.name).stat()
-            found[member.name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            it = (self.folder / BINARY / member.name).stat()
+            # ctime too: unlike mtime it can't be set back.
+            found[member.name] = {"bytes": it.st_size, "mtime_ns": it.st_mtime_ns, "ctime_ns": it.st_ctime_ns}
         return found
-
-
-def _dates(file: dict[str, Any]) -> _Dates:
-    # ctime too: unlike mtime it can't be set back.
-    return file["bytes"], file["mtime_ns"], file["ctime_ns"]
