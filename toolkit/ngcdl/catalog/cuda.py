@@ -14,13 +14,15 @@ from ngcdl.frozen import dataclass
 
 @dataclass(frozen=True)
 class Toolkit:
-    """One CUDA toolkit. `driver` is the oldest Linux driver that runs it natively."""
+    """One CUDA toolkit. `driver` is the oldest Linux driver that runs it natively; `names` are the version numbers that
+    mean it, its own first."""
 
     cuda: str
     driver: str
     branch: int
     source: str
     recalled: bool
+    names: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,11 @@ def driver_for(cuda: str) -> Toolkit | None:
     asked = known(cuda)
     if asked is None:
         return None
-    near = [(toolkit, names) for toolkit, names in _toolkits() if minor(toolkit.cuda) == minor(cuda)]
-    for toolkit, names in near:
-        if any(asked[: len(name)] == name for name in names):
-            return toolkit
+    near = [toolkit for toolkit in _toolkits() if minor(toolkit.cuda) == minor(cuda)]
+    own = [toolkit for toolkit in near if any(asked[: len(name)] == name for name in toolkit.names)]
+    below = [toolkit for toolkit in near if toolkit.names[0] <= asked]
     # (9, 0) is below (9, 0, 76), the only 9.0 row: 9.0 then means that row
-    below = [toolkit for toolkit, names in near if names[0] <= asked] or [toolkit for toolkit, _ in near[-1:]]
-    return below[0] if below else None
+    return next(iter(own or below or near[-1:]), None)
 
 
 def newest_cuda(driver: str) -> str | None:
@@ -77,9 +77,9 @@ def newest_cuda(driver: str) -> str | None:
     None for drivers older than the table or of a newer branch, and for text that is not a version.
     """
     version = known(driver)
-    if version is None or version[0] > _toolkits()[0][0].branch:
+    if version is None or version[0] > _toolkits()[0].branch:
         return None
-    found = next((toolkit for toolkit, _ in _toolkits() if toolkit.branch <= version[0]), None)
+    found = next((toolkit for toolkit in _toolkits() if toolkit.branch <= version[0]), None)
     return ".".join(str(number) for number in minor(found.cuda)) if found else None
 
 
@@ -89,7 +89,7 @@ def branch_of(number: int) -> int:
     Windows drivers, which WSL2 shows, count on within a branch: 581 and 582 are of branch 580. NVIDIA pairs 570.172.08
     with 573.48, and 575.57.08 with 576.57: https://docs.nvidia.com/datacenter/tesla/
     """
-    return next((toolkit.branch for toolkit, _ in _toolkits() if toolkit.branch <= number), number)
+    return next((toolkit.branch for toolkit in _toolkits() if toolkit.branch <= number), number)
 
 
 def minor_floor(cuda: str) -> tuple[str, str] | None:
@@ -161,12 +161,12 @@ def _compat(row: dict[str, str]) -> Compat:
 
 
 @cache
-def _toolkits() -> tuple[tuple[Toolkit, tuple[tuple[int, ...], ...]], ...]:
-    """Return every toolkit, newest first, with the version numbers that mean it, its own first."""
+def _toolkits() -> tuple[Toolkit, ...]:
+    """Return every toolkit, newest first."""
     return tuple(
-        (
-            Toolkit(row["cuda"], row["driver"], int(row["branch"]), address(row["source"]), is_recalled(row)),
-            tuple(comparable(name) for name in (row["cuda"], *row["also_called"].split())),
+        Toolkit(
+            row["cuda"], row["driver"], int(row["branch"]), address(row["source"]), is_recalled(row),
+            names=tuple(comparable(name) for name in (row["cuda"], *row["also_called"].split())),
         )
         for row in rows("cuda_driver")
-    )
+    )  # fmt: skip

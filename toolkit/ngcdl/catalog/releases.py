@@ -64,17 +64,8 @@ def releases(framework: str | None = None) -> tuple[Release, ...]:
 
 
 @cache
-def tags(framework: str) -> tuple[str, ...]:
-    """List a framework's tags in the table, newest first, Python 3 before 2, without those for Jetson."""
-    return _tags(framework, for_jetson=False)
-
-
-def jetson_tags(framework: str) -> tuple[str, ...]:
-    """List a framework's tags in the table that are made for a Jetson, newest first."""
-    return _tags(framework, for_jetson=True)
-
-
-def _tags(framework: str, *, for_jetson: bool) -> tuple[str, ...]:
+def tags(framework: str, *, for_jetson: bool = False) -> tuple[str, ...]:
+    """List a framework's tags in the table, those for a Jetson or all others, newest first, Python 3 before 2."""
     every = (tag for release in releases(framework) for tag in release.tags if is_jetson(tag) is for_jetson)
     return tuple(sorted(every, key=_key, reverse=True))
 

@@ -132,7 +132,7 @@ def chosen(
         from ngcdl.catalog import releases
 
         first, *_ = frameworks
-        if wants_igpu(host) and (tags := releases.jetson_tags(first.framework)):
+        if wants_igpu(host) and (tags := releases.tags(first.framework, for_jetson=True)):
             image = replace(first, tag=tags[0])
             return image, f"{_short(image)}, the newest for a Jetson with JetPack 6"
         image = replace(first, tag=releases.tags(first.framework)[0])
