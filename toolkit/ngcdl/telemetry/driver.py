@@ -93,17 +93,13 @@ def has_driver() -> bool:
     return Path("/proc/driver/nvidia").exists() or WSL_LIBRARY.exists() or is_jetson()
 
 
-def is_jetson() -> bool:
+def is_jetson(at: Callable[[Path], Path] = Path) -> bool:
+    """Return whether this is a Jetson, by its files; `at` says where they are."""
     try:
-        family = SOC_FAMILY.read_text("utf-8", "replace")
+        family = at(SOC_FAMILY).read_text("utf-8", "replace")
     except OSError:
         family = ""
-    return TEGRA_RELEASE.exists() or is_tegra(family)
-
-
-def is_tegra(family: str) -> bool:
-    """Return whether this is the text of SOC_FAMILY on a Jetson."""
-    return family.lower().startswith("tegra")
+    return at(TEGRA_RELEASE).exists() or family.lower().startswith("tegra")
 
 
 def unavailable(code: int) -> NvmlUnavailable:

@@ -40,7 +40,7 @@ def look(hands: Hands, machine: str) -> Kernel:
         cpu_flags=cpu_flags(hands.read("/proc/cpuinfo") or ""),
         enforces_selinux=None if selinux is None else selinux.strip() == "1",
         in_container=any(hands.at(mark).exists() for mark in CONTAINER_MARKS),
-        is_tegra=_is_tegra(hands),
+        is_tegra=driver.is_jetson(hands.at),
         in_user_namespace=_in_user_namespace(hands.read("/proc/self/uid_map") or ""),
     )
 
@@ -65,12 +65,6 @@ def _is_card(device: Path) -> bool:
 
 def _driver(device: Path) -> str:
     return (device / "driver").resolve().name
-
-
-def _is_tegra(hands: Hands) -> bool:
-    """Return whether this is a Jetson."""
-    family = hands.read(driver.SOC_FAMILY) or ""
-    return hands.at(driver.TEGRA_RELEASE).exists() or driver.is_tegra(family)
 
 
 def _in_user_namespace(uid_map: str) -> bool:
