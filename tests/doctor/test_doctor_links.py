@@ -330,6 +330,12 @@ def test_a_registry_that_no_proxy_names_needs_none(proxies: dict[str, str], stat
     assert found(replace(HEALTHY, proxies=proxies))["proxy"].state == state
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:5000", "[::1]:5000"])
+def test_a_registry_on_this_machine_needs_no_proxy(host: str) -> None:
+    sight = replace(HEALTHY, registry_host=host, proxies={"https_proxy": "http://proxy:3128"})
+    assert found(sight)["proxy"].found == f"{host} needs none"
+
+
 def test_a_proxy_that_is_no_address_is_told_without_its_password() -> None:
     finding = found(replace(HEALTHY, proxies={"https_proxy": "http://me:secret@[proxy"}))["proxy"]
     assert "[proxy" in (finding.cause or "")

@@ -35,10 +35,11 @@ def judge(sight: Sight) -> Finding:
 
 def _is_direct(sight: Sight) -> bool:
     """Return whether the registry needs no proxy: it is on this machine, or named by NO_PROXY."""
-    host = sight.registry_host.rpartition(":")[0] or sight.registry_host
+    address = challenge.address(challenge.base_url(sight.registry_host))
+    host = address.host if address else sight.registry_host
     if challenge.is_loopback(host):
         return True
-    named = [one.strip().lstrip(".") for one in sight.proxies.get("no_proxy", "").split(",") if one.strip()]
+    named = [one.strip().lstrip(".").lower() for one in sight.proxies.get("no_proxy", "").split(",") if one.strip()]
     return any(one == "*" or host == one or host.endswith(f".{one}") for one in named)
 
 
