@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from made_summaries import summary
 
-from ngcdl.processes import RUN_UNREAD
 from ngcdl.record import Run, Summary
 from ngcdl.report.shown.columns import read_story
+from ngcdl.spec import RUN_UNREAD
 
 
 def step(number: int, t: float, loss: float | None = 4.0, rate: float | None = None) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ngcdl.frozen import dataclass
 
 _PROC = Path("/proc")
 _KILL_SECONDS = 0.5
-RUN_UNREAD = "run: its processes can't be read (any more)"  # in samples.jsonl: often the last gap, as the run has ended
 
 # Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
 # that the processes still run.

@@ -14,6 +14,7 @@ from ngcdl.spec.run import RunSpec
 from ngcdl.spec.sampling import (
     FULL_SECONDS,
     MISSED,
+    RUN_UNREAD,
     SHORTEST_SAMPLE_SECONDS,
     USUAL_SAMPLE_SECONDS,
     parse_sample_seconds,

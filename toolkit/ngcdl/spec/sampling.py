@@ -13,6 +13,7 @@ SHORTEST_SAMPLE_SECONDS, LONGEST_SAMPLE_SECONDS = 0.1, 30.0
 # /proc/stat counts in hundredths of a second: over 0.1 s a processor's use has a resolution of 10 percentage points,
 # over 0.5 s of 2. https://man7.org/linux/man-pages/man5/proc_stat.5.html
 FULL_SECONDS = 0.5
+RUN_UNREAD = "run: its processes can't be read (any more)"  # a gap, often the last, as the run has ended
 MISSED = "ticks before this one were missed"  # ends one reason of a gap, after their number
 
 

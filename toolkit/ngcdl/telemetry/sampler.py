@@ -19,8 +19,7 @@ from typing import Any, Protocol, TypeVar
 import orjson
 
 from ngcdl.frozen import dataclass
-from ngcdl.processes import RUN_UNREAD
-from ngcdl.spec import MISSED, samples_to_full
+from ngcdl.spec import MISSED, RUN_UNREAD, samples_to_full
 from ngcdl.telemetry import host
 from ngcdl.telemetry.kernelfile import KernelFile
 from ngcdl.telemetry.usage import Meter, Usage

@@ -12,12 +12,11 @@ from math import nan
 from operator import and_, eq, itemgetter
 from typing import Any
 
-from ngcdl.processes import RUN_UNREAD
 from ngcdl.record import ACTIVITY
 from ngcdl.report.measured import throttling
 from ngcdl.report.measured.column import ABSENT, Codes, Column
 from ngcdl.report.measured.lines import TOGETHER, Line, are_numbers, lines_in, number, numbers_in, text, texts_in
-from ngcdl.spec import MISSED
+from ngcdl.spec import MISSED, RUN_UNREAD
 
 _OF_A_SAMPLE = (
     "t", "seconds", "host_cpu_percent", "container_cpu_percent", "threads_running",
