@@ -125,8 +125,11 @@ def test_what_is_unknown_is_n_a_and_never_0() -> None:
 
 
 def test_the_headline_of_a_command_does_not_repeat_its_title() -> None:
-    words = Parsed(page([read_story(replace(EMPTY, spec={"command": ["python", "bad.py"]}), [], [])])).words
+    bad = replace(EMPTY, spec={"command": ["python", "bad.py"]})
+    lost = replace(bad, exit_code=None, reason="its container is gone")
+    words, others = (Parsed(page([read_story(run, [], [])])).words for run in (bad, lost))
     assert "It failed with exit code 7 (its log: ngcdl logs x-1)." in words
+    assert "It failed: its container is gone." in others
 
 
 def test_a_command_has_no_rows_that_only_a_training_can_have() -> None:

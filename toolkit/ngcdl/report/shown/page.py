@@ -46,10 +46,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
     left_out = {"Not measured, so not drawn": drawn.missing, "Too few values to draw": drawn.short}
     notes = [f"{why}: {', '.join(titles)}." for why, titles in left_out.items() if titles]
     notes += [_SHADES] if drawn.has_shades else []
-    found = verdict(stories, comparison).removeprefix(f"{title}: ")  # the title names a command already
-    found = re.sub(rf"\A{re.escape(title)} (?=failed |is |was )", "It ", found)
-    found = re.sub(r"\A(?=[\d.]+ (s|min|h)\b)", "It took ", found)
-    found = found.replace(" = ", "\u00a0=\u00a0")  # no line begins with =
+    found = verdict(stories, comparison, title).replace(" = ", "\u00a0=\u00a0")  # no line begins with =
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),

@@ -14,36 +14,40 @@ from ngcdl.report.shown import likeness
 from ngcdl.report.shown.story import Story
 
 
-def verdict(stories: Sequence[Story], comparison: Comparison | None = None) -> str:
-    """Summarize one run, several side by side, or a comparison; only a comparison has rounds, and so a ratio."""
+def verdict(stories: Sequence[Story], comparison: Comparison | None = None, title: str = "") -> str:
+    """Summarize one run, several side by side, or a comparison; only a comparison has rounds, and so a ratio. What the
+    `title` above it says is not repeated."""
     if comparison:
         synthetic = " This was on SYNTHETIC data, nothing real." if comparison.synthetic else ""
         return f"{in_words.verdict(comparison)}{synthetic}"
-    return _of_one(stories[0]) if len(stories) == 1 else _of_several(stories)
+    return _of_one(stories[0], title) if len(stories) == 1 else _of_several(stories)
 
 
-def _of_one(story: Story) -> str:
+def _of_one(story: Story, title: str) -> str:
     run = story.run
     head = f"{naming.what(run)} on {naming.on(run)}" if story.is_training or run.device else naming.what(run)
+    it = "It" if head == title else head
     if run.is_waiting:
         reason = run.reason or ""  # of a cluster's queue, or: waits since ... for 1 free GPU
-        return f"{head} {'' if reason.startswith('waits ') else 'is waiting: '}{reason}."
+        return f"{head} {reason}." if reason.startswith("waits ") else f"{it} is waiting: {reason}."
     if run.status == "running":
-        return f"{head} is still running: {_reached(story)}."
+        return f"{it} is still running: {_reached(story)}."
     ended = {"failed": "failed", "interrupted": "was interrupted", "lost": "was lost: nobody saw how it ended"}
     if run.status in ended:
         # if somebody ended the run, words in its log are not the reason
         why = (run.diagnosis.cause if run.diagnosis and run.status == "failed" else None) or run.reason
         code = f" with exit code {run.exit_code}" if run.exit_code else ""
-        text = f"{head} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
+        text = f"{it} {ended[run.status]}{code}{f': {why.rstrip(chr(46))}' if why else ''}"
         text += f" (its log: ngcdl logs {run.id})" if run.status == "failed" and not why else ""
         return f"{text}; {_reached(story)}." if run.summary.steps is not None else f"{text}."
     lacking = f" ({run.reason})" if run.reason and run.summary.steps is None else ""
     used = "" if story.is_training or not run.summary.gpus or (found := use([run])).why else f" {found}."
-    return f"{head}: {_reached(story)}{lacking}.{used}"
+    reached = _reached(story, "It took ") if head == title else f"{head}: {_reached(story)}"
+    return f"{reached}{lacking}.{used}"
 
 
-def _reached(story: Story) -> str:
+def _reached(story: Story, took: str = "") -> str:
+    """Say what a run reached; `took` comes before its duration if that comes first."""
     run, figures = story.run, story.run.summary
     words = []
     if figures.examples_per_second is not None:
@@ -53,7 +57,7 @@ def _reached(story: Story) -> str:
         words.append(f"{figures.steps:,} steps{f' in {duration(seconds)}' if seconds is not None else ''}")
     elif run.seconds is not None:
         wait = " including the wait for a node and the pull" if run.kind.is_cluster else ""
-        words.append(f"{duration(run.seconds)}{wait}")
+        words.append(f"{'' if words else took}{duration(run.seconds)}{wait}")
     if why := naming.without_result(run, story.training.start):
         words.append(why)
     if figures.precision_at_1 is not None:
