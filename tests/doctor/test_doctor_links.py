@@ -30,6 +30,7 @@ from ngcdl.errors import (
     BadOption,
     EngineAbsent,
     EngineHangs,
+    RegistryAnswer,
     RegistryUnreachable,
 )
 from ngcdl.telemetry.card import Probe
@@ -388,8 +389,10 @@ def test_selinux_is_only_spoken_of_where_it_enforces() -> None:
 
 
 def test_a_certificate_out_of_date_is_taken_for_a_wrong_clock() -> None:
-    error = RegistryUnreachable("nvcr.io", "its certificate is not trusted (certificate is not yet valid)")
+    error = RegistryUnreachable("nvcr.io", "its certificate is not valid now", is_invalid=True, by_clock=True)
     assert found(replace(HEALTHY, registry=Registry(error=error)))["clock"].state == "broken"
+    page = RegistryAnswer("nvcr.io", "200 OK: Your session has expired, sign in to this network")
+    assert found(replace(HEALTHY, registry=Registry(error=page)))["clock"].state == "unchecked"
 
 
 def test_a_key_in_clear_is_a_hint() -> None:

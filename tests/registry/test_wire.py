@@ -246,6 +246,7 @@ def test_the_clock_is_named_where_the_certificate_is_not_valid_now(code):
     error, is_worth_a_retry = translated("mirror:5443", requests.exceptions.SSLError(refused), (1, 1))
     assert "by this machine's clock, its certificate is not valid now (certificate has expired)." in error.message
     assert error.commands[-1] == "date -u"
+    assert error.by_clock
     assert not is_worth_a_retry
 
 

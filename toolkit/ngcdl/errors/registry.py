@@ -38,10 +38,17 @@ class RegistryError(NgcdlError):
 
 class RegistryUnreachable(RegistryError):
     def __init__(
-        self, host: str, why: str, *, is_untrusted: bool = False, is_invalid: bool = False, by_engine: bool = False
+        self,
+        host: str,
+        why: str,
+        *,
+        is_untrusted: bool = False,
+        is_invalid: bool = False,
+        by_clock: bool = False,
+        by_engine: bool = False,
     ) -> None:
         """`is_untrusted`: the host's certificate is not trusted here, or if `by_engine`, by the engine, which has CA
-        files of its own. `is_invalid`: the certificate is not for that host, or not valid now."""
+        files of its own. `is_invalid`: the certificate is not for that host or, `by_clock`, not valid now."""
         is_hub = host == "docker.io"  # engines call the registry so; at that address is a web site
         hint = (
             f"Check the network, then:\n    curl -sI https://{'registry-1.docker.io' if is_hub else host}/v2/\n"
@@ -53,6 +60,7 @@ class RegistryUnreachable(RegistryError):
         elif is_invalid:
             hint = _INVALID.format(host=host)
         super().__init__(f"{host} can't be reached: {why}.", hint)
+        self.by_clock = by_clock
 
 
 class RegistryAnswer(RegistryError):

@@ -28,7 +28,11 @@ def translated(
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             why, lacks_ca = refused(cause)
-            return RegistryUnreachable(host, why, is_untrusted=lacks_ca, is_invalid=not lacks_ca), False
+            by_clock = cause.verify_code in _BY_DATE
+            unreachable = RegistryUnreachable(
+                host, why, is_untrusted=lacks_ca, is_invalid=not lacks_ca, by_clock=by_clock
+            )
+            return unreachable, False
         if isinstance(cause, ssl.SSLError):
             return RegistryUnreachable(host, f"TLS failed ({cause.reason or 'no reason given'})"), False
         if isinstance(cause, requests.exceptions.ProxyError | urllib3.exceptions.ProxyError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ngcdl.doctor.chain import Finding, Link, Step, broken, ok, unchecked
 from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.errors import RegistryUnreachable
 
 NAME = "clock"
 _MOST_SECONDS = 300  # what tokens and proxies commonly tolerate
@@ -13,7 +14,7 @@ def judge(sight: Sight) -> Finding:
     seen = sight.registry
     if isinstance(seen, Trouble):
         return unchecked(NAME, "needs registry")
-    if seen.error is not None and any(word in str(seen.error) for word in ("not yet valid", "expired")):
+    if isinstance(seen.error, RegistryUnreachable) and seen.error.by_clock:
         cause = "A certificate that is expired or not yet valid often means that the clock is wrong"
         return broken(NAME, "the registry's certificate is not valid on this host's date", cause, *_steps(sight))
     if seen.skew_seconds is None:
