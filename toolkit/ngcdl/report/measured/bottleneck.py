@@ -67,7 +67,7 @@ def diagnose(run: Run, told: Told) -> tuple[Finding, ...]:
 
 
 def _diverged(case: Case) -> Iterator[Finding]:
-    if case.summary.loss_last is None and (step := case.told.diverged) is not None:
+    if (step := case.told.diverged) is not None:
         text = f"The loss is not a finite number from step {step:,} on."
         yield finding("diverged", text, "A smaller learning rate, or float32, may keep it finite.", step=step)
 
@@ -124,7 +124,7 @@ def _shared_gpu(case: Case) -> Iterator[Finding]:
 
 def _tiny_batch(case: Case) -> Iterator[Finding]:
     batch, seconds, busy = case.asked("batch"), case.summary.seconds_per_batch, case.busy
-    if batch is None or seconds is None or busy is None or not case.waits(TINY_GPU_PERCENT):
+    if batch is None or seconds is None or not case.waits(TINY_GPU_PERCENT):
         return
     if batch <= TINY_BATCH and seconds < TINY_STEP_SECONDS:
         text = f"GPU {busy:.0f} % busy with steps of {1000 * seconds:.1f} ms at batch {batch:.0f}: "
