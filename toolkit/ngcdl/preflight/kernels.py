@@ -44,14 +44,14 @@ def wants_igpu(host: HostFacts) -> bool:
 
 def kernels(image: ImageFacts, gpu: Gpu) -> Reason:
     capability = known(gpu.capability)
-    if gpu.capability is None or capability is None:
+    if capability is None:
         text = f"the compute capability of {gpu.title} is unknown, and so is whether the image has kernels for it"
         return Reason("unknown", "caution", text, needed=image.min_capability)
     found = (
         _integrated(image, gpu)
         or _cuda_10(image, gpu, capability)
         or _too_old(image, gpu, capability)
-        or _compiled(image, gpu, gpu.capability, capability)
+        or _compiled(image, gpu, capability)
         or _by_toolkit(image, gpu, capability)
     )
     return (_cuda_9(image, gpu) if found.level == "runs" else None) or found
@@ -133,7 +133,7 @@ def _too_old(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason
     return None
 
 
-def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...]) -> Reason | None:
+def _compiled(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason | None:
     """Judge by the kernels in the image; the driver compiles PTX for any newer card."""
     compiled = _kernels(image.sass)
     if not compiled:
@@ -141,12 +141,12 @@ def _compiled(image: ImageFacts, gpu: Gpu, text: str, capability: tuple[int, ...
     fitting = _run_by(compiled, capability)
     source, recalled = image.sources.get("sass", BINARIES), "sass" in image.recalled
     if fitting:
-        same = f"compiled kernels for {fitting[-1]} run on {gpu.title} ({text})"
-        return Reason("capability", "runs", same, text, fitting[-1], source, recalled)
+        text = f"compiled kernels for {fitting[-1]} run on {gpu.title} ({gpu.capability})"
+        return Reason("capability", "runs", text, gpu.capability, fitting[-1], source, recalled)
     portable = known(image.ptx)
     if portable is not None and portable <= capability:
-        return Reason("ptx", "caution", _ptx_text(gpu, text), text, compiled[-1][1], source, recalled)
-    return _without_kernels(image, gpu, text, [one for _, one in compiled])
+        return Reason("ptx", "caution", _ptx_text(gpu), gpu.capability, compiled[-1][1], source, recalled)
+    return _without_kernels(image, gpu, gpu.capability, [one for _, one in compiled])
 
 
 def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Reason:
@@ -158,8 +158,7 @@ def _by_toolkit(image: ImageFacts, gpu: Gpu, capability: tuple[int, ...]) -> Rea
         text = f"CUDA {image.cuda} compiles no kernels below compute capability {_family(row.lowest)}"
         return Reason("capability", "no", text, gpu.capability, row.lowest, row.source, row.recalled)
     if not _run_by(_kernels(row.listed), capability):
-        text = _ptx_text(gpu, gpu.capability or "")
-        return Reason("ptx", "caution", text, gpu.capability, row.listed[-1], row.source, row.recalled)
+        return Reason("ptx", "caution", _ptx_text(gpu), gpu.capability, row.listed[-1], row.source, row.recalled)
     text = f"CUDA {image.cuda} can compile kernels for {gpu.title} ({gpu.capability}); which are inside is not known"
     return Reason("capability", "runs", text, gpu.capability, row.lowest, row.source, row.recalled)
 
@@ -185,14 +184,14 @@ def _run_by(kernels: Iterable[tuple[tuple[int, ...], str]], capability: tuple[in
     return [one for parts, one in kernels if parts[0] == capability[0] and parts <= capability]
 
 
-def _ptx_text(gpu: Gpu, capability: str) -> str:
+def _ptx_text(gpu: Gpu) -> str:
     return (
-        f"the image has no kernels for {gpu.title} ({capability}): the driver compiles them at the first start, "
+        f"the image has no kernels for {gpu.title} ({gpu.capability}): the driver compiles them at the first start, "
         "which takes minutes, and a library without PTX may fail"
     )
 
 
-def _without_kernels(image: ImageFacts, gpu: Gpu, capability: str, compiled: Sequence[str]) -> Reason:
+def _without_kernels(image: ImageFacts, gpu: Gpu, capability: str | None, compiled: Sequence[str]) -> Reason:
     text = f"the image has no kernels for compute capability {_family(capability)}; it has {', '.join(compiled)}"
     return _unfit(image, gpu, text, compiled[-1], "sass")
 
