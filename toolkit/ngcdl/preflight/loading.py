@@ -61,11 +61,9 @@ def _native(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> 
     own = known(image.driver)
     if own is None:
         return None
-    source, recalled = image.sources.get("driver"), "driver" in image.recalled
     if host >= own:
         text = f"driver {driver} is at least as new as the image's own {image.driver}"
-        return Reason("native", "runs", text, driver, image.driver, source, recalled)
-    if host[0] == own[0]:
+    elif host[0] == own[0]:
         text = f"driver {driver} is on the image's own branch {own[0]}, older than its {image.driver} by a patch level"
         # NVIDIA's framework images have the package where the hook does not look, in compat/lib.real:
         # https://github.com/NVIDIA/nvidia-container-toolkit/blob/v1.20.0/cmd/nvidia-cdi-hook/cudacompat/cudacompat_test.go
@@ -74,8 +72,9 @@ def _native(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> 
                 "; if it ends with error 804, the container toolkit, from 1.20 on, has loaded the image's cuda-compat "
                 "package for data-centre cards, and the driver has to be updated"
             )
-        return Reason("native", "runs", text, driver, image.driver, source, recalled)
-    return None
+    else:
+        return None
+    return Reason("native", "runs", text, driver, image.driver, image.sources.get("driver"), "driver" in image.recalled)
 
 
 def _forward(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
@@ -128,21 +127,16 @@ def _undecided(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], 
     if known(image.driver) is None:
         text = f"the driver that the image was built for is unknown, so driver {driver} is not judged"
         return Reason("unknown", "caution", text, driver, image.minor_floor)
+    text = f"driver {driver} is older than the image's own {image.driver}"
     takes, is_listed = _takes_compat(image, gpu), _is_listed(image, host[0])
     if takes is None and is_listed is not False:
-        do = "run" if is_listed else "may run"
-        text = (
-            f"driver {driver} is older than the image's own {image.driver}: data-centre cards {do} it with the image's "
-            f"cuda-compat package, GeForce cards don't, and the brand of {gpu.title} is unknown"
-        )
-        return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
-    if takes and is_listed is None:
-        text = (
-            f"driver {driver} is older than the image's own {image.driver}, and it is not known whether the image's "
-            f"cuda-compat package works on branch {host[0]}"
-        )
-        return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
-    return None
+        text += f": data-centre cards {'run' if is_listed else 'may run'} it with the image's cuda-compat package, "
+        text += f"GeForce cards don't, and the brand of {gpu.title} is unknown"
+    elif takes and is_listed is None:
+        text += f", and it is not known whether the image's cuda-compat package works on branch {host[0]}"
+    else:
+        return None
+    return Reason("unknown", "caution", text, driver, image.driver, FORWARD)
 
 
 def _refused(image: ImageFacts, gpu: Gpu, driver: str, host: tuple[int, ...], *, needs_ptx: bool) -> Reason:
