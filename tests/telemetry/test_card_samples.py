@@ -89,9 +89,9 @@ class Played:
     def __init__(self, *readings: tuple[tuple[GpuProcess, ...], int]) -> None:
         self._readings = iter(readings)
 
-    def use(self, uuid: str, processes: bool, is_brief: bool) -> tuple[dict[str, Any], None]:
+    def use(self, uuid: str, detail: str) -> tuple[dict[str, Any], None]:
         on_it, percent = next(self._readings)
-        return {"uuid": uuid, "gpu_percent": percent} | ({"processes": on_it} if processes else {}), None
+        return {"uuid": uuid, "gpu_percent": percent} | ({} if detail == "brief" else {"processes": on_it}), None
 
     def activity(self, uuid: str) -> dict[str, Any]:
         return {}

@@ -322,7 +322,7 @@ with gpu.open_nvml() as nvml:
     whole = nvml.inventory()[1]
     nvml.use(whole.uuid)
     nvml._described = None  # it is never described anew
-    print(json.dumps([whole.error, whole.mig, *nvml.use(whole.uuid)]))
+    print(json.dumps([whole.error, whole.mig, *nvml.use(whole.uuid)], default=repr))
 """
     )
     assert told[:2] == [None, True]

@@ -36,7 +36,7 @@ pids = []
 container.name_of = lambda pid: pids.append(pid) or "it"
 container.container_of = lambda pid: pids.append(pid)
 with open_nvml() as nvml:
-    nvml.use(0, processes=True)
+    nvml.use(0)
     sampled = list(pids)
     nvml.read()
 print(json.dumps([sampled, pids[len(sampled):]]))
@@ -74,8 +74,8 @@ from ngcdl.telemetry.gpu import open_nvml
 with open_nvml() as nvml:
     asked, ask = [], nvml._queries.ask
     nvml._queries.ask = lambda row, call, *rest: (asked.append(call), ask(row, call, *rest))[1]
-    nvml.use(0, is_brief=True)
-    values, error = nvml.use(0, processes=True)
+    nvml.use(0, "brief")
+    values, error = nvml.use(0)
     draws = [one.draws for one in values["processes"]]
     print(json.dumps([[call for call in asked if "Graphics" in call], draws, error]))
 """

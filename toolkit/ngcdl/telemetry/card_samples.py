@@ -36,7 +36,7 @@ class Cards:
         return [self._sample(uuid, is_brief) for uuid in self._run.uuids]
 
     def _sample(self, uuid: str, is_brief: bool) -> dict[str, Any]:
-        values, error = self._nvml.use(uuid, processes=not is_brief, is_brief=is_brief)
+        values, error = self._nvml.use(uuid, "brief" if is_brief else "usual")
         if not is_brief:
             processes = values.pop("processes", None)
             desktop = self._desktop(uuid, processes or (), values["gpu_percent"])

@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from ngcdl import console
 from ngcdl.catalog.chips import ON_ARM_CHIPS
@@ -23,6 +23,9 @@ from ngcdl.telemetry.queries import Gone, Queries, Row
 from ngcdl.telemetry.sample import MEASURED
 
 Binding = Any  # it has no type annotations
+# How much to ask of a card: its utilization and power; also its state and its processes; also watts_limit, sm_mhz_max,
+# compute_mode, and the names of processes that only draw.
+Detail = Literal["brief", "usual", "full"]
 
 # The questions of calls.questions() whose answers change quickly, and the others, in the order in which
 # _use_and_power() and _state() unpack them.
@@ -89,7 +92,7 @@ class Nvml:
         return cards
 
     def _reading(self, which: int | str) -> GpuReading:
-        values, error = self.use(which, processes=True, limits=True)
+        values, error = self.use(which, "full")
         card = self._card(which)
         parts = tuple(self._reading(one.uuid) for one in card.mig_devices if one.uuid)
         return GpuReading(
@@ -100,15 +103,11 @@ class Nvml:
             **{"compute_mode": card.compute_mode, **values},
         )
 
-    def use(
-        self, which: int | str, processes: bool = False, limits: bool = False, is_brief: bool = False
-    ) -> tuple[dict[str, Any], str | None]:
+    def use(self, which: int | str, detail: Detail = "usual") -> tuple[dict[str, Any], str | None]:
         """Return a card's identity and current state, keyed by GpuReading's fields, and what failed, or None.
 
-        `processes` adds the processes on the card and, if the card uses the machine's memory and has none of its own,
-        how much of it they take: NVML tells that of each process only (https://github.com/vllm-project/vllm/pull/55828).
-        `limits` adds watts_limit, sm_mhz_max and compute_mode, and the names of processes that only draw. With
-        `is_brief`, query only utilization and power."""
+        If the card uses the machine's memory and has none of its own, the memory in use is what its processes take of
+        that: NVML tells it of each process only (https://github.com/vllm-project/vllm/pull/55828)."""
         card, error = self._card(which), None
         try:
             row = self._queries.open(which)
@@ -116,12 +115,10 @@ class Nvml:
             if card.compute_capability in ON_ARM_CHIPS:  # a GB10's is always 0, however busy it is:
                 # https://github.com/mostlygeek/llama-swap/issues/782
                 values["memory_percent"] = values["memory_percent"] or None
-            if not is_brief:
+            if detail != "brief":
                 values |= self._state(row)
-            if limits:
-                values |= self._limits(row)
-            if processes:
-                values["processes"] = self._processes(row, names_all=limits)
+                values |= self._limits(row) if detail == "full" else {}
+                values["processes"] = self._processes(row, names_all=detail == "full")
                 if values.get("memory_used_bytes") is None and card.compute_capability in ON_ARM_CHIPS:
                     values["memory_used_bytes"] = _taken(values["processes"])
             if row.is_part:
