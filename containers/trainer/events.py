@@ -98,12 +98,14 @@ STDOUT one line each for the device and the data, then what the TensorFlow tutor
        A batch of 64 does not fit
        A batch of 48 is tried once more, for 8 steps
        The largest batch that fits is 48; with 42 an eighth is left free
+       With several machines, node 0's first line, if the others have not come for five seconds:
+       Waiting, at most 600 s, for others at MASTER_PORT 29500: of 3 nodes, these have not connected yet: 1, 2
        With --autotune:
        Trying other settings for at most 60 s before the training begins (--autotune)
        Tried: the default, 1012.3 examples/sec (1003.1 to 1020.0 in 4 trials)
        Tried: fed resident, 1133.6 examples/sec (1125.0 to 1140.2 in 4 trials)
        Chosen (--autotune): fed resident, 1133.6 examples/sec (1125.0 to 1140.2 in 4 trials), 1.12 times the default
-STDERR what frameworks print, and why the trainer stopped.
+STDERR what frameworks print, and why the trainer stopped; from node 1 on also which node is waited for.
 
 FILES in the run's folder
        events.jsonl               below; a resumed run appends, beginning with a start event; if a step is reported

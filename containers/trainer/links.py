@@ -7,12 +7,14 @@ done, {"ended": {"kind", "message", "step", "exit_code"}} why they are not.
 """
 from __future__ import absolute_import, division, print_function
 
+import errno
 import json
 import select
 import socket
 
 from .events import Stop
 
+LONGEST = 2 ** 20  # bytes of a line: when nodes meet, the address of a replica takes 30
 # A machine that is lost says nothing. Ten minutes: what gloo and NCCL send survives a network that is down for some.
 ALIVE = ((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
          (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60), (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 9))
@@ -25,11 +27,11 @@ class Links(object):
     def __init__(self, node):
         self.node, self.open, self.framework, self.why = node, [], None, None
 
-    def add(self, node, line):
+    def add(self, link):
         for option in ALIVE:
-            line.setsockopt(*option)
-        line.setblocking(False)
-        self.open.append(Link(node, line))
+            link.line.setsockopt(*option)
+        link.line.setblocking(False)
+        self.open.append(link)
 
     def close(self):
         while self.open:
@@ -58,39 +60,85 @@ class Links(object):
     def listen(self):
         """Take in what has come, and return whether there is bad news."""
         for link in list(self.open):
-            self.take(link, *link.heard())
+            gone = self.take(link)
+            if self.framework and link.framework not in (None, self.framework):
+                self.why = self.why or Stop("bad_argument", "node %d has the framework %s, and node %d %s: all need "
+                                            "the same, by --framework" % (
+                                                link.node, link.framework, self.node, self.framework))
+            if gone:
+                link.line.close()
+                self.open.remove(link)
+                if not link.is_done:
+                    self.why = self.why or Stop("crash", "node %d %s" % (link.node, gone))
         return self.why is not None
 
-    def take(self, link, words, gone):
-        for told in words:
-            link.framework = told.get("framework", link.framework)
-            if "ended" in told:
-                gone = gone or "it has ended"
-                self.why = self.why or (Stop(**told["ended"]) if told["ended"] else None)
-                link.is_done = not told["ended"]
-        if self.framework and link.framework not in (None, self.framework):
-            self.why = self.why or Stop("bad_argument", "node %d has the framework %s, and node %d %s: all need the "
-                                        "same, by --framework" % (
-                                            link.node, link.framework, self.node, self.framework))
-        if gone:
-            link.line.close()
-            self.open.remove(link)
-            if not link.is_done:
-                self.why = self.why or Stop("crash", "node %d is gone: %s" % (link.node, gone))
+    def take(self, link):
+        """Take in what a link's other side has said; return what became of that side if it says no more, else None."""
+        try:
+            told, gone = link.word()
+            while told is not None and "ended" not in told:
+                link.framework = told.get("framework", link.framework)
+                told, gone = link.word()
+            if told is None:
+                return gone
+            ended = stopped(told["ended"])
+        except Unreadable as error:
+            return str(error)
+        self.why, link.is_done = self.why or ended, not ended
+        return "has ended"
+
+
+class Unreadable(ValueError):
+    """No trainer sends this."""
+
+    def __init__(self, said):
+        ValueError.__init__(self, "sent what can't be read: %s" % json.dumps(said)[:100])
+
+
+def stopped(told):
+    """Return the Stop that another node tells of, None for its good end."""
+    try:
+        return Stop(**told) if told else None
+    except TypeError:
+        raise Unreadable(told)
 
 
 class Link(object):
-    def __init__(self, node, line):
-        self.node, self.line, self.rest, self.framework, self.is_done = node, line, b"", None, False
+    """A connection to another node, and the words that come by it."""
 
-    def heard(self):
-        """Return the words that have come, by whole lines, and why none can come any more, or None."""
-        said, gone = self.rest, None
+    def __init__(self, line, node=None):
+        self.line, self.node, self.said, self.gone, self.framework, self.is_done = line, node, b"", None, None, False
+
+    def word(self):
+        """Return (word, None): the next word that has come, a dict by a line of JSON; (None, None) if there is none
+        yet; (None, what became of the other side) if none comes any more. Raise Unreadable."""
+        self.read()
+        said, end, rest = self.said.partition(b"\n")
+        if not end and len(said) < LONGEST:
+            return None, self.gone
         try:
-            while gone is None and select.select([self.line], [], [], 0)[0]:
+            told = json.loads(said.decode("ascii"))
+        except (ValueError, RuntimeError):  # RuntimeError: thousands of brackets
+            told = None
+        if not isinstance(told, dict):
+            raise Unreadable(said.decode("latin-1"))
+        self.said = rest
+        return told, None
+
+    def read(self):
+        try:
+            while not self.gone and len(self.said) < LONGEST and ready([self.line], 0):
                 more = self.line.recv(4096)
-                said, gone = said + more, None if more else "it was killed, or its machine was"
+                self.said, self.gone = self.said + more, None if more else "is gone: it was killed, or its machine was"
         except EnvironmentError as error:
-            gone = error.strerror or str(error)
-        whole, _, self.rest = said.rpartition(b"\n")
-        return [json.loads(word.decode("ascii")) for word in whole.splitlines()], gone
+            self.gone = "is gone: %s" % (error.strerror or error)
+
+
+def ready(lines, seconds):
+    """Wait until something can be read from one of them; return those. A signal may end the wait early."""
+    try:
+        return select.select(lines, [], [], seconds)[0]
+    except select.error as error:
+        if error.args[0] != errno.EINTR:  # Python 2.7 raises it for a signal that was handled
+            raise
+        return []

@@ -15,108 +15,162 @@ import errno
 import fcntl
 import json
 import os
-import select
+import re
 import socket
 import struct
 import time
 
 from .events import Stop, clock
 from .host import text
+from .links import Link, Unreadable, ready
 
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
+QUIET_SECONDS = 5.0  # of waiting, before it is told
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
-LONGEST = 2 ** 20  # bytes of a line: the address of a replica takes 30
 SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
+TEXT = type(b"".decode("ascii"))  # what JSON's strings become, on Python 2, too
 
 
-def meet(nodes, node, ports, signals, alike=(), links=None):
+def meet(nodes, node, ports, signals, alike=(), links=None, say=None):
     """Return where the replicas of all nodes listen, "host:port" by rank; ports: those of this node's replicas, in
-    order; alike: {name: value} of what must be the same on all nodes; links: Links that take over the connections."""
+    order; alike: {name: value} of what must be the same on all nodes; links: Links that take over the connections;
+    say: tells what is waited for."""
     alike = dict(alike, NGCDL_NODES=nodes, replicas=len(ports))
     if nodes == 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else gloo looks up the hostname, which may not resolve
         return ["127.0.0.1:%d" % port for port in ports]
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-    if not address or not port.isdigit() or not 0 < int(port) < 65536:
+    if not address or not re.match("[0-9]{1,5}$", port) or not 0 < int(port) < 65536:
         raise Stop("bad_argument", "NGCDL_NODES is %d: MASTER_ADDR and MASTER_PORT must say where node 0 is" % nodes)
-    until = clock() + PATIENCE_SECONDS
     host, mark, zone = address.partition("%")
+    patience = Patience(signals, say)
     if node == 0:
-        workers = received(alike, host, int(port), ports, signals, until, links)
+        workers = received(alike, host, int(port), ports, patience, links)
     else:
-        workers = reported(alike, node, address, int(port), ports, signals, until, links)
+        workers = reported(alike, node, address, int(port), ports, patience, links)
     return [one.replace("]", mark + zone + "]") if one.lower().startswith("[fe80:") else one for one in workers]
 
 
-def received(alike, address, port, ports, signals, until, links=None):
+class Patience(object):
+    """Ends a wait when a signal comes, and says once what it is for."""
+
+    def __init__(self, signals, say=None):
+        self.signals, self.say, self.began = signals, say, clock()
+
+    def check(self, what):
+        """Raise Stop if a signal has come; return whether there is still time."""
+        self.signals.check(None)
+        waited = clock() - self.began
+        if self.say and waited > QUIET_SECONDS:
+            self.say("Waiting, at most %d s, for %s" % (PATIENCE_SECONDS, what))
+            self.say = None
+        return waited < PATIENCE_SECONDS
+
+
+def received(alike, address, port, ports, patience, links=None):
     """Wait for all the others, then answer them."""
-    found, lines, nodes = {0: (address, ports)}, {}, alike["NGCDL_NODES"]
-    with contextlib.closing(of_both_families()) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("", port))
-        except EnvironmentError as error:
-            raise Stop("crash", "can't listen on MASTER_PORT %d: %s" % (port, error.strerror))
-        listener.listen(nodes)
-        listener.settimeout(POLL_SECONDS)
-        try:
-            while len(found) < nodes:
-                signals.check(None)
-                if clock() > until:
-                    missing = ", ".join(str(n) for n in range(nodes) if n not in found)
-                    raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
-                        nodes, PATIENCE_SECONDS, missing))
-                try:
-                    line, place = listener.accept()
-                except socket.timeout:
-                    continue
-                lines[place] = line  # under its node when that is known
-                line.settimeout(ANSWER_SECONDS)
-                try:
-                    told = first_word(line, signals, clock() + ANSWER_SECONDS)
-                    came, theirs, why = told["node"], told["ports"], unlike(told["node"], told["alike"], alike)
-                except (EnvironmentError, KeyError, TypeError, AttributeError):  # a stranger, or a node that died
-                    lines.pop(place).close()
-                    continue
-                if why:
-                    tell(lines.values(), {"refused": why})
-                    raise Stop("bad_argument", why)
-                found[came] = unmapped(place[0].partition("%")[0]), theirs
-                if came in lines:  # the node died after connecting, was started again and has connected again
-                    lines[came].close()
-                lines[came] = lines.pop(place)
-                go_by(named(line.getsockname()))
-                for gone in [n for n, waiting in lines.items() if is_closed(waiting)]:
-                    lines.pop(gone).close()
-                    del found[gone]
-            workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port)
-                       for _, (host, ports) in sorted(found.items()) for port in ports]
-            tell(lines.values(), {"workers": workers})
-            for came in list(lines) if links else []:
-                links.add(came, lines.pop(came))
-        finally:
-            for line in lines.values():
-                line.close()
+    nodes, door = alike["NGCDL_NODES"], Door(alike, port)
+    try:
+        while len(door.met) < nodes - 1:
+            missing = ", ".join(str(n) for n in range(1, nodes) if n not in door.met)
+            if not patience.check("others at MASTER_PORT %d: of %d nodes, these have not connected yet: %s" % (
+                    port, nodes, missing)):
+                raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
+                    nodes, PATIENCE_SECONDS, missing))
+            door.look()
+        found = [(address, ports)] + [(guest.host, guest.ports) for _, guest in sorted(door.met.items())]
+        workers = ["%s:%d" % ("[%s]" % host if ":" in host else host, port) for host, ports in found for port in ports]
+        tell(door.met.values(), {"workers": workers})
+        for node in list(door.met) if links else []:
+            links.add(door.met.pop(node))
+    finally:
+        door.close()
     return workers
 
 
-def unlike(node, theirs, own):
+class Door(object):
+    """Where the others come to node 0. strangers: who has connected, and not yet said which node it is; met: the
+    others, by node."""
+
+    def __init__(self, alike, port):
+        self.alike, self.strangers, self.met, self.listener = alike, [], {}, of_both_families()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self.listener.bind(("", port))
+        except EnvironmentError as error:
+            self.listener.close()
+            raise Stop("crash", "can't listen on MASTER_PORT %d: %s" % (port, error.strerror))
+        self.listener.listen(alike["NGCDL_NODES"])
+        self.listener.setblocking(False)
+
+    def look(self):
+        """Wait until something happens, but not long, and see who has come, spoken or gone."""
+        there = [guest.line for guest in self.strangers + list(self.met.values())]
+        if self.listener in ready([self.listener] + there, POLL_SECONDS):
+            self.strangers.append(Guest(*self.listener.accept()))
+        for guest in list(self.strangers):
+            told = guest.introduction()
+            if told is not None:
+                self.strangers.remove(guest)
+                self.welcome(guest, told)
+        for node in [node for node, guest in self.met.items() if is_closed(guest.line)]:
+            self.met.pop(node).line.close()
+
+    def welcome(self, guest, told):
+        if not isinstance(told.get("alike"), dict):  # a stranger, or a node that died
+            guest.line.close()
+            return
+        guest.node, guest.ports = told.get("node"), told.get("ports")
+        why = unlike(guest, told["alike"], self.alike)
+        if why:
+            self.strangers.append(guest)
+            tell([guest] + list(self.met.values()), {"refused": why})
+            raise Stop("bad_argument", why)
+        if guest.node in self.met:  # the node died after connecting, was started again and has connected again
+            self.met[guest.node].line.close()
+        self.met[guest.node] = guest
+        go_by(named(guest.line.getsockname()))
+
+    def close(self):
+        self.listener.close()
+        for guest in self.strangers + list(self.met.values()):
+            guest.line.close()
+class Guest(Link):
+    """Who has connected to node 0."""
+
+    def __init__(self, line, place):
+        Link.__init__(self, line)
+        line.settimeout(ANSWER_SECONDS)
+        self.host, self.ports, self.until = unmapped(place[0].partition("%")[0]), None, clock() + ANSWER_SECONDS
+
+    def introduction(self):
+        """Return its first word; {} if it says what no trainer does, or nothing any more; None if it still may."""
+        try:
+            told, gone = self.word()
+        except Unreadable:
+            return {}
+        return {} if gone or (told is None and clock() > self.until) else told
+
+
+def unlike(guest, theirs, own):
     """Return how another node was started in another way than node 0; None if it was not."""
     names = [name for name in sorted(own) if theirs.get(name) != own[name]]
     if names:
         first, second = (", ".join("%s %s" % (name, those.get(name)) for name in names) for those in (theirs, own))
-        return "node %s was started with %s, and node 0 with %s: all need the same" % (node, first, second)
-    if not 0 < node < own["NGCDL_NODES"]:
-        return "a node has the NGCDL_NODE %s, and there are %d: they count from 0" % (node, own["NGCDL_NODES"])
+        return "node %s was started with %s, and node 0 with %s: all need the same" % (guest.node, first, second)
+    if guest.node not in range(1, own["NGCDL_NODES"]):
+        return "a node has the NGCDL_NODE %s, and there are %d: they count from 0" % (guest.node, own["NGCDL_NODES"])
+    if not isinstance(guest.ports, list) or not all(isinstance(port, int) for port in guest.ports):
+        return "node %d sent ports that are no numbers: %s" % (guest.node, json.dumps(guest.ports)[:100])
     return None
 
 
-def tell(lines, what):
-    for line in lines:
+def tell(guests, what):
+    for guest in guests:
         try:
-            line.sendall((json.dumps(what) + "\n").encode("ascii"))
+            guest.line.sendall((json.dumps(what) + "\n").encode("ascii"))
         except EnvironmentError:  # the node died meanwhile: the replicas will fail when they connect
             continue
 
@@ -144,57 +198,53 @@ def unmapped(host):
 def is_closed(line):
     """Return whether the other side has closed the connection: as it sends only one line, nothing but the end can be
     read."""
-    return bool(select.select([line], [], [], 0)[0])
+    return bool(ready([line], 0))
 
 
-def reported(alike, node, address, port, ports, signals, until, links=None):
-    said = {"node": node, "ports": ports, "alike": alike}
+def reported(alike, node, address, port, ports, patience, links=None):
+    """Tell node 0 that this node is there, and return its answer."""
+    said, place = {"node": node, "ports": ports, "alike": alike}, "node 0 at %s:%d" % (address, port)
     while True:
-        signals.check(None)
         try:
             with contextlib.closing(connected(address, port)) as line:
                 if line.getsockname() == line.getpeername():  # TCP can connect a port that nobody listens at to itself
                     raise EnvironmentError(errno.ECONNREFUSED, "nobody listens there yet")
-                line.sendall((json.dumps(said) + "\n").encode("ascii"))
+                link = Link(line, 0)
+                tell([link], said)
                 go_by(named(line.getsockname()))
-                answer = first_word(line, signals, clock() + PATIENCE_SECONDS)
-                if answer is None:
-                    raise Stop("crash", "what listens at %s:%d is not node 0 of a training" % (address, port))
-                if links and "workers" in answer:
-                    links.add(0, line.dup())
-            if "refused" in answer:
-                raise Stop("bad_argument", answer["refused"])
-            if "workers" in answer:
-                return answer["workers"]
-            why = "it closed the connection"
+                told = answer(link, Patience(patience.signals, patience.say), place)
+                if links and "workers" in told:
+                    link.line = line.dup()
+                    links.add(link)
+            if "refused" in told:
+                raise Stop("bad_argument", told["refused"])
+            return told["workers"]
+        except Unreadable:
+            raise Stop("crash", "what listens at %s:%d is not node 0 of a training" % (address, port))
+        except UnicodeError:
+            raise Stop("bad_argument", "MASTER_ADDR is no address: %s" % address)
         except EnvironmentError as error:
             why = error.strerror or str(error)
-        if clock() > until:
+        if not patience.check("%s, which can't be reached, or has ended: %s" % (place, why)):
             raise Stop("crash", "node 0 did not answer at %s:%d within %d s: %s" % (
                 address, port, PATIENCE_SECONDS, why))
         time.sleep(POLL_SECONDS)
 
 
-def first_word(line, signals, until):
-    """Return what the other side says first, a dict by a line of JSON, and read nothing of what comes after it; {} if
-    the connection ends before, None for what no trainer says."""
-    said = bytearray()
-    while not said.endswith(b"\n"):
-        signals.check(None)
-        if clock() > until:
+def answer(link, patience, place):
+    """Return what node 0 answers: {"workers": [text]} or {"refused": text}."""
+    told = gone = None
+    while told is None:
+        if gone:
+            raise EnvironmentError(errno.ECONNRESET, "it closed the connection")
+        if not patience.check("%s, which waits for others" % place):
             raise EnvironmentError(errno.ETIMEDOUT, "it waits for others")
-        if len(said) == LONGEST:
-            return None
-        if select.select([line], [], [], POLL_SECONDS)[0]:
-            more = line.recv(1)
-            if not more:
-                return {}
-            said += more
-    try:
-        told = json.loads(said.decode("ascii"))
-    except (ValueError, RuntimeError):  # RuntimeError: thousands of brackets
-        return None
-    return told if isinstance(told, dict) else None
+        ready([link.line], POLL_SECONDS)
+        told, gone = link.word()
+    workers = told.get("workers")
+    if "refused" not in told and not (isinstance(workers, list) and all(isinstance(one, TEXT) for one in workers)):
+        raise Unreadable(told)
+    return told
 
 
 def connected(address, port):

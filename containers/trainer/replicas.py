@@ -12,6 +12,7 @@ writes events and prints lines.
 from __future__ import absolute_import, division, print_function
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -62,7 +63,8 @@ def lead(asked, voice, signals):
     links = Links(asked.node)
     with contextlib.closing(Ports(asked.replicas)) as ports, contextlib.closing(links):  # until all have ended
         alike = {name: getattr(asked, name) for name in ALIKE}
-        workers = meet(asked.nodes, asked.node, ports.numbers, signals, alike, links)
+        say = functools.partial(print, file=sys.stderr) if asked.node else voice.say
+        workers = meet(asked.nodes, asked.node, ports.numbers, signals, alike, links, say)
         try:
             signals.check(None)
             conduct(asked, workers, links, voice, signals)

@@ -1,6 +1,7 @@
 """Nodes that have met learn of each other's end, and why, while their replicas may wait for each other in vain."""
 
 import argparse
+import re
 import socket
 import threading
 from contextlib import ExitStack, closing
@@ -11,8 +12,8 @@ from test_trainer_replicas_end import replica
 
 from trainer import replicas
 from trainer.arguments import arguments
-from trainer.events import Stop
-from trainer.links import Links
+from trainer.events import Stop, Voice
+from trainer.links import Link, Links
 from trainer.signals import Signals
 
 
@@ -23,8 +24,8 @@ def three():
         nodes = [opened.enter_context(closing(Links(node))) for node in range(3)]
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
         for node in (1, 2):
-            nodes[node].add(0, socket.create_connection(listener.getsockname()))
-            nodes[0].add(node, listener.accept()[0])
+            nodes[node].add(Link(socket.create_connection(listener.getsockname()), 0))
+            nodes[0].add(Link(listener.accept()[0], node))
         yield nodes
 
 
@@ -56,6 +57,14 @@ def test_one_that_was_killed_is_gone(three):
     assert three[0].why.message == "node 2 is gone: it was killed, or its machine was"
 
 
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n", b"\xff\n", b"[" * 20000 + b"\n", b'{"ended": {"of": 1}}\n'])
+def test_one_that_says_what_no_trainer_does_is_named_with_it(three, said):
+    three[2].open[0].line.sendall(b"{}\n" + said + b"{}\n")
+    until(three[0].listen, "node 2 has spoken")
+    assert re.match("node 2 sent what can't be read: .{,100}$", three[0].why.message)
+    assert [link.node for link in three[0].open] == [1]
+
+
 LOSES = "from trainer import group, replicas\nexit(replicas.Telling(1, '').tell(group.Lost('')))"
 STAYS = "from trainer.replicas import Leash\nLeash().thread.join()"
 
@@ -81,6 +90,6 @@ def test_what_nobody_foresaw_is_told_to_the_others_too(three, monkeypatch):
     for name, stand_in in ("Links", lambda _: three[1]), ("meet", lambda *_: []), ("Replica", unborn):
         monkeypatch.setattr(replicas, name, stand_in)
     with pytest.raises(OSError, match="no memory"):
-        replicas.lead(arguments(["cifar10", "--out", "unused"]), None, Signals())
+        replicas.lead(arguments(["cifar10", "--out", "unused"]), Voice(None), Signals())
     until(three[0].listen, "node 1 has failed")
     assert three[0].why.message == "node 1: OSError: no memory"

@@ -11,7 +11,7 @@ from signal import SIGTERM
 import pytest
 from conftest import until
 
-from trainer import meeting
+from trainer import links, meeting
 from trainer.events import Stop
 from trainer.group import Group
 from trainer.host import text
@@ -34,7 +34,7 @@ def port(monkeypatch):
 
 @pytest.mark.parametrize("word", [b"", b"GET / HTTP/1.1\r\n", b"[" * 20000 + b"\n", b"x" * 50000])
 def test_who_knocks_and_goes_does_not_keep_the_machines_apart(port, monkeypatch, word):
-    monkeypatch.setattr(meeting, "LONGEST", 30000)
+    monkeypatch.setattr(links, "LONGEST", 30000)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(meeting.meet, 2, 0, [10], Signals())
         until(lambda: knocked(port, word), "node 0 listens")
@@ -71,6 +71,7 @@ def test_machines_without_ipv4_meet_by_ipv6(port, monkeypatch, start):
         (2, 1, [11, 12], 8, "node 1 was started with replicas 2, and node 0 with replicas 1: all need the same"),
         (3, 1, [11], 9, "node 1 was started with NGCDL_NODES 3, batch 9, and node 0 with NGCDL_NODES 2, batch 8: all"),
         (2, 1, [11], None, "node 1 was started with batch None, and node 0 with batch 8: all need the same"),
+        (2, 1, ["x"], 8, 'node 1 sent ports that are no numbers: ."x".'),
         (2, 2, [11], 8, "a node has the NGCDL_NODE 2, and there are 2: they count from 0"),
     ],
 )
@@ -111,23 +112,49 @@ def test_a_connection_of_a_port_to_itself_is_not_taken_for_node_0(port, monkeypa
             return line.dup()
 
     monkeypatch.setattr(socket, "create_connection", connected)
+    monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
+    told = []
     with ThreadPoolExecutor() as threads:
-        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        second = threads.submit(meeting.meet, 2, 1, [11], Signals(), say=told.append)
         until(lambda: own, "the port is connected to itself")
         first = threads.submit(meeting.meet, 2, 0, [10], Signals())
         assert second.result(LIMIT) == first.result(LIMIT) == ["127.0.0.1:10", "127.0.0.1:11"]
+    said = f"Waiting, at most 30 s, for node 0 at 127.0.0.1:{port}, which can't be reached, or has ended: "
+    assert told == [said + "nobody listens there yet"]
 
 
-def test_one_that_waits_for_the_answer_can_be_told_to_stop(port):
+@pytest.mark.parametrize(("name", "value"), [("PORT", "²"), ("ADDR", "node..0")])
+def test_a_place_of_node_0_that_can_not_be_one_is_told(port, monkeypatch, name, value):
+    monkeypatch.setenv(f"MASTER_{name}", value)
+    with pytest.raises(Stop, match=f"MASTER_{name}"):
+        meeting.meet(2, 1, [11], Signals())
+
+
+def test_one_that_waits_for_the_answer_says_so_and_can_be_told_to_stop(port, monkeypatch):
+    monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
     with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as silent:
-        signals = Signals()
-        second = threads.submit(meeting.meet, 2, 1, [11], signals)
+        signals, told = Signals(), []
+        second = threads.submit(meeting.meet, 2, 1, [11], signals, say=told.append)
         line, _ = silent.accept()
         with line:
             assert line.makefile().readline()
+            until(lambda: told, "it says why it waits")
             signals.received = SIGTERM
             with pytest.raises(Stop, match="told to stop"):
                 second.result(LIMIT)
+    assert told == [f"Waiting, at most 30 s, for node 0 at 127.0.0.1:{port}, which waits for others"]
+
+
+def test_who_says_nothing_does_not_keep_the_machines_apart(port, monkeypatch):
+    monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
+    told = []
+    with ThreadPoolExecutor() as threads, socket.socket() as silent:
+        first = threads.submit(meeting.meet, 2, 0, [10], Signals(), say=told.append)
+        until(lambda: not silent.connect_ex(("127.0.0.1", port)), "node 0 listens")
+        second = threads.submit(meeting.meet, 2, 1, [11], Signals())
+        assert second.result(meeting.ANSWER_SECONDS / 2) == first.result(LIMIT)
+    said = f"Waiting, at most 30 s, for others at MASTER_PORT {port}: of 2 nodes, these have not connected yet: 1"
+    assert told == [said]
 
 
 def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
@@ -140,7 +167,7 @@ def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
             first.result(meeting.ANSWER_SECONDS / 2)
 
 
-@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"[]\n", b"\xff\n"])
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"[]\n", b"\xff\n", b'{"workers": [10]}\n'])
 def test_that_another_program_has_node_0s_port_is_told(port, said):
     with ThreadPoolExecutor() as threads, socket.create_server(("127.0.0.1", port)) as other:
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
