@@ -165,7 +165,7 @@ def run(asked, outside, own):
     tell_libraries(asked)
     free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
-    asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS)
+    asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS, voice)
     if own.size > 1:
         replicas.report(framework=asked.framework)
     check_words(model, maker, asked.framework, workload)
@@ -269,13 +269,14 @@ def check_words(model, maker, name, workload):
                    "container image" % (name, ", ".join(sorted(missing)), ", ".join(workload.FRAMEWORKS)))
 
 
-def framework(asked, able):
+def framework(asked, able, voice):
     """Return the name and module of the requested framework; for "auto", of the first of `able` that can be imported
     here."""
     refusals = []
     for name in sorted(able, reverse=True) if asked == "auto" else [asked]:
         try:
-            return name, importlib.import_module("trainer.frameworks." + name)
+            with voice.still("loading " + name):
+                return name, importlib.import_module("trainer.frameworks." + name)
         # the framework is missing, not for this Python or another version; AttributeError: a folder that only has its
         # name was imported as an empty package
         except (ImportError, SyntaxError, AttributeError) as error:

@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 
 from . import feed
-from .events import Stop, clock
+from .events import QUIET_SECONDS, Stop, clock
 
 TEST_BATCH, TEST_VALUES = 500, 4000000  # the most examples tested at once, and values in them
 FEW_VALUES = 100000  # dozens of CIFAR-10 images may always be tested at once, because one by one is slow
@@ -31,6 +31,7 @@ def evaluate(workload, model, dataset, network, step, outside, most):
     started, right, loss, values = clock(), 0, 0.0, int(np.prod(model.shape))
     at_once = max(1, min(max(most, FEW_VALUES // values), TEST_BATCH, TEST_VALUES // values))
     outside.voice.say("Testing the network on %d other %s" % (len(dataset.labels), workload.UNIT))
+    is_told = False
     for start in range(0, len(dataset.labels), at_once):
         part = slice(start, start + at_once)
         logits = network.logits(workload.plain(dataset.images[part]))
@@ -39,6 +40,9 @@ def evaluate(workload, model, dataset, network, step, outside, most):
         right += int((model.guesses(logits) == dataset.labels[part]).sum())
         loss += float(model.entropies(logits, dataset.labels[part]).sum()) if model.counted else 0.0
         outside.signals.check(step)
+        if not is_told and clock() - started > QUIET_SECONDS and part.stop < len(dataset.labels):
+            outside.voice.say("Still testing: %d of them in %.0f s" % (part.stop, clock() - started))
+            is_told = True
     precision, loss = right / len(dataset.labels), loss / len(dataset.labels)
     outside.events.write("eval", step=step, precision_at_1=precision, loss=loss if model.counted else None,
                          examples=len(dataset.labels), seconds=clock() - started)

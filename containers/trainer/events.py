@@ -82,9 +82,11 @@ ENVIRONMENT
 STDOUT one line each for the device and the data, then what the TensorFlow tutorial prints, each line flushed. The line
        about the queue is only for workloads with the tutorial's pipeline, and says SYNTHETIC for CIFAR if the images
        are synthetic; a workload whose data is noise is not tested.
+       Still loading tf2 (after five seconds, once; before all the others)
        Filling queue with 20000 CIFAR images before starting to train.
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
+       Still testing: 1024 of them in 5 s (after five seconds, once)
        2018-02-16 18:26:30.123456: precision @ 1 = 0.860
        If the workload counts accuracy, the means of each epoch, as Keras prints them, and the loss of the test:
        2018-02-16 18:25:30.123456: epoch 1, loss = 1.4528, accuracy = 0.4710 (226 s)
@@ -189,11 +191,13 @@ import errno
 import io
 import json
 import os
+import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 FORMAT = 1
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
+QUIET_SECONDS = 5.0  # of waiting, before it is said what for
 
 MONOTONIC = 1  # Linux' number of this clock
 
@@ -324,6 +328,25 @@ class Voice(object):
             if error.errno != errno.EPIPE:
                 raise stopped_by(error, "stdout")
             self.stdout = None
+
+    @contextmanager
+    def still(self, doing):
+        """Say once that this is still being done, if what is done meanwhile takes more than QUIET_SECONDS."""
+        said("", self.stdout)  # Python 2.7 imports the codec for it, which a thread can't while a framework is imported
+        waiting = threading.Timer(QUIET_SECONDS, self.whisper, ["Still " + doing])
+        waiting.daemon = True
+        waiting.start()
+        try:
+            yield
+        finally:
+            waiting.cancel()
+            waiting.join()
+
+    def whisper(self, text):
+        try:
+            self.say(text)
+        except Stop:
+            pass  # the next line fails, too, and where that is reported
 
 
 def said(text, stream):

@@ -20,12 +20,11 @@ import socket
 import struct
 import time
 
-from .events import Stop, clock
+from .events import QUIET_SECONDS, Stop, clock
 from .host import text
 from .links import Link, Unreadable, ready
 
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
-QUIET_SECONDS = 5.0  # of waiting, before it is told
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
 SIOCGIFADDR = 0x8915

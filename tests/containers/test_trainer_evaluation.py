@@ -61,9 +61,15 @@ def test_a_test_takes_no_more_at_once_than_was_trained_with(tmp_path):
             return FakeNetwork.logits(self, examples)
 
     for most in (128, 600, 1):
-        evaluated(tmp_path, Counting(), most)
+        said = evaluated(tmp_path, Counting(), most)
+        assert len(said) == 2, "a quick test has no line between these"
     few = evaluation.FEW_VALUES // (24 * 24 * 3)
     assert sizes == [128] * 9 + [51] + [500] * 2 + [203] + [few] * (1203 // few) + [1203 % few]
+
+
+def test_a_slow_test_says_once_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "QUIET_SECONDS", 0)
+    assert evaluated(tmp_path, FakeNetwork(), 128)[1:-1] == ["Still testing: 128 of them in 0 s\n"]
 
 
 def test_what_is_no_number_is_no_guess(tmp_path):

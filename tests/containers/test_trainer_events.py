@@ -6,9 +6,9 @@ import sys
 import time
 
 import pytest
-from conftest import CONTAINERS
+from conftest import CONTAINERS, Said, until
 
-from trainer import files
+from trainer import events, files
 from trainer.events import Events, Stop, Voice, by_c_library
 
 
@@ -113,6 +113,17 @@ def test_a_reader_that_left_does_not_stop_the_training():
     voice.say("one")
     voice.say("two")
     assert log.getvalue() == b"one\ntwo\n"
+
+
+def test_what_takes_long_is_said_once_while_it_is_done(monkeypatch):
+    log = Said()
+    voice = Voice(None, log)
+    with voice.still("loading tf2"):
+        assert not log
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0)
+    with voice.still("loading tf2"):
+        until(lambda: log, "it says so")
+    assert log == [b"Still loading tf2\n"]
 
 
 def test_a_full_disk_behind_stdout_is_said():
