@@ -17,7 +17,7 @@ from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Outside, Stop, Voice, stopped_by
 from .files import lock, make_folder
-from .loop import train
+from .loop import say_data, train
 from .recipe import Model
 from .signals import Signals
 
@@ -198,10 +198,7 @@ def run(asked, outside, own):
                 workload.TEACHER, beside.device.upper(), asked.teacher))
             network = teacher.Student(network, teacher.way(beside, asked.teacher, outside))
         dataset = loaded()
-        wanted = "CIFAR-10" if workload.DATA == "cifar10" else workload.DATA
-        voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data) if asked.data else
-                  "%s on %d SYNTHETIC %s, not on %s: %s" % (
-                      does, dataset.count, workload.UNIT, wanted, dataset.note))
+        say_data(does, asked, workload, dataset, voice)
         signals.check(None)
         train(asked, workload, model, dataset, network, outside, free, group.ALONE if maker.TOWERS else own)
     finally:

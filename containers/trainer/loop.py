@@ -39,16 +39,59 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
     source = sliced(source, group)
     if asked.feed == "resident":
         feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
-    start(asked, workload, network, events, steps=asked.steps,
-          dataset=dataset.name, dataset_images=dataset.count, dataset_sha256=dataset.sha256,
-          dataset_note=dataset.note, resumed_from_step=first if asked.resume else None,
+    start(asked, workload, network, events, dataset, steps=asked.steps,
+          resumed_from_step=first if asked.resume else None,
           dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None,
           feed=asked.feed, teacher=asked.teacher,
           flops_per_example=None if asked.feed == "input" else workload.FLOPS,
           share_of_3x3=cost.share_of_3x3(model.words, model.shape),
           epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
     began, tested = clock(), opened(asked, workload, group)
+    if queued is not None:
+        voice.say("Filling queue with %d %s images before starting to train." % (
+            queued, "SYNTHETIC" if dataset.name == "synthetic" else "CIFAR"))
+    has_result = asked.feed not in feed.WITHOUT_RESULT
+    if not has_result:
+        voice.say(feed.WITHOUT_RESULT[asked.feed])
+    epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
+    log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
+    if model.trains and asked.feed != "input":
+        save = saving(asked, about, model, network, events, group) if has_result else None
+        done = steps(asked, model, network, source, first, log, save, signals, group)
+    else:
+        done = forward(asked, network, source, log, signals)
+    if asked.feed == "input":
+        named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
+        events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
+    tested = tested()
+    if tested is not None:
+        evaluate(workload, model, tested, network, done, outside, group.examples(asked.batch))
+    parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
+    events.write("finish", step=done, seconds=clock() - began)
 
+
+def say_data(does, asked, workload, dataset, voice):
+    if asked.data:
+        voice.say("%s on %d %s of %s" % (does, dataset.count, workload.UNIT, asked.data))
+    else:
+        wanted = "CIFAR-10" if workload.DATA == "cifar10" else workload.DATA
+        voice.say("%s on %d SYNTHETIC %s, not on %s: %s" % (does, dataset.count, workload.UNIT, wanted, dataset.note))
+
+
+def start(asked, workload, network, events, dataset=None, **fields):
+    """Write the start event: what all workloads report, and the given fields."""
+    for name, own in ("", "name"), ("_images", "count"), ("_sha256", "sha256"), ("_note", "note"):
+        fields["dataset" + name] = getattr(dataset, own, None)
+    events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, seed=asked.seed,
+                 framework=asked.framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
+                 device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
+                 precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
+                 replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),
+                 **fields)
+
+
+def saving(asked, about, model, network, events, group):
+    """Return a function that saves a checkpoint."""
     def save(step):
         started = clock()
         try:
@@ -64,37 +107,7 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
             events.write("checkpoint", step=step, path=path, seconds=clock() - started)
         agreed(network, group, 0)  # while replica 0 writes, no other may end: the parent would soon kill replica 0
 
-    if queued is not None:
-        voice.say("Filling queue with %d %s images before starting to train." % (
-            queued, "SYNTHETIC" if dataset.name == "synthetic" else "CIFAR"))
-    has_result = asked.feed not in feed.WITHOUT_RESULT
-    if not has_result:
-        voice.say(feed.WITHOUT_RESULT[asked.feed])
-    epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
-    log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
-    if model.trains and asked.feed != "input":
-        done = steps(asked, model, network, source, first, log, save if has_result else None, signals, group)
-    else:
-        done = forward(asked, network, source, log, signals)
-    if asked.feed == "input":
-        named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
-        events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
-    tested = tested()
-    if tested is not None:
-        part = group.part(asked.batch)
-        evaluate(workload, model, tested, network, done, outside, part.stop - part.start)
-    parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
-    events.write("finish", step=done, seconds=clock() - began)
-
-
-def start(asked, workload, network, events, **fields):
-    """Write the start event: what all workloads report, and the given fields."""
-    events.write("start", format=FORMAT, workload=asked.workload, batch=asked.batch, seed=asked.seed,
-                 framework=asked.framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
-                 device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
-                 precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
-                 replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),
-                 **fields)
+    return save
 
 
 def of_a_step(asked, source, unit, voice):
@@ -288,8 +301,7 @@ class Log(object):
                           learning_rate=None if loss is None else self.model.rate(step),
                           examples_per_second=None if self.first else rate,
                           seconds_per_batch=None if self.first else seconds, **more)
-        self.voice.say("%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
-            datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds))
+        self.voice.say(step_line(step, loss, rate, seconds))
         self.first = False
 
     def write_epoch(self, done):
@@ -301,6 +313,11 @@ class Log(object):
                           seconds=seconds)
         self.voice.say("%s: epoch %d, loss = %.4f, accuracy = %.4f (%.0f s)" % (
             datetime.datetime.now(), number, loss, accuracy, seconds))
+
+
+def step_line(step, loss, rate, seconds):
+    return "%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
+        datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds)
 
 
 class Epoch(object):

@@ -20,7 +20,7 @@ import numpy as np
 from .. import certainty, cost, data, race
 from ..events import Stop, clock
 from ..layers import batch_norm, constant, conv, dense, max_pool, silu, uniform
-from ..loop import start
+from ..loop import say_data, start, step_line
 from ..recipe import recipe, sgd
 
 SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? By Muon"
@@ -81,10 +81,9 @@ def race_on(dataset, tested, asked, network, outside):
     on = importlib.import_module("trainer.frameworks.%s.race" % asked.framework)
     kind = on.kind(network, asked.precision)
     steps = asked.steps or asked.epochs * -(-len(dataset.labels) // asked.batch)
-    voice.say("Training on %d images of %s" % (len(dataset.labels), asked.data) if asked.data else
-              "Training on %d SYNTHETIC images, not on CIFAR-10: %s" % (len(dataset.labels), dataset.note))
-    start(asked, sys.modules[__name__], network, events, steps=steps, dataset=dataset.name,
-          dataset_images=len(dataset.labels), dataset_sha256=dataset.sha256, dataset_note=dataset.note,
+    own = sys.modules[__name__]
+    say_data("Training", asked, own, dataset, voice)
+    start(asked, own, network, events, dataset, steps=steps,
           resumed_from_step=None, dropout=None, feed="resident", teacher=None, epoch_copied_bytes=0,
           flops_per_example=race.flops_per_example(race.KNOBS, steps), share_of_3x3=cost.share_of_3x3(NETWORK, INPUT))
     trained = on.Race(network.on, kind, race.KNOBS, steps, asked.batch, dataset.images, dataset.labels, asked.compile)
@@ -164,8 +163,7 @@ class Lines(object):
         self.outside.events.write("step", step=step, loss=loss, learning_rate=float(self.trained.rows[step, 0]),
                                   examples_per_second=rate if step else None,
                                   seconds_per_batch=seconds if step else None)
-        self.outside.voice.say("%s: step %d, loss = %.2f (%.1f examples/sec; %.3f sec/batch)" % (
-            datetime.datetime.now(), step, loss, rate, seconds))
+        self.outside.voice.say(step_line(step, loss, rate, seconds))
 
 
 def certify(found, outside):

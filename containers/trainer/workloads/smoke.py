@@ -45,8 +45,7 @@ def run(asked, network, outside):
     """Run the test in place of a training. Raise Stop for a wrong result, a wrong device or too much memory."""
     on = importlib.import_module("trainer.frameworks.%s.smoke" % asked.framework)
     began = clock()
-    start(asked, sys.modules[__name__], network, outside.events, steps=STEPS, dataset=None, dataset_images=None,
-          dataset_sha256=None, dataset_note=None, resumed_from_step=None, dropout=None)
+    start(asked, sys.modules[__name__], network, outside.events, steps=STEPS, resumed_from_step=None, dropout=None)
     found, place, seconds = None, None, []
     for _ in range(2):
         started = clock()
