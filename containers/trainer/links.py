@@ -54,7 +54,7 @@ class Links(object):
         """Say the last word: that all replicas are done, or why they are not."""
         if stop:
             message = stop.message if stop is self.why else "node %d: %s" % (self.node, stop.message)
-            stop = {"kind": stop.kind, "message": message, "step": stop.step, "exit_code": stop.exit_code}
+            stop = dict(vars(stop), message=message)
         self.tell({"ended": stop})
 
     def listen(self):

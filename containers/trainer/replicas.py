@@ -200,8 +200,8 @@ class Replica(object):
         if self.broken:
             return False, self.ended, self.broken
         if self.told:
-            stop = Stop(self.told["kind"], self.told["message"], self.told["step"], self.told["exit_code"])
-            return self.told["lost"], self.ended, stop
+            told = dict(self.told)
+            return told.pop("lost"), self.ended, Stop(**told)
         code = self.process.returncode
         if signal and code in (-signal, 1):  # before it could handle it; 1: Ctrl-C's, before Python 3.8
             return False, self.ended, interrupted(signal)
@@ -239,8 +239,7 @@ class Telling(object):
 
     def tell(self, stop):
         """Tell the parent why this replica stops, and return the exit code."""
-        report(kind=stop.kind, message=stop.message, step=stop.step, exit_code=stop.exit_code,
-               lost=isinstance(stop, Lost))
+        report(lost=isinstance(stop, Lost), **vars(stop))
         return stop.exit_code
 
 
