@@ -56,14 +56,18 @@ class Group(object):
             return slice(0, min(self.least, count))
         return slice(count * self.rank // needed, count * (self.rank + 1) // needed)
 
+    def examples(self, count):
+        """Return how many examples of a batch of `count` this replica computes."""
+        part = self.part(count)
+        return part.stop - part.start
+
     def needed(self, count):
         """Return how many of the replicas share a batch."""
         return min(self.size, max(count // self.least, 1))
 
     def share(self, count):
         """Return the weight of this replica's mean in the mean of the whole batch."""
-        part = self.part(count)
-        return (part.stop - part.start) / count if self.rank < self.needed(count) else 0.0
+        return self.examples(count) / count if self.rank < self.needed(count) else 0.0
 
     def card(self, framework, count, device):
         """Return the index of this replica's card, None for the CPU; count: how many the framework sees.

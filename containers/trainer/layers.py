@@ -186,6 +186,12 @@ def branches(word, x, at, built):
     return [through(branch, x, at, built) for branch in word["branches"]]
 
 
+def added(word, x, at, built):
+    """Return the sum of the outputs of a residual's body and its shortcut."""
+    body, shortcut = branches(word, x, at, built)
+    return body + shortcut
+
+
 def keeps_size(word):
     """Return whether a convolution's padding equals TensorFlow's SAME: stride 1, and as much after as before."""
     return word["stride"] == 1 and all(2 * edge == size - 1 for edge, size in zip(word["padding"], word["shape"]))

@@ -101,7 +101,7 @@ def test_an_epoch_that_is_smaller_than_the_batch_makes_the_usual_steps(framework
     model = Model(words, recipe(sgd(), 0.1), (3,), 20)
     network = on_cpu(framework, model)
     model.batch = all_of_them
-    assert network.usual == all_of_them
+    assert network.is_usual(range(all_of_them))
 
 
 def test_steps_and_epochs_together_are_not_understood(tmp_path):

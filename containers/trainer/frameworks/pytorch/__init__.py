@@ -89,10 +89,9 @@ class Network:
         self.stepper = graphed.Stepper(self) if graphed.can_be(self, feed) else None
         return FEEDS[feed](self, source, first, last)
 
-    @property
-    def usual(self):
-        """How many examples of a full batch are this replica's; an epoch's last batch may have fewer."""
-        return len(range(self.model.batch)[self.group.part(self.model.batch)])
+    def is_usual(self, labels):
+        """Return whether these are as many as in a full batch; an epoch's last batch may have fewer."""
+        return len(labels) == self.group.examples(self.model.batch)
 
     def train(self, batch, turn):
         model, (examples, labels) = self.model, batch[:2]
@@ -107,7 +106,7 @@ class Network:
     def step(self, examples, labels, answers, turn):
         model = self.model
         # an epoch's last batch may be smaller: it is not compiled, because that would need another compilation
-        loss, logits = (self.fast if len(labels) == self.usual else self.learn)(examples, labels, *answers)
+        loss, logits = (self.fast if self.is_usual(labels) else self.learn)(examples, labels, *answers)
         weights = self.named("")
         gradients = torch.autograd.grad(loss * self.scale.value if self.scale else loss, weights)
         with torch.no_grad():
@@ -168,7 +167,7 @@ class Network:
         return self.look(torch.from_numpy(examples).to(self.on)).cpu().numpy()
 
     def infer(self, batch):
-        return (self.quick if len(batch[-1]) == self.usual else self.look)(batch[0]).cpu().numpy()
+        return (self.quick if self.is_usual(batch[-1]) else self.look)(batch[0]).cpu().numpy()
 
     def look(self, examples):
         with torch.no_grad(), self.casting():

@@ -34,7 +34,7 @@ class Stepper:
     def train(self, batch, turn):
         """Do what Network.step() does, and return loss and right guesses; or return None if the caller must call step()
         itself."""
-        if len(batch[1]) != self.network.usual or not self.recorder:
+        if not (self.network.is_usual(batch[1]) and self.recorder):
             return None
         self.put(batch, turn)
         self.done += 1

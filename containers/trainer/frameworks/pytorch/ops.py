@@ -96,11 +96,6 @@ def batch_norm(word, x, at):
     return y
 
 
-def residual(word, x, at):
-    body, shortcut = layers.branches(word, x, at, LAYERS)
-    return body + shortcut
-
-
 def lstm(word, x, at):
     """Use PyTorch's LSTM, cuDNN's on a GPU: its gates are in the same order; its second biases are set to zero."""
     size, weights, biases = word["inputs"], at.get(word, "weights"), at.get(word, "biases")
@@ -144,7 +139,7 @@ LAYERS = {
     "lrn": lrn,
     "batch_norm": batch_norm,
     "dropout": dropout,
-    "residual": residual,
+    "residual": lambda word, x, at: layers.added(word, x, at, LAYERS),
     "concat": lambda word, x, at: torch.cat(layers.branches(word, x, at, LAYERS), dim=1),
     "embedding": lambda word, x, at: functional.embedding(x.long(), at.get(word, "weights")),  # all releases take int64
     "lstm": lstm,

@@ -60,11 +60,6 @@ def dropout(word, x, at):
     return tf.nn.dropout(x, 1 - word["rate"], seed=chance(word["name"], *at.drawn)) if at.is_training else x
 
 
-def residual(word, x, at):
-    body, shortcut = layers.branches(word, x, at, LAYERS)
-    return body + shortcut
-
-
 def lstm(word, x, at):
     size, outputs, steps = word["inputs"], word["outputs"], int(x.shape[1])
     weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
@@ -97,7 +92,7 @@ LAYERS = {
     "lrn": lambda word, x, at: tf.nn.lrn(x, word["radius"], word["bias"], word["alpha"], word["beta"]),
     "batch_norm": batch_norm,
     "dropout": dropout,
-    "residual": residual,
+    "residual": lambda word, x, at: layers.added(word, x, at, LAYERS),
     "concat": lambda word, x, at: tf.concat(layers.branches(word, x, at, LAYERS), axis=-1),
     "embedding": lambda word, x, at: tf.gather(at.get(word, "weights"), x),
     "lstm": lstm,

@@ -87,10 +87,9 @@ class Network:
     def scaled_bytes(self):
         return 1 if gathers_bytes(self) else 5  # else as bytes and as floats
 
-    @property
-    def usual(self):
-        """How many examples of a full batch are this replica's; an epoch's last batch may have fewer."""
-        return len(range(self.model.batch)[self.group.part(self.model.batch)])
+    def is_usual(self, labels):
+        """Return whether these are as many as in a full batch; an epoch's last batch may have fewer."""
+        return len(labels) == self.group.examples(self.model.batch)
 
     def train(self, batch, turn):
         if self.scale:
@@ -102,7 +101,7 @@ class Network:
         # replicas choose alike, by the whole batch: early releases number an all-reduce when a step is traced, and one
         # replica that traces while the others don't would wait for ever. cross_device_utils.py of 2.21 tells:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/python/distribute/cross_device_utils.py#L315
-        is_usual = len(batch[-1]) == self.usual and turn.share == self.group.share(self.model.batch)
+        is_usual = self.is_usual(batch[-1]) and turn.share == self.group.share(self.model.batch)
         step = self.fast if is_usual else self.step
         reached = translated() if self.together else contextlib.ExitStack()
         with tf.device(self.on), numbers.explained(self.compiled), reached:
@@ -168,7 +167,7 @@ class Network:
 
     def infer(self, batch):
         with tf.device(self.on), numbers.explained(self.compiled):
-            return self.checked((self.quick if len(batch[-1]) == self.usual else self.guess)(batch[0])).numpy()
+            return self.checked((self.quick if self.is_usual(batch[-1]) else self.guess)(batch[0])).numpy()
 
     def look(self, examples):
         return tf.cast(self.forward(examples, Pass(self.kept, self.half)), tf.float32)

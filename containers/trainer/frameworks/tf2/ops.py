@@ -92,11 +92,6 @@ def dropout(word, x, at):
     return x * tf.cast(drawn >= word["rate"], x.dtype) / (1 - word["rate"])
 
 
-def residual(word, x, at):
-    body, shortcut = layers.branches(word, x, at, LAYERS)
-    return body + shortcut
-
-
 def lstm(word, x, at):
     size, steps = word["inputs"], x.shape[1]
     weights, states = at.get(word, "weights"), [at.get(word, "hidden"), at.get(word, "cell")]
@@ -133,7 +128,7 @@ LAYERS = {
     "lrn": lrn,
     "batch_norm": batch_norm,
     "dropout": dropout,
-    "residual": residual,
+    "residual": lambda word, x, at: layers.added(word, x, at, LAYERS),
     "concat": lambda word, x, at: tf.concat(layers.branches(word, x, at, LAYERS), axis=-1),
     "embedding": lambda word, x, at: tf.gather(at.get(word, "weights"), x),
     "lstm": lstm,
