@@ -13,7 +13,7 @@ from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, begin_alike, parted, same, sliced, whole
 
-UNENDING = 2 ** 62  # the last step if only --seconds ends the training
+UNENDING = 2 ** 62  # the last step if only --seconds ends the training, or if somebody types a larger one
 
 
 def train(asked, workload, model, dataset, network, outside, free=None, group=ALONE):
@@ -123,10 +123,10 @@ def of_a_step(asked, source, unit, voice):
 def to_reach(asked, source):
     """Return the step to reach; None if only --seconds ends the training."""
     if asked.epochs is None:
-        return asked.steps
+        return asked.steps and min(asked.steps, UNENDING)
     if not hasattr(source, "epoch_steps"):
         raise Stop("bad_argument", "%s has no epochs: use --steps or --seconds instead" % asked.workload)
-    return asked.epochs * source.epoch_steps
+    return min(asked.epochs * source.epoch_steps, UNENDING)
 
 
 def prepare(asked, workload, model, network, about, voice):

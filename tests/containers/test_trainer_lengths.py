@@ -47,6 +47,8 @@ def test_without_seconds_no_clock_is_read():
 def test_a_last_step_that_is_far_away_takes_no_memory_to_count_to():
     assert list(itertools.islice(ahead.upto(7, loop.UNENDING), 3)) == [7, 8, 9]
     assert list(ahead.upto(3, 5)) == [3, 4]
+    assert to_reach(epochs.in_turn, epochs=None, steps=10**20) == loop.UNENDING
+    assert to_reach(epochs.shuffled(None), epochs=10**20) == loop.UNENDING
 
 
 def test_a_training_that_its_seconds_end_is_saved_tested_and_told_as_any_other(framework, tmp_path):
