@@ -84,6 +84,7 @@ STDOUT one line each for the device and the data, then what the TensorFlow tutor
        are synthetic; a workload whose data is noise is not tested.
        Still loading tf2 (after five seconds, once; before all the others)
        Filling queue with 20000 CIFAR images before starting to train.
+       Still computing the first step (after five seconds, once)
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)
        Testing the network on 10000 other images
        Still testing: 1024 of them in 5 s (after five seconds, once)

@@ -2,6 +2,7 @@
 from __future__ import absolute_import, division, print_function
 
 import datetime
+import itertools
 import os
 import sys
 
@@ -160,8 +161,9 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
     batches = log.batches = Waited(fed(asked, network, source, first, group))
+    together = begun(log.voice, within(
+        asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late)))
     try:
-        together = within(asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late))
         for done, batch in enumerate(together, first + 1):
             examples = len(batch[-1])
             if group.size > 1:
@@ -179,6 +181,7 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
                 saved, at = clock(), done
             signals.obey(wish, done)
     finally:
+        together.close()
         batches.close()
     log.settle()
     if save and at != done:
@@ -196,6 +199,15 @@ def fed(asked, network, source, first, group=ALONE):
     about = {"workload": asked.workload, "feed": asked.feed, "batch": asked.batch, "device": network.device}
     path = os.path.join(asked.out, trace.NAME)
     return trace.first(network.batches(source, first, last, asked.feed), asked.trace, path, about, first)
+
+
+def begun(voice, batches):
+    """Yield the batches, and say so if the step of the first takes long: it may compile."""
+    for batch in itertools.islice(batches, 1):
+        with voice.still("computing the first step"):
+            yield batch
+    for batch in batches:
+        yield batch
 
 
 def within(seconds, batches, log, now=clock, agree=bool):
@@ -217,9 +229,9 @@ def forward(asked, network, source, log, signals):
 
     With --feed input, only make the batches."""
     done, batches = 0, fed(asked, network, source, 0)
-    wanted = clock()
+    wanted, together = clock(), begun(log.voice, within(asked.seconds, batches, log))
     try:
-        for done, batch in enumerate(within(asked.seconds, batches, log), 1):
+        for done, batch in enumerate(together, 1):
             if asked.feed != "input":
                 found = network.infer(batch)  # in host memory, so the device has finished
                 log.waited(len(batch[-1]), clock() - wanted)
@@ -229,6 +241,7 @@ def forward(asked, network, source, log, signals):
             signals.check(done)
             wanted = clock()
     finally:
+        together.close()
         getattr(batches, "close", int)()
     return done
 

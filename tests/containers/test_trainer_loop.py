@@ -3,6 +3,7 @@
 import argparse
 import re
 import signal
+import threading
 import time
 
 import numpy as np
@@ -44,6 +45,14 @@ def test_lines_are_the_tutorials(run):
     assert said[0] == "Filling queue with 50 SYNTHETIC images before starting to train.\n"
     found = [LINE.match(line).groups() for line in said[1:]]
     assert [(int(step), loss) for _, step, loss, _, _ in found] == [(0, "2.00"), (10, "3.14"), (20, "2.00")]
+
+
+def test_a_first_step_that_takes_long_is_told_once(run, monkeypatch):
+    told, is_told = [], threading.Event()
+    monkeypatch.setattr("trainer.events.QUIET_SECONDS", 0)
+    monkeypatch.setattr(Voice, "whisper", lambda _, text: told.append(text) or is_told.set())
+    run(FakeNetwork(at={0: lambda: is_told.wait(30)}))
+    assert told == ["Still computing the first step"]
 
 
 def test_the_first_rates_are_unknown_and_later_ones_fit_together(run, tmp_path):
