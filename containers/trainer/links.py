@@ -60,7 +60,10 @@ class Links(object):
     def listen(self):
         """Take in what has come, and return whether there is bad news."""
         for link in list(self.open):
-            gone = self.take(link)
+            try:
+                gone = self.take(link)
+            except Unreadable as error:  # the line stays open: that node is told, too
+                gone, self.why = None, self.why or Stop("crash", "node %d %s" % (link.node, error))
             if self.framework and link.framework not in (None, self.framework):
                 self.why = self.why or Stop("bad_argument", "node %d has the framework %s, and node %d %s: all need "
                                             "the same, by --framework" % (
@@ -74,16 +77,13 @@ class Links(object):
 
     def take(self, link):
         """Take in what a link's other side has said; return what became of that side if it says no more, else None."""
-        try:
+        told, gone = link.word()
+        while told is not None and "ended" not in told:
+            link.framework = told.get("framework", link.framework)
             told, gone = link.word()
-            while told is not None and "ended" not in told:
-                link.framework = told.get("framework", link.framework)
-                told, gone = link.word()
-            if told is None:
-                return gone
-            ended = stopped(told["ended"])
-        except Unreadable as error:
-            return str(error)
+        if told is None:
+            return gone
+        ended = stopped(told["ended"])
         self.why, link.is_done = self.why or ended, not ended
         return "has ended"
 

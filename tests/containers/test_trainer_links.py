@@ -58,11 +58,14 @@ def test_one_that_was_killed_is_gone(three):
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n", b"\xff\n", b"[" * 20000 + b"\n", b'{"ended": {"of": 1}}\n'])
-def test_one_that_says_what_no_trainer_does_is_named_with_it(three, said):
+def test_one_that_says_what_no_trainer_does_is_named_with_it_to_all(three, said):
     three[2].open[0].line.sendall(b"{}\n" + said + b"{}\n")
     until(three[0].listen, "node 2 has spoken")
     assert re.match("node 2 sent what can't be read: .{,100}$", three[0].why.message)
-    assert [link.node for link in three[0].open] == [1]
+    three[0].end(three[0].why)
+    for links in three[1:]:
+        until(links.listen, "node 0 has told")
+        assert links.why.message == three[0].why.message
 
 
 LOSES = "from trainer import group, replicas\nexit(replicas.Telling(1, '').tell(group.Lost('')))"
