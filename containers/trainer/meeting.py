@@ -27,6 +27,7 @@ from .links import Link, Unreadable, ready
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
+MOST_STRANGERS = 100  # select() takes 1,024 at most; a node that was not heard out connects again
 SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
 TEXT = type(b"".decode("ascii"))  # what JSON's strings become, on Python 2, too
@@ -109,6 +110,9 @@ class Door(object):
         there = [guest.line for guest in self.strangers + list(self.met.values())]
         if self.listener in ready([self.listener] + there, POLL_SECONDS):
             self.strangers.append(Guest(*self.listener.accept()))
+        for guest in self.strangers[:-MOST_STRANGERS]:
+            self.strangers.remove(guest)
+            guest.line.close()
         for guest in list(self.strangers):
             told = guest.introduction()
             if told is not None:

@@ -147,10 +147,13 @@ def test_one_that_waits_for_the_answer_says_so_and_can_be_told_to_stop(port, mon
 
 def test_who_says_nothing_does_not_keep_the_machines_apart(port, monkeypatch):
     monkeypatch.setattr(meeting, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(meeting, "MOST_STRANGERS", 1)
     told = []
     with ThreadPoolExecutor() as threads, socket.socket() as silent:
         first = threads.submit(meeting.meet, 2, 0, [10], Signals(), say=told.append)
         until(lambda: not silent.connect_ex(("127.0.0.1", port)), "node 0 listens")
+        with socket.create_connection(("127.0.0.1", port)):
+            assert not silent.recv(1), "of many, the last ones are kept"
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
         assert second.result(meeting.ANSWER_SECONDS / 2) == first.result(LIMIT)
     said = f"Waiting, at most 30 s, for others at MASTER_PORT {port}: of 2 nodes, these have not connected yet: 1"
