@@ -169,7 +169,6 @@ def run(asked, outside, own):
     if own.size > 1:
         replicas.report(framework=asked.framework)
     check_words(model, maker, asked.framework, workload)
-    way = computing.Way(asked.precision, asked.compile, asked.channels_last)
     if own.rank and maker.TOWERS:  # replica 0 computes for all
         own.is_spare = True
         return
@@ -177,13 +176,7 @@ def run(asked, outside, own):
         asked.threads = asked.threads or max(host.usable_cores() // own.here, 1)
     # the teacher first: TF32 is switched for the whole process, and the student's setting must win
     beside = teacher.beside(maker, workload, imported, asked) if asked.feed != "input" else None
-    made = functools.partial(
-        maker.Network, model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
-    if own.size > 1:
-        with signals.fatal():
-            network = made()
-    else:
-        network = made()
+    network = networked(maker, model, asked, own, signals)
     try:
         network.devices = network.devices or [host.processor()]
         does = "Training" if getattr(workload, "TRAINS", True) else "Computing"
@@ -203,6 +196,15 @@ def run(asked, outside, own):
         train(asked, workload, model, dataset, network, outside, free, group.ALONE if maker.TOWERS else own)
     finally:
         network.close()
+
+
+def networked(maker, model, asked, own, signals):
+    way = computing.Way(asked.precision, asked.compile, asked.channels_last)
+    made = functools.partial(maker.Network, model, asked.device, asked.gpu_memory_fraction, asked.threads, way, own)
+    if own.size == 1:
+        return made()
+    with signals.fatal():
+        return made()
 
 
 def loading(asked, workload):
