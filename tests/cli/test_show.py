@@ -44,6 +44,8 @@ def test_a_run_that_failed_for_a_reason_that_only_its_log_tells_is_shown_with_th
     folder = house.store.create(run)
     assert "log end" not in house.run("show", "x").stdout
     (folder / "log.txt").write_text("Traceback\n" * 900 + "ValueError: key nvapi-CANARY-0123456789 is odd\n\n")
+    with (folder / "log.txt").open("a") as log:
+        log.write("srun: error: n1: task 0: Exited with exit code 1\n")
     rows = [row.split("  ", 1) for row in house.run("show", "x").stdout.splitlines()]
     assert ["log end", "ValueError: key *** is odd"] in rows
     assert any(row[-1].endswith("all of it: ngcdl logs x") for row in rows)

@@ -87,7 +87,7 @@ def test_what_runs_images_is_pyxis_else_what_is_here_and_a_module_may_bring_it(
 )
 def test_what_sbatch_refuses_is_told_apart_in_its_own_words(programs: Path, said: str, kind: type) -> None:
     stand_in(programs, "sbatch", f"echo {shlex.quote(said)} >&2; exit 1")
-    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    says(programs, "sinfo", "main*|2|64|515000|gpu:8|1-00:00:00")
     with pytest.raises(SlurmRefused if kind is not SlurmLost else SlurmLost) as refused:
         commands.submit(programs / "job.sh", {})
     assert type(refused.value) is kind
@@ -95,7 +95,7 @@ def test_what_sbatch_refuses_is_told_apart_in_its_own_words(programs: Path, said
     is_about_time = "ime limit " in said
     assert ("--time 1:00:00 --partition NAME" in refused.value.hint) == is_about_time
     if kind in (NotPlaceable, UnknownPartition) or is_about_time:
-        assert "main*: 2 nodes, 64 processors, GPUs gpu:8, at most 1-00:00:00" in refused.value.hint
+        assert "main*: 2 nodes, 64 processors, 515000 MiB, GPUs gpu:8, at most 1-00:00:00" in refused.value.hint
 
 
 def test_the_job_s_id_is_given_without_its_cluster_and_ngc_s_keys_stay_here(
@@ -149,10 +149,17 @@ def test_a_script_is_looked_at_and_not_handed_in(programs: Path) -> None:
     stand_in(programs, "sbatch", f'echo "$@" >{programs}/seen; cat >>{programs}/seen')
     commands.check("#!/bin/bash")
     assert (programs / "seen").read_text() == "--test-only\n#!/bin/bash"
-    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    says(programs, "sinfo", "main*|2|64|515000|gpu:8|1-00:00:00")
     refuses(programs, "sbatch", "allocation failure: Requested node configuration is not available")
     with pytest.raises(NotPlaceable, match="Requested node configuration is not available"):
         commands.check("#!/bin/bash")
+    says(programs, "sinfo", "main*|2|64|9642|(null)|infinite")
+    failed = "Batch job submission failed: Requested node configuration is not available"
+    refuses(programs, "sbatch", f"sbatch: error: Memory specification can not be satisfied\nsbatch: error: {failed}")
+    with pytest.raises(NotPlaceable, match=f"said: Memory specification can not be satisfied; {failed}") as refused:
+        commands.check("#!/bin/bash")
+    assert refused.value.hint.startswith("Ask for less --memory, or another --partition.")
+    assert "main*: 2 nodes, 64 processors, 9642 MiB, GPUs none, no time limit\n" in refused.value.hint
 
 
 def test_what_does_not_fit_is_refused_and_where_enough_nodes_are_only_down_it_is_a_caution(programs: Path) -> None:

@@ -16,7 +16,7 @@ from ngcdl.folder import RECORD
 
 def test_a_job_that_waits_for_what_never_comes_is_not_followed(programs: Path) -> None:
     says(programs, "squeue", "PENDING|PartitionNodeLimit")
-    says(programs, "sinfo", "main*|2|64|gpu:8|1-00:00:00")
+    says(programs, "sinfo", "main*|2|64|515000|gpu:8|1-00:00:00")
     with pytest.raises(NotPlaceable) as refused:
         list(SlurmJob("7", programs).output())
     assert refused.value.message == (

@@ -26,6 +26,7 @@ def test_a_run_comes_to_the_node_that_can_run_its_image(someone: Someone) -> Non
     assert done.returncode == 0, done.stderr
     assert "n1 (v100) can't run" in done.stderr
     assert "the run is kept off them" in done.stderr
+    assert "(127.0.0.1:1 can't be reached: connection refused): the nodes get the tag." in done.stderr
     run = someone.record()
     assert run["spec"]["placement"]["gpu_type"] == "h100"
     assert someone.slurm("squeue", "-h", "-t", "all", "-j", someone.job(run["id"]), "-o", "%N") == "n2"

@@ -121,7 +121,8 @@ def _last_line(store: Store, run: Run) -> list[tuple[str, str]]:
         return []
     if not said:
         return []
-    (last,) = redacted_words((said[-1].strip(),))
+    own = [line for line in said if not line.startswith("srun: ")]  # Slurm's comes last, and tells the code alone
+    (last,) = redacted_words(((own or said)[-1].strip(),))
     return [("log end", last[:_MOST_CHARACTERS]), ("", f"all of it: ngcdl logs {run.id}")]
 
 

@@ -44,7 +44,8 @@ class NotPlaceable(SlurmRefused):
 
     def __init__(self, said: str, there: str, meant: str = "", advice: str = "") -> None:
         advice = advice or "fewer --gpus, --nodes or --cpus, or another --partition"
-        super().__init__(said, f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %G'", meant)
+        hint = f"Ask for {advice}. What the cluster has:\n{there}\n    sinfo -o '%P %D %c %m %G'"
+        super().__init__(said, hint, meant)
 
 
 class UnknownPartition(SlurmRefused):

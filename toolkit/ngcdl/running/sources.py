@@ -88,7 +88,8 @@ def _pinned(image: ImageRef, found: Found | NgcdlError, show: Show) -> str | Non
         return image.digest
     digest = found.facts.digest or image.digest
     if digest is None:
-        show.say(f"The registry can't be asked for the digest of {image}: the nodes get the tag.")
+        why = f" ({found.trouble.message.rstrip('.')})" if found.trouble else ""
+        show.say(f"The registry can't be asked for the digest of {image}{why}: the nodes get the tag.")
     return digest
 
 

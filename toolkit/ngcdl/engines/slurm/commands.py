@@ -108,6 +108,7 @@ _GONE = re.compile(r"Invalid job id|already complet")
 # itself, and says nothing of it.
 # https://github.com/SchedMD/slurm/blob/slurm-24-11-5-1/src/slurmctld/job_mgr.c (_job_complete)
 _STEP_OOM = re.compile(r"\d+:125")
+_UNPARTED = re.compile(r"(?<=\w) (?=Batch job submission failed)")  # sbatch's first line from its second
 _NOWHERE = re.compile(r"not available|[Nn]ode count|nvalid generic resource|CPU count|more processors|[Mm]emory spec")
 # A node's GPUs as sinfo and scontrol describe them, as (type, count): gpu:8, gpu:a100:4(S:0-1),gpu:v100:2, (null).
 GPUS = re.compile(r"(?:^|,)gpu(?::([^:,()]+))?:(\d+)")
@@ -179,6 +180,7 @@ def _run(words: tuple[str, ...], seconds: float, environment: Mapping[str, str],
     if done.returncode == 0:
         return done.stdout.strip()
     text = " ".join(line.partition("error: ")[2] or line for line in (done.stderr or done.stdout).split("\n")).strip()
+    text = _UNPARTED.sub("; ", text)
     if re.search(r"Unable to contact|communication|Connection refused|timed out|Zero Bytes", text, re.IGNORECASE):
         raise SlurmLost(words[0], text)
     raise SlurmRefused(text or f"{words[0]} exited with {done.returncode}")
@@ -217,20 +219,22 @@ def _sbatch(*words: str, environment: Mapping[str, str], given: str = "") -> str
             hint = f"What each partition allows:\n{partitions()}\n    ngcdl run ... --time 1:00:00 --partition NAME"
             raise SlurmRefused(said, hint) from error
         if _NOWHERE.search(said):
-            raise NotPlaceable(said, partitions()) from error
+            advice = REASONS["MaxMemPerLimit"].instead if "emory spec" in said else ""
+            raise NotPlaceable(said, partitions(), advice=advice) from error
         raise
 
 
 def partitions() -> str:
-    """Describe the partitions, a line each: nodes, processors, GPUs and time limit; if Slurm does not say, say so."""
+    """Describe the partitions, a line each: nodes, what each has, and time limit; if Slurm does not say, say so."""
     try:
-        lines = output_of("sinfo", "-h", "-o", "%P|%D|%c|%G|%l").splitlines()
+        lines = output_of("sinfo", "-h", "-o", "%P|%D|%c|%m|%G|%l").splitlines()
     except (SlurmAbsent, SlurmLost, SlurmRefused):
         return "    (sinfo does not say)"
-    rows = [line.split("|") for line in lines if line.count("|") == 4]
+    rows = [line.split("|") for line in lines if line.count("|") == 5]
     return "\n".join(
-        f"    {name}: {nodes} nodes, {cpus} processors, GPUs {gres.replace('(null)', 'none')}, at most {limit}"
-        for name, nodes, cpus, gres, limit in rows
+        f"    {name}: {nodes} nodes, {cpus} processors, {memory} MiB, GPUs {gres.replace('(null)', 'none')}, "
+        + ("no time limit" if limit == "infinite" else f"at most {limit}")
+        for name, nodes, cpus, memory, gres, limit in rows
     )
 
 
