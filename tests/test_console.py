@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +163,14 @@ def test_a_text_is_cut_by_its_width_and_has_a_mark() -> None:
     assert console.cut("训练模型", 8) == "训练模型"
     assert console.cut("训练模型", 7) == "训练..."
     assert console.cut("ab cdef", 6) == "ab..."
+
+
+def test_the_width_is_that_of_the_stream_s_own_terminal_if_stdout_is_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours), os.fdopen(theirs, "w") as terminal:
+        termios.tcsetwinsize(theirs, (24, 57))
+        assert console.columns(terminal) == 57
 
 
 def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:

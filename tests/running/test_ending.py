@@ -19,7 +19,7 @@ from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 from ngcdl.report.measured.told import Told
 from ngcdl.running import launch
-from ngcdl.running.ending import STOPPED, closed_by_events, gpu_not_met
+from ngcdl.running.ending import STOPPED, closed_by_events
 from ngcdl.running.owner import this_process
 from ngcdl.spec import KINDS, Kind
 from ngcdl.storing.store import Store
@@ -107,17 +107,6 @@ def test_a_training_that_saw_no_gpu_has_the_same_code_and_reason_alike(store: St
     live = store.load(later.id)
     assert (live.status, live.exit_code, live.reason) == ("failed", 125, caught.value.message)
     assert (later.status, later.exit_code, later.reason) == ("failed", 125, caught.value.message)
-
-
-@pytest.mark.parametrize(
-    ("engine", "look"),
-    [("docker", "docker info"), ("local", "ngcdl gpu"), ("slurm", "srun"), ("kubernetes", "get runtimeclasses")],
-)
-def test_where_to_look_for_a_gpu_that_a_run_does_not_see_is_where_the_run_was(engine: str, look: str) -> None:
-    trouble = gpu_not_met(Run("x", "running", 1.0, engine=engine), Told([START, NO_GPU]), Exit(1))
-    assert trouble
-    assert look in trouble.hint
-    assert ("docker" in trouble.hint) == (engine == "docker")
 
 
 def test_a_sigterm_that_ngcdl_did_not_send_came_from_outside(store: Store) -> None:

@@ -25,12 +25,23 @@ from ngcdl.storing.store import Store
 from ngcdl.telemetry.sampler_process import SamplerProcess
 
 
-def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("engine", "look"),
+    [
+        ("docker", "docker info "),
+        ("local", "ngcdl gpu\nThe "),
+        ("slurm", "--engine slurm --gpus 1 -- "),
+        ("kubernetes", "get runtimeclasses\n"),
+    ],
+)
+def test_a_trainer_that_meets_no_gpu_is_the_same_as_no_gpu_inside(store: Store, engine: str, look: str) -> None:
     prepared, folder = ready(store, FakeJob(exit=Exit(1, False)), gpus="all", way="none")
+    prepared = replace(prepared, run=replace(prepared.run, engine=engine))
     error = {"event": "error", "t": 3.0, "kind": "no_gpu", "message": "tensorflow sees no GPU", "step": None}
     (folder / EVENTS).write_text(json.dumps(error) + "\n")
-    with pytest.raises(GpuNotInside, match="tensorflow sees no GPU"):
+    with pytest.raises(GpuNotInside, match="tensorflow sees no GPU") as refused:
         launch.follow(prepared, store, FakeShow())
+    assert look in refused.value.hint
     assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 

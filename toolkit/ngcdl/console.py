@@ -139,7 +139,11 @@ def columns(stream: Any) -> int | None:
         return None
     import shutil
 
-    return max(shutil.get_terminal_size().columns, 40)
+    try:
+        own = os.get_terminal_size(stream.fileno()).columns  # shutil looks at stdout alone, which may be a pipe
+    except OSError:
+        own = 0
+    return max(shutil.get_terminal_size((own or 80, 24)).columns, 40)
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:

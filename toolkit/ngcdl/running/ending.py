@@ -12,7 +12,6 @@ from ngcdl.errors import GpuNotInside, NgcdlError, signal_exit_code
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import Line, number
-from ngcdl.spec import kind_of
 
 if TYPE_CHECKING:
     from ngcdl.report.measured.told import Told
@@ -82,7 +81,7 @@ def gpu_not_met(run: Run, told: Told, ended: Exit) -> GpuNotInside | None:
     """Return the error if a training ended because it had to compute on a GPU and its framework saw none; else None."""
     error = told.error
     if ended.code != 0 and error.get("kind") == "no_gpu":
-        return GpuNotInside(str(error.get("message")), kind_of(run.engine).no_gpu)
+        return GpuNotInside(str(error.get("message")), run.kind.no_gpu)
     return None
 
 

@@ -46,7 +46,7 @@ def data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Da
     if workload.data not in ("auto", "synthetic"):
         raise BadOption(
             f"--data {workload.data}: a pod can't see this machine's folders.",
-            "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data-pvc CLAIM",
+            "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data auto --data-pvc CLAIM",
         )
     if known.data_folder and claim and workload.data == "auto":
         return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)

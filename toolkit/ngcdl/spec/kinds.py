@@ -46,7 +46,7 @@ KINDS = {
             *("gpu_type", "avoid"),
         ),
         choose="Run this where sbatch talks to {its}:",
-        no_gpu="See what a job of one GPU sees there:\n    srun --gres=gpu:1 nvidia-smi -L",
+        no_gpu="See whether a run there gets one:\n    ngcdl run IMAGE --engine slurm --gpus 1 -- nvidia-smi -L",
     ),
     "kubernetes": Kind(
         is_cluster=True,
@@ -54,8 +54,9 @@ KINDS = {
         takes=("nodes", "namespace", "data_pvc", "pull_secret", "patches", "avoid"),
         short="k8s",
         choose="Choose it:\n    kubectl config use-context {its}",
-        no_gpu="See what the nodes offer, and whether there is a RuntimeClass nvidia:\n"
-        "    kubectl describe nodes\n    kubectl get runtimeclasses",
+        no_gpu="See what the nodes offer, whether there is a RuntimeClass nvidia, and whether a run there gets a GPU:\n"
+        "    kubectl describe nodes\n    kubectl get runtimeclasses\n"
+        "    ngcdl run IMAGE --engine kubernetes --gpus 1 -- nvidia-smi -L",
     ),
 }
 USUAL = "docker"  # what --engine auto means if an image was named

@@ -21,6 +21,9 @@ _CREATED_LATER = re.compile(
 # https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/manage_jobs_without_queue_name/
 _QUEUE = "kueue.x-k8s.io/queue-name"
 
+# Reasons of a failed Job that say no more than the code of the pod that failed
+_FOR_ITS_CODE = ("BackoffLimitExceeded", "PodFailurePolicy")
+
 
 @dataclass(frozen=True)
 class State:
@@ -78,10 +81,10 @@ class State:
             return Exit(0, False, self._earlier, seconds(over.get("lastTransitionTime")))
         last = sorted((pod for pod in self.pods if self.of(pod.index) is pod), key=lambda pod: pod.index)
         end = min((pod.ended for pod in last if pod.ended and pod.ended.code != 0), key=_blame, default=Exit(None))
-        # why the Job gives up is of interest only if no exit code says more
-        gives_up = f"{over.get('reason')}: {over.get('message')}" if end.code is None else None
-        reason = "; ".join(filter(None, (end.reason or gives_up, self._earlier)))
-        return Exit(end.code, end.oom_killed, reason or None, end.finished or seconds(over.get("lastTransitionTime")))
+        is_said = end.code is not None and over.get("reason") in _FOR_ITS_CODE
+        reason = end.reason or (None if is_said else f"{over.get('reason')}: {over.get('message')}")
+        reason = "; ".join(filter(None, (reason, self._earlier))) or None
+        return Exit(end.code, end.oom_killed, reason, end.finished or seconds(over.get("lastTransitionTime")))
 
     @property
     def _earlier(self) -> str | None:
