@@ -226,6 +226,9 @@ EXAMPLES = {
         "OSError: [Errno 28] No space left on device: '/ngcdl/run/checkpoints'",
         "OSError: [Errno 122] Disk quota exceeded: '/ngcdl/run/checkpoints'",
     ],
+    "podman-init-missing": [
+        "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such"
+    ],
     "docker-init-missing": ['Error response from daemon: exec: "docker-init": executable file not found in $PATH'],
     "mount-forbidden": [
         "error while creating mount source path '/mnt/nfsshare/dir': mkdir /mnt/nfsshare/dir: permission denied.",

@@ -25,7 +25,8 @@ ENGINES = ("docker", "local", "slurm", "kubernetes")
 # A command on this host may itself call docker: what these rows say is then true of that.
 OF_DOCKER_ITSELF = {
     *("no-gpu-driver-in-docker", "runtime-unknown", "hook-called-directly", "cdi-off", "cdi-devices-unresolvable"),
-    *("docker-init-missing", "requirement-unsatisfied", "driver-files-in-image", "no-matching-manifest"),
+    *("docker-init-missing", "podman-init-missing"),
+    *("requirement-unsatisfied", "driver-files-in-image", "no-matching-manifest"),
 }  # fmt: skip
 
 

@@ -74,6 +74,7 @@ RUNC = (
         (RUNC + 'exec: "/etc/passwd": permission denied: unknown', CannotInvoke),
         (RUNC + 'exec: "/tmp": is a directory: unknown', CannotInvoke),
         ('exec: "docker-init": executable file not found in $PATH', EngineRefused),
+        ('lookup init binary: exec: "catatonit": executable file not found in $PATH', EngineRefused),
         (
             RUNC + 'error mounting "/nfs/x" to rootfs at "/x": mount src=/nfs/x: permission denied: unknown',
             EngineRefused,
@@ -114,6 +115,7 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
         (RUNC + "nvidia-container-cli: initialization error: nvml error: driver not loaded", "no-driver-at-the-engine"),
         (RUNC + "nvidia-container-cli: initialization error: driver rpc error: timed out", "driver-times-out"),
         ('exec: "docker-init": executable file not found in $PATH', "docker-init-missing"),
+        ('lookup init binary: exec: "catatonit": executable file not found in $PATH', "podman-init-missing"),
         (RUNC + 'error mounting "/nfs/x" to rootfs at "/x": permission denied: unknown', "mount-forbidden"),
         ('invalid mount config for type "bind": stat /home/u/x: permission denied', "mount-forbidden"),
         ("error setting rlimits for ready process: setrlimit RLIMIT_", "rlimit-forbidden"),
