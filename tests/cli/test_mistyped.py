@@ -79,6 +79,10 @@ from ngcdl.record import Run
         (("login", "--enrot", "hush"), "  Did you mean --enroot?\n      ngcdl login --enroot\n"),
         (("login", "nvcr.io", "hush"), "ngcdl: login: more words than it takes.\n"),
         (("run", "--nonsense"), "ngcdl: --nonsense: ngcdl run has no such option.\n      ngcdl run --help\n"),
+        (
+            ("run", "--vary=threads=1,2", "--train", "cifar10"),
+            "--vary: ngcdl run has no such option.\n      ngcdl compare --vary=threads=1,2 --train cifar10\n",
+        ),
         (("run", "--gpu", "all", "x:1"), "  Did you mean --gpus?\n      ngcdl run --gpus all x:1\n"),
         (("run", "--tarin", "cifar10"), "    ngcdl run --train cifar10\n"),
         (("run", "--batch-size", "8", "--train", "cifar10"), "    ngcdl run --batch 8 --train cifar10\n"),

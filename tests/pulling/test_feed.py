@@ -187,7 +187,7 @@ def test_a_large_pull_is_announced_once_before_its_first_layer(table: Table, mon
     table.engine.troubles = [EngineRefused("the transfer of another pull broke off")]  # a second try says nothing new
     table.pull()
     (line,) = [line for line in table.said if "to fetch" in line]
-    assert line.startswith(f"{table.image}: 0.00 GB to fetch, about 0.00 GB on disk")
+    assert line.startswith(f"{table.image}: 0.4 MB to fetch, about 0.9 MB on disk")
     assert line == table.said[0]
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from ngcdl.cli.typed import again, own_end
 
 # Options of `compare` that `run` lacks.
-_OF_COMPARE = ("--vary", "--scaling", "--repeat")
+OF_COMPARE = ("--vary", "--scaling", "--repeat")
 # Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
 _ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
 _ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
@@ -65,7 +65,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
     if not (argv[0] == advised["command"] or is_alone) or any(word in _ADD_UP for word in change):
         return line
     if is_alone:
-        for name in _OF_COMPARE:
+        for name in OF_COMPARE:
             typed = _without(typed, name, has_value=True)
     for name, value in pairwise([*change, "-"]):
         if name.startswith("-"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from ngcdl.cli import LONG_DASHES, habits
-from ngcdl.cli.changed import replaced
+from ngcdl.cli.changed import OF_COMPARE, replaced
 from ngcdl.cli.typed import again, own_end
 from ngcdl.errors import BadOption, NgcdlError, UsageError
 from ngcdl.frozen import dataclass
@@ -103,6 +103,8 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
         return BadOption(said, line)
     if path == "logs" and (advice := habits.of_times(option, argv)):
         return advice
+    if path == "run" and option in OF_COMPARE:
+        return BadOption(said, again(["compare", *argv[1:]]))
     if path == "run" and (line := _command_apart(option, typed)):
         return BadOption(said, f"{_OF_THE_COMMAND}\n{line}")
     if path in ("run", "compare") and (line := habits.in_time(option, argv)):

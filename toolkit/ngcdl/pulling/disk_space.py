@@ -100,4 +100,4 @@ def announced(need: Need, engines: Path | None) -> str | None:
 
 
 def gb(number_of_bytes: int) -> str:
-    return f"{number_of_bytes / 1e9:.2f} GB"
+    return f"{number_of_bytes / 1e9:.2f} GB" if number_of_bytes >= 1e7 else f"{number_of_bytes / 1e6:.1f} MB"

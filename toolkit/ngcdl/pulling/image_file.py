@@ -143,8 +143,9 @@ class Saving:
         def fill(blob: Blob, registry: Registry) -> None:
             def grown() -> None:
                 if blob is not blobs[0] and not stopping.is_set():  # the configuration is no layer
-                    with screen:
-                        self.show(blob.event())
+                    event = blob.event()
+                    with screen:  # nothing is unpacked: a layer that is here is done
+                        self.show(replace(event, status="Pull complete") if blob.is_whole else event)
 
             sleep = self.sleep or stopping.wait
             blob.fill(lambda start: registry.open(self.ref.repository, blob.digest, start), sleep, grown)
