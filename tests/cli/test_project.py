@@ -137,11 +137,12 @@ def test_a_link_out_of_the_project_opens_nothing(project: Path, tmp_path_factory
         filled(COMMAND)
 
 
-def test_no_list_outside_of_the_project_is_read(project: Path) -> None:
+def test_no_list_outside_of_the_project_is_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "ngcdl.toml").write_text('image = "pytorch"\npip = ["../notes.txt"]\n')
     (project.parent / "notes.txt").write_text("hush\n")
     with pytest.raises(BadOption, match="only files there are read"):
         filled(COMMAND)
+    assert f"from {project}/ngcdl.toml: " in capsys.readouterr().err, "nobody typed what the error is about"
 
 
 def test_where_docker_is_missing_the_way_around_the_image_is_told(house: House) -> None:

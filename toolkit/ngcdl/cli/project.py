@@ -42,10 +42,10 @@ def filled(typed: Typed) -> Typed:
         settings["volume"] = [text for text in settings["volume"] if _place(text) not in replaced]
     own = {*typed.given, *(["image"] if typed.image else [])}  # --vary names images, too
     scalars = {name: settings[key] for key, name in _TEXTS.items() if key in settings and name not in own}
+    console.say(f"from {path}: {', '.join(redacted_words(_words(settings, scalars)))}")  # before errors about them
     packages = requirements.listed(settings.get("pip", ()), path.parent, within=path.parent)
     volumes = tuple(_inside(path, text) for text in settings.get("volume", ()))
     variables = tuple(f"{name}={value}" for name, value in settings.get("env", {}).items())
-    console.say(f"from {path}: {', '.join(redacted_words(_words(settings, scalars)))}")
     return replace(
         typed,
         **scalars,
