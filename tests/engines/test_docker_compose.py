@@ -21,7 +21,7 @@ OWN = RunSpec(IMAGE, ("python", "train.py"), user="1000:1000")
 
 def _made(spec: RunSpec, way: str = "none", *groups: int) -> dict[str, Any]:
     text = service(Order(spec, "20260707-1", Path("/runs/1"), TARGET, way), str(IMAGE), groups)
-    assert text.startswith("# What Docker got for the run 20260707-1 of ngcdl (nvcr.io/nvidia/pytorch:26.07-py3).\n")
+    assert text.startswith("# The run 20260707-1 of ngcdl (nvcr.io/nvidia/pytorch:26.07-py3), for docker compose.\n")
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 

@@ -14,7 +14,7 @@ from ngcdl.engines.values import Order
 from ngcdl.spec import inside, is_secret
 
 _HEAD = """\
-# What Docker got for the run {run} of ngcdl ({image}).
+# The run {run} of ngcdl ({image}), for docker compose.
 # Once, in the folder of this file, and then:
 #
 #   mkdir -p run
