@@ -100,6 +100,7 @@ def test_a_command_that_is_typed_runs_to_its_end_in_the_image_s_own_folder(
         play(api, tmp_path / "pod")
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (0, "step 0\n"), err
+    assert "ngcdl: Kubernetes accepted it as the Job vision/ngcdl-" in err
     assert (container["args"][2:], "workingDir" in container) == (["nvidia-smi", "-L"], False)
 
 

@@ -21,7 +21,7 @@ from ngcdl.engines.kubernetes.job import KubernetesJob
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import name, without_callers_folder
 from ngcdl.engines.kubernetes.manifest import objects, pull_secret, secret
-from ngcdl.engines.values import GpuWay, Node, Order, ShowPull
+from ngcdl.engines.values import GpuWay, Node, Order, ShowPull, Started
 from ngcdl.errors import (
     BadOption,
     ClusterError,
@@ -158,6 +158,8 @@ class KubernetesEngine(OfKind, NoImages):
                 if isinstance(error, ClusterHangs | ClusterUnreachable):  # the Job may exist
                     raise ClusterLost("was creating the Job", said=error.message) from error
             raise
+        accepted = f"Kubernetes accepted it as the Job {job.identity.partition(':')[2]}"
+        job.started = Started(news=(accepted,), keeps_log=True)
         return job
 
     def keep_pull_secret(self, called: str, namespace: str | None, host: str, username: str, password: str) -> str:
