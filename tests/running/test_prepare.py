@@ -20,6 +20,7 @@ from stand_ins import says, stand_in
 
 from ngcdl import __version__, settings
 from ngcdl.choice import NO_GPU, Choice
+from ngcdl.cli.changed import written_out
 from ngcdl.engines.base import ShowPull
 from ngcdl.errors import (
     BadOption,
@@ -195,6 +196,13 @@ def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_a
     if engine == "slurm":  # a run that is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
             prepare.decide(asked, config, store, show, dry=True)
+
+
+def test_data_that_a_pod_can_t_see_is_refused_with_a_line_without_it() -> None:
+    with pytest.raises(BadOption) as refused:
+        sources.data_of_claim(Workload("cifar10", data="/x"), Placement())
+    line = written_out(refused.value.hint, ["run", "pytorch", "--train", "cifar10", "--data", "/x"])
+    assert line.endswith("\n    ngcdl run pytorch --train cifar10 --data auto --data-pvc CLAIM")
 
 
 def test_a_gpu_s_share_of_a_node_s_processors_is_that_of_the_nodes_that_have_enough_gpus(
