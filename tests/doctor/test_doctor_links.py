@@ -207,6 +207,11 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
     without = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
     assert finding.cause == f"It is not installed. {without}"
+    programs_and_podman = replace(programs, names=programs.names | {"podman"})
+    finding = found(replace(SICK["engine absent"], programs=programs_and_podman, kernel=kernel))["engine"]
+    socket = "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock"
+    assert commands(finding) == ["systemctl --user enable --now podman.socket", socket]
+    assert [step.by_hand for step in finding.remedy] == [False, True], "only this shell can set its variable"
     of_snap = replace(engine(is_snap=True), way=GpuWay("none", ""))
     snap = found(replace(HEALTHY, engine=of_snap, programs=programs, kernel=kernel))["gpu-way"]
     instead = ["sudo snap remove docker", *typed] if typed else []

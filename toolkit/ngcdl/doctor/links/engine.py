@@ -14,6 +14,7 @@ NAME = "engine"
 _DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
 _CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
 _LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
+_PODMAN = "https://docs.podman.io/en/latest/markdown/podman-system-service.1.html"
 _WITHOUT = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
 _GROUP = "https://docs.docker.com/engine/install/linux-postinstall/"
 
@@ -68,6 +69,12 @@ def _silent(sight: Sight, trouble: Trouble) -> Finding:
     if "dockerd" in sight.programs.names:
         cause = f"It is installed, but not running. {_WITHOUT}"
         return broken(NAME, error.message, cause, service(sight.programs, "start"))
+    if {"podman", "systemctl"} <= sight.programs.names:
+        cause = f"It is not installed. Podman is, which serves Docker's API, too. {_WITHOUT}"
+        named = Step("export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock", by_hand=True)
+        return broken(
+            NAME, error.message, cause, Step("systemctl --user enable --now podman.socket"), named, source=_PODMAN
+        )
     steps = packages.engine(sight.programs, sight.kernel.distribution)
     return broken(NAME, error.message, f"It is not installed. {_WITHOUT}", *steps, source=snap.INSTALL)
 

@@ -11,7 +11,7 @@ from ngcdl.doctor.sight import Programs, ToolkitConfig
 
 _SECONDS = 2.0
 NAMES = (
-    "dockerd", "docker", "nvidia-smi", "nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime",
+    "dockerd", "docker", "podman", "nvidia-smi", "nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime",
     "nvidia-container-runtime-hook", "nvidia-cdi-hook", "nv-fabricmanager", "systemctl", *MANAGERS,
 )  # fmt: skip
 # "NVIDIA Container Toolkit CLI version 1.17.4", and "cli-version: 1.17.4" of the older nvidia-container-cli.
