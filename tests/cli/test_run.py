@@ -15,12 +15,21 @@ import pytest
 from house import LIKE_OTHERS, TRAIN, House, until
 
 from ngcdl import processes
-from ngcdl.cli.run import exit_code, no_open_record
-from ngcdl.record import Run
+from ngcdl.cli.run import _next_step, exit_code, no_open_record
+from ngcdl.record import Diagnosis, Run
 from ngcdl.running import owner
 from ngcdl.running.interrupt import STOPPING
 from ngcdl.running.signals import Interrupted
 from ngcdl.storing.store import Store
+
+
+def test_a_failure_that_is_explained_is_not_put_down_to_a_missing_python(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = Diagnosis("rlimit-forbidden", "rlimit type 7", "forbidden", "none", "https://x", "seen")
+    for diagnosis, is_said in ((None, True), (known, False)):
+        _next_step(Run("x", "failed", 1.0, exit_code=126, diagnosis=diagnosis), house.store)
+        assert ("this image has no python" in capsys.readouterr().err) == is_said
 
 
 def events(house: House) -> list[dict[str, Any]]:

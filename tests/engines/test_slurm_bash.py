@@ -19,7 +19,7 @@ def test_bash_can_read_each_part_as_it_is(part: Path) -> None:
 
 
 def test_a_value_is_put_in_as_it_is_though_it_looks_like_a_name() -> None:
-    text = bash("memlock", LIMIT="@IMAGE@", CLIENT="\\1", IMAGE="## x")
+    text = bash("memlock", LIMIT="@IMAGE@", CLIENT="\\1", IMAGE="## x", OTHERS="")
     assert text.startswith("memlock=(--ulimit memlock=@IMAGE@)\n"), "without the comment for readers of the file"
     assert '&& \\1 run --rm "${memlock[@]}" --entrypoint true ## x 2>&1' in text
 

@@ -141,7 +141,7 @@ begin() {
 }
 memlock=(--ulimit memlock=-1)
 begin "$@"
-if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
+if [[ $code = 12[56] ]] && docker run --rm "${memlock[@]}" --ulimit stack=67108864 --entrypoint true nvcr.io/nvidia/pytorch@sha256:5555555555555555555555555555555555555555555555555555555555555555 2>&1 |
     grep -qE '"'"'rlimit type 8|RLIMIT_MEMLOCK'"'"' && [ -z "$is_told" ]; then
     echo "ngcdl: $SLURMD_NODENAME forbids --ulimit memlock=-1 (see above); the container now starts without it" >&2
     echo "    ngcdl run ... --ulimit memlock=host    # does not ask for it" >&2

@@ -109,7 +109,7 @@ def _next_step(done: Run, store: Store) -> None:
     from ngcdl.cli import lookup
 
     lookup.say_how_to_go_on(store, done)
-    if done.exit_code in (126, 127):
+    if done.exit_code in (126, 127) and not done.diagnosis:  # an engine's client ends so, too, if nothing could start
         console.say(_NO_PYTHON)
 
 

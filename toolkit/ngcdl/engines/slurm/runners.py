@@ -237,14 +237,20 @@ def _home(task: Task) -> str:
 
 def _client(task: Task) -> str:
     image, limit = shlex.quote(task.image), dict(task.ulimits).get("memlock")
+    tried = {"CLIENT": task.runner, "IMAGE": image, "LIMIT": str(limit)}
+    tried["OTHERS"] = "".join(f" {word}" for word in _other_limits(task))
     return bash(
         "client",
         CLIENT=task.runner,
         MORE="\n".join(_more(task)),
         WORDS=" \\\n        ".join([*_words(task), image]),
         AFTER=task.after,
-        BEGIN='begin "$@"' if limit is None else bash("memlock", CLIENT=task.runner, IMAGE=image, LIMIT=str(limit)),
+        BEGIN='begin "$@"' if limit is None else bash("memlock", **tried),
     )
+
+
+def _other_limits(task: Task) -> list[str]:
+    return [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
 
 
 def _words(task: Task) -> list[str]:
@@ -257,7 +263,7 @@ def _words(task: Task) -> list[str]:
     # https://github.com/containers/podman/blob/main/troubleshooting.md#26-running-containers-with-resource-limits-fails-with-a-permissions-error
     words += [f"--cpus={task.cpus}"] if task.cpus is not None and task.runner == "docker" else []
     words += ['"${memlock[@]}"'] if "memlock" in dict(task.ulimits) else []
-    words += [f"--ulimit {name}={value}" for name, value in task.ulimits if name != "memlock"]
+    words += _other_limits(task)
     words += ["--log-driver=none", '"${more[@]}"', '--mount "type=bind,source=$NGCDL_RUN,target=$NGCDL_RUN"']
     binds = (f"type=bind,source={m.host},target={m.container}{'' if m.writable else ',readonly'}" for m in task.mounts)
     words += [f"--mount {shlex.quote(bind)}" for bind in binds]
