@@ -120,7 +120,7 @@ def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_
     followed = Followed(job)
     # as the kubelet of Kubernetes 1.36 says it, by turns
     for again in range(4):
-        said = f"try {time.time_ns():016x}: connection reset"
+        said = f"try {time.time_ns():016x}: connection reset by x-0-{'bcdf'[again]}7ffq"
         state = {"waiting": {"reason": "ErrImagePull", "message": said}}
         if again % 2:
             backing_off = f'Back-off pulling image "x": ErrImagePull: {said}'

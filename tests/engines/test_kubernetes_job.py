@@ -57,7 +57,9 @@ def test_a_stop_deletes_the_job_and_keeps_what_the_pod_says_until_it_is_gone(
     assert not stopping.is_alive()
     assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"ngcdl: pod {pod}\nstep 0\nsaved\n"
     ended = job.wait()
-    assert (ended.code, ended.finished) == (143, 5.5)
+    assert (ended.code, ended.finished, ended.reason) == (143, 5.5, "its Job is gone from the cluster")
+    (tmp_path / "runs" / RUN / "exit.json").write_text('{"code": 0, "t": 5.5}')  # it ended well; then others tidied up
+    assert (job.wait().code, job.wait().reason) == (0, None)
 
 
 def test_a_kill_leaves_nothing(engine: KubernetesEngine, api: Api, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLo
 from ngcdl.folder import recorded_exit
 
 TAIL_LINES = 40
-_ID = re.compile(r"\b[0-9a-f]{12,}\b")
+# What differs between two tries of the same: a sandbox's id, and the end of a pod's name
+_ID = re.compile(r"\b[0-9a-f]{12,}\b|(?<=\d)-[a-z0-9]{5}\b")
 
 
 class KubernetesJob(Unconnected):
@@ -182,7 +183,9 @@ class KubernetesJob(Unconnected):
     def _exit(self, state: State) -> Exit | None:
         ended, told = state.exit, recorded_exit(self._folder)
         if ended and ended.code is None and told:  # the pod is gone, but its record has the code
-            return replace(ended, code=told.code, finished=told.finished)
+            # that its Job is gone, because another ngcdl has tidied up, is no reason of a good end
+            reason = None if state.job is None and told.code == 0 else ended.reason
+            return replace(ended, code=told.code, finished=told.finished, reason=reason)
         if ended and ended.code == 0 and not told:
             return replace(ended, reason="; ".join(filter(None, (_unread(state), ended.reason))))
         return ended
