@@ -12,6 +12,8 @@ import time
 
 from . import choices, feed, frameworks, teacher, trial, workloads
 
+MOST_THREADS = 65536  # frameworks keep the number in 32 bits, and no machine has as many processors
+
 
 def arguments(argv):
     parser = argparse.ArgumentParser(  # its own usage names all options, in twenty lines before every error
@@ -31,7 +33,7 @@ def arguments(argv):
     parser.add_argument("--batch", type=batch_size, help="images or sequences per step, or the word largest")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clip", type=above_zero(float), help="clip the gradients to this global norm")
-    parser.add_argument("--threads", type=above_zero(int), help="CPU threads to compute with; default: all")
+    parser.add_argument("--threads", type=above_zero(int, MOST_THREADS), help="CPU threads; default: all")
     parser.add_argument("--feed", choices=feed.FEEDS, help="how batches reach the device; see feed.py")
     parser.add_argument("--precision", choices=("auto", "float32", "tf32", "amp"), default="auto")
     parser.add_argument("--compile", action="store_true", help="compile with torch.compile or XLA")
@@ -118,7 +120,7 @@ def above_zero(kind, most=None):
     """Return an argparse type for numbers above 0 and up to most."""
     def read(text):
         value = kind(text)
-        if not 0 < value <= (most or float("inf")):
+        if not 0 < value <= (most or sys.float_info.max):
             raise ValueError(text)
         return value
     read.__name__ = "positive %s" % kind.__name__ + (" up to %s" % most if most else "")

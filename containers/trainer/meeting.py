@@ -74,7 +74,7 @@ def received(alike, address, port, ports, patience, links=None):
     nodes, door = alike["NGCDL_NODES"], Door(alike, port)
     try:
         while len(door.met) < nodes - 1:
-            missing = ", ".join(str(n) for n in range(1, nodes) if n not in door.met)
+            missing = listed([n for n in range(1, nodes) if n not in door.met])
             if not patience.check("others at MASTER_PORT %d: of %d nodes, these have not connected yet: %s" % (
                     port, nodes, missing)):
                 raise Stop("crash", "of %d nodes, these have not connected within %d s: %s" % (
@@ -88,6 +88,11 @@ def received(alike, address, port, ports, patience, links=None):
     finally:
         door.close()
     return workers
+
+
+def listed(numbers, most=10):
+    rest = ["and %d more" % (len(numbers) - most)] if len(numbers) > most else []
+    return ", ".join([str(number) for number in numbers[:most]] + rest)
 
 
 class Door(object):

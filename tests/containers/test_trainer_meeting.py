@@ -160,6 +160,11 @@ def test_who_says_nothing_does_not_keep_the_machines_apart(port, monkeypatch):
     assert told == [said]
 
 
+def test_of_many_missing_nodes_the_first_ones_are_named():
+    assert meeting.listed(list(range(1, 300))) == "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, and 289 more"
+    assert meeting.listed([3, 7]) == "3, 7"
+
+
 def test_one_to_whom_a_stranger_says_nothing_can_be_told_to_stop(port):
     with ThreadPoolExecutor() as threads, socket.socket() as stranger:
         signals = Signals()

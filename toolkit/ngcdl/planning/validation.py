@@ -12,6 +12,7 @@ from ngcdl.trainings import Bundled, bundled, find, has_replicas, names, replica
 # Other names for the values of --precision. 16 bits means mixed with 32.
 _MEANT = dict.fromkeys(("fp16", "float16", "half", "bf16", "bfloat16", "mixed", "16"), "amp")
 _MEANT |= dict.fromkeys(("fp32", "full", "single", "32"), "float32")
+_MOST_THREADS = 65536  # frameworks keep the number in 32 bits; as in the trainer's arguments.py
 _MADE_UP = ("auto", "synthetic")  # values of --data that name no folder
 
 
@@ -95,7 +96,7 @@ def _check_words(workload: Workload) -> None:
 
 
 def _check_numbers(workload: Workload) -> None:
-    """Raise BadOption if a number is too small, or not finite."""
+    """Raise BadOption if a number is too small, too large, or not finite."""
     for option, whole in (
         ("--threads", workload.threads),
         ("--epochs", workload.epochs),
@@ -105,6 +106,8 @@ def _check_numbers(workload: Workload) -> None:
     ):
         if whole is not None and whole < 1:
             raise BadOption(f"{option} must be a whole number, 1 or more.")
+    if (workload.threads or 0) > _MOST_THREADS:
+        raise BadOption(f"--threads must be at most {_MOST_THREADS}.")
     if workload.batch < 1:
         raise BadOption("--batch must be a whole number, 1 or more, or largest.")
     for option, number in (("--seconds", workload.seconds), ("--clip", workload.clip)):
