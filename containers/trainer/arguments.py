@@ -12,7 +12,7 @@ import time
 
 from . import choices, feed, frameworks, teacher, trial, workloads
 
-MOST_THREADS = 65536  # frameworks keep the number in 32 bits, and no machine has as many processors
+MOST_THREADS = 4096  # no machine has as many processors, and a hundred thousand would exhaust the system
 
 
 def arguments(argv):

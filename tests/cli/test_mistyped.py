@@ -132,7 +132,7 @@ from ngcdl.record import Run
         (("run", "--steps", "many", "--train", "cifar10"), "--steps many: must be a whole number.\n"),
         (("run", "--train", "nonsense"), "cifar10-keras"),
         (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),
-        (("run", "--train", "cifar10", "--threads", "65537"), "--threads must be at most 65536"),
+        (("run", "--train", "cifar10", "--threads", "4097"), "--threads must be at most 4096"),
         (("run", "--train", "cifar10", "--gpus", "0"), "--gpus 0,"),
         (("run", "--train", "cifar10", "--gpus", "device=0,1"), "    --gpus 0,1"),
         (("run", "--train", "cifar10", "--gpus", "x"), "not understood"),

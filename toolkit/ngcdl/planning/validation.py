@@ -12,7 +12,7 @@ from ngcdl.trainings import Bundled, bundled, find, has_replicas, names, replica
 # Other names for the values of --precision. 16 bits means mixed with 32.
 _MEANT = dict.fromkeys(("fp16", "float16", "half", "bf16", "bfloat16", "mixed", "16"), "amp")
 _MEANT |= dict.fromkeys(("fp32", "full", "single", "32"), "float32")
-_MOST_THREADS = 65536  # frameworks keep the number in 32 bits; as in the trainer's arguments.py
+_MOST_THREADS = 4096  # more would exhaust the system; as in the trainer's arguments.py
 _MADE_UP = ("auto", "synthetic")  # values of --data that name no folder
 
 
