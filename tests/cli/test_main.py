@@ -224,6 +224,19 @@ def test_a_bug_of_ngcdl_s_own_is_shown_and_is_no_verdict(house: House, error: st
     assert "a bug" in done.stderr
 
 
+def test_a_system_that_lets_it_start_no_thread_is_told_of(house: House) -> None:
+    # a stand-in: a real limit is not enforced for root
+    none = 'def none(*_): raise RuntimeError("can\'t start new thread")\n'
+    full = f"import threading\n{none}threading._start_new_thread = none\n"
+    start = "import sys\nsys.argv[1:] = ['doctor']\nfrom ngcdl.__main__ import main\nmain()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", full + start],
+        capture_output=True, text=True, env=house.environment(), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.endswith("    ulimit -u\n")
+
+
 @pytest.mark.parametrize(
     ("words", "environ", "code"),
     [

@@ -54,7 +54,7 @@ def _guarded(argv: list[str]) -> int:
     import warnings
 
     from ngcdl import console
-    from ngcdl.errors import NgcdlError
+    from ngcdl.errors import NgcdlError, NoMoreThreads
     from ngcdl.running.signals import Interrupted, raise_on_signals, signal_of
 
     raise_on_signals()
@@ -87,6 +87,9 @@ def _guarded(argv: list[str]) -> int:
             return 125
         return _unforeseen(error)
     except Exception as error:
+        if str(error) == "can't start new thread":  # Python's words: its RuntimeError has no code
+            console.show_error(NoMoreThreads())
+            return NoMoreThreads.exit_code
         return _unforeseen(error)
 
 

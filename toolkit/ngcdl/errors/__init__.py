@@ -75,6 +75,7 @@ NgcdlError (125)
 ├── NoneRuns                  no tag of a repository is known to run on the host
 ├── NoReleases                nothing shows which tag of a repository is the newest
 ├── StartError
+│   ├── NoMoreThreads         the system, or a limit of the user's, lets ngcdl start none
 │   ├── MountMissing          the source of a -v does not exist
 │   ├── PackagesNotInstalled  pip failed in a container of the image
 │   ├── PackagesNotKept       where packages are kept can't be used
@@ -208,6 +209,7 @@ from ngcdl.errors.start import (
     ImageUnfit,
     LocalUnavailable,
     MountMissing,
+    NoMoreThreads,
     NoneRuns,
     NoReleases,
     PackagesNotInstalled,

@@ -129,6 +129,17 @@ class PackagesNotKept(StartError):
         )
 
 
+class NoMoreThreads(StartError):
+    """https://man7.org/linux/man-pages/man3/pthread_create.3.html (EAGAIN)"""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No more threads can be started: too many run on this host, or as many as a limit of yours allows",
+            "Which programs have most, and the limit for all of yours together:\n"
+            "    ps -eo nlwp,user,pid,args --sort -nlwp | head\n    ulimit -u",
+        )
+
+
 class CannotInvoke(StartError):
     exit_code = 126
 
