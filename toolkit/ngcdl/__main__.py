@@ -86,10 +86,12 @@ def _guarded(argv: list[str]) -> int:
             _drop_stdout()
             return 125
         return _unforeseen(error)
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":  # Python has no class of its own for that
+            return _unforeseen(error)
+        console.show_error(NoMoreThreads())
+        return NoMoreThreads.exit_code
     except Exception as error:
-        if str(error) == "can't start new thread":  # Python's words: its RuntimeError has no code
-            console.show_error(NoMoreThreads())
-            return NoMoreThreads.exit_code
         return _unforeseen(error)
 
 

@@ -31,7 +31,7 @@ def export(form: str, name: str) -> None:
     engine = _engine(form, name)
     config, store = settings.load(), lookup.open_store()
     run = store.load(lookup.id_of(name, store))
-    if not kind_of(run.engine).has_containers and (engine == USUAL or is_command(run)):
+    if not run.kind.has_containers and (engine == USUAL or is_command(run)):
         what = "docker compose" if engine == USUAL else f"--engine {engine}"
         raise BadOption(
             f"{run.id} ran without an image, and {what} needs one.",

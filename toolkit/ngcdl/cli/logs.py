@@ -15,7 +15,6 @@ from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
 from ngcdl.running.reconcile import RECORDS, is_left_alone, last_output, standing, unread_output
-from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
@@ -51,7 +50,7 @@ def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: boo
     is_told = is_followed = is_shown = False
     for run in standing(store, run_id, away=away):
         away.pop(RECORDS, None)  # a log can be read all the same
-        is_unwatched, has_containers = is_left_alone(run), kind_of(run.engine).has_containers
+        is_unwatched, has_containers = is_left_alone(run), run.kind.has_containers
         is_unheard = run.status == "running" and is_unwatched and has_containers
         if tail is not None:  # not before: a cluster's answer may have made the log longer
             last = last_output(run, tail) if is_unheard and follow and not away else None

@@ -15,7 +15,6 @@ from ngcdl.errors import NgcdlError, NoSuchComparison, NoSuchRun
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
 from ngcdl.running.reconcile import RECORDS, reconcile
-from ngcdl.spec import kind_of
 from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.storing.store import Store
 
@@ -106,7 +105,7 @@ def say_how_to_go_on(store: Store, run: Run) -> None:
 
 def _can_go_on(folder: Path, run: Run) -> bool:
     """Return whether `run` saved a checkpoint that another run can read."""
-    if kind_of(run.engine).shares_files:
+    if run.kind.shares_files:
         return has_checkpoint(folder)
     return bool(resumed.words_for_claim(run)) and resumed.reports_checkpoint(folder)
 

@@ -20,7 +20,6 @@ from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.running.reconcile import ended, reconcile, still_runs
 from ngcdl.running.stopping import has_runner
-from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store, delete
@@ -254,7 +253,7 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
 
 def _claim(run: Run) -> str | None:
     """Return the claim that has the checkpoints of a pod; None if checkpoints are in the run's folder, or nowhere."""
-    claim = None if kind_of(run.engine).shares_files else run.placement.get("data_pvc")
+    claim = None if run.kind.shares_files else run.placement.get("data_pvc")
     return str(claim) if claim else None
 
 

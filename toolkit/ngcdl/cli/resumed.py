@@ -59,7 +59,7 @@ def _recorded(before: str, engine: str, store: Store) -> Run | None:
             f"--resume {before}: it is still running; a second training would do the same work beside it.",
             f"Watch it, or stop it first:\n    ngcdl logs -f {before}\n    ngcdl stop {before}",
         )
-    was_here, is_here = kind_of(run.engine).shares_files, kind_of(engine).shares_files
+    was_here, is_here = run.kind.shares_files, kind_of(engine).shares_files
     if run.engine != engine and not (was_here and is_here):
         where = "in a folder of this machine" if was_here else f"on {run.engine}"
         its = run.engine if run.engine in KINDS else USUAL
@@ -73,7 +73,7 @@ def _recorded(before: str, engine: str, store: Store) -> Run | None:
 def _trained(folder: Path, run: Run | None) -> Mapping[str, Any] | None:
     """Return what is known of the training in `folder`: workload, batch and seed; None if no training began."""
     start = next((event for event in lines(folder / EVENTS) if event.get("event") == "start"), None)
-    if start or run is None or not run.workload or kind_of(run.engine).shares_files:
+    if start or run is None or not run.workload or run.kind.shares_files:
         return start
     typed = run.workload  # its events are in its pod's log, which may be lost
     return {

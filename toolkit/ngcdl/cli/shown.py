@@ -20,7 +20,7 @@ from ngcdl.report.measured.case import is_command, shares_memory
 from ngcdl.report.measured.lines import Line
 from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
-from ngcdl.spec import FULL_SECONDS, KINDS, SHORTEST_SAMPLE_SECONDS, kind_of, redacted_words
+from ngcdl.spec import FULL_SECONDS, KINDS, SHORTEST_SAMPLE_SECONDS, redacted_words
 from ngcdl.storing.store import Store
 
 _SELDOM = ("stages", *raced.EVENTS)
@@ -152,7 +152,7 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
     if folder := naming.folder(run):
         rows.append(("folder", folder))
     way = f", GPUs by {run.gpu_way}" if run.gpu_way not in (None, "none") else ""
-    if not kind_of(run.engine).has_containers and is_command(run):
+    if not run.kind.has_containers and is_command(run):
         way = " (this host, no container)"
     rows.append(("engine", " ".join(filter(None, (run.engine or NOT_AVAILABLE, run.engine_version))) + way))
     machine, cores = run.machine, run.machine.cores or NOT_AVAILABLE
@@ -279,7 +279,7 @@ def _why(run: Run) -> list[tuple[str, str]]:
     taken = run.summary.training_samples if run.summary.steps is not None else None
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
         count, more = f"{taken} sample{'' if taken == 1 else 's'}", ""
-        if run.sample_seconds > FULL_SECONDS and run.engine in KINDS and not kind_of(run.engine).is_cluster:
+        if run.sample_seconds > FULL_SECONDS and run.engine in KINDS and not run.kind.is_cluster:
             more = f"; more come with --sample-every {SHORTEST_SAMPLE_SECONDS:g}"
         rows.append(("why", f"{NOT_AVAILABLE} ({count} while it trained, too few to say{more})"))
     return rows

@@ -15,7 +15,6 @@ from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import stopping
 from ngcdl.running.reconcile import reconcile
-from ngcdl.spec import kind_of
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
@@ -110,7 +109,7 @@ def _goes_on(store: Store, kept: StoredComparison, running: set[str]) -> bool:
 def _where(run: Run) -> str:
     """Name a run's engine, and the cluster or the other host that it is on."""
     host = run.machine.hostname
-    if kind_of(run.engine).is_cluster:
+    if run.kind.is_cluster:
         return f"{run.engine} {run.engine_id or ''}"
     return f"{run.engine} on {host}" if host not in (None, socket.gethostname()) else str(run.engine)
 
