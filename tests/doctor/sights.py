@@ -13,6 +13,7 @@ from ngcdl.engines.values import EngineFacts, GpuWay
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry.card import Card, Driver, Probe
 
+UPGRADE = "sudo apt-get update && sudo apt-get install --only-upgrade"
 A100 = Card(0, "GPU-a100", "NVIDIA A100-SXM4-40GB", "8.0", 40 << 30, 14, mig=False, persistence=True)
 DRIVER = Driver("535.104.05", "12.535.104.05", "12.2")
 KERNEL = Kernel(
