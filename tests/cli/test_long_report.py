@@ -24,8 +24,8 @@ def long(house: House) -> House:
 
 
 # The report must not be done before a busy machine has sent the signal. The second process waits as well: nobody reads
-# its output.
-READS_LONG = "import time; reading.told_in_two = lambda *_: time.sleep(600); "
+# its output. One long sleep would miss a signal that comes just before it: Python handles it only afterwards.
+READS_LONG = "import time; reading.told_in_two = lambda *_: [time.sleep(0.1) for _ in range(6000)]; "
 
 
 def ngcdl(processors: int, *words: str, more: str = "") -> list[str]:

@@ -18,7 +18,8 @@ import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may have been started with it ignored
 try:
     print("up", flush=True)
-    time.sleep(60)
+    while True:
+        time.sleep(0.1)
 except KeyboardInterrupt:
     open("saved", "w").close()
     print("saved", flush=True)

@@ -98,7 +98,8 @@ def test_no_key_of_ngc_reaches_the_process(start: Start, monkeypatch: pytest.Mon
 
 
 def test_a_stop_asks_and_a_training_that_listens_ends_as_it_likes(start: Start) -> None:
-    job = start("import signal, sys; signal.signal(15, lambda *_: sys.exit(143)); print(1, flush=True); signal.pause()")
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); print(1, flush=True)"
+    job = start(f"{code}\nwhile True: time.sleep(0.1)")
     output = job.output()
     next(output)
     job.stop(20)

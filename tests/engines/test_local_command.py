@@ -85,7 +85,7 @@ def test_on_a_terminal_of_its_own_ctrl_c_and_the_size_reach_the_program(start: S
         # not print, which may be interrupted by this signal, and must not be called again then
         "signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b'now %d %d' % os.get_terminal_size()))\n"
         "print('size', *os.get_terminal_size(), os.isatty(0), os.isatty(2), open('/dev/tty').isatty(), flush=True)\n"
-        "try:\n    print('got', sys.stdin.readline(), flush=True)\n    time.sleep(60)\n"
+        "try:\n    print('got', sys.stdin.readline(), flush=True)\n    while True: time.sleep(0.1)\n"
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(5)"
     )
     job = start(code, tty=True, stdin=True)

@@ -152,8 +152,9 @@ def test_what_waits_for_another_process_is_asked_to_end_before_it(
 
 def test_workers_that_outlive_what_caught_the_stop_are_asked_then(start: Start, tmp_path: Path) -> None:
     worker = "trap 'echo > saved; exit' TERM; echo $$ > 1.pid; while :; do sleep 0.1; done"
-    code = "import signal, subprocess, sys; signal.signal(15, lambda *_: sys.exit(3)); "
-    job = start(f"{code}subprocess.Popen(['setsid', 'sh', '-c', {worker!r}]); print(1, flush=True)\nsignal.pause()")
+    code = "import signal, subprocess, sys, time; signal.signal(15, lambda *_: sys.exit(3)); "
+    job = start(f"{code}subprocess.Popen(['setsid', 'sh', '-c', {worker!r}]); print(1, flush=True)\n"
+                "while True: time.sleep(0.1)")  # fmt: skip
     next(job.output())
     all_pids = pids(tmp_path, 1)
     job.stop(20)
@@ -166,7 +167,7 @@ def test_ctrl_c_reaches_what_heeds_it_and_then_comes_the_usual_stop(start: Start
         "import subprocess, time\n"
         "subprocess.Popen(['sh', '-c', 'trap \"\" INT; echo $$ > 1.pid; while :; do sleep 0.1; done'],"
         " stderr=subprocess.DEVNULL)\n"  # a shell may say how its sleep ended
-        "try:\n    print('up', flush=True)\n    time.sleep(60)\n"
+        "try:\n    print('up', flush=True)\n    while True: time.sleep(0.1)\n"
         "except KeyboardInterrupt:\n    time.sleep(0.3); print('saved', flush=True)"
     )
     job = start(code)

@@ -88,7 +88,7 @@ def test_a_suspended_watcher_hears_of_the_stop(store: Store) -> None:
     """Ctrl-Z suspends a watcher; so does the terminal if a watcher in the background uses it."""
     record = store.create(RUN) / RECORD
     code = f"""
-import json, pathlib, signal
+import json, pathlib, signal, time
 record, draft = pathlib.Path({str(record)!r}), pathlib.Path({str(record)!r} + ".draft")
 def end(*_):
     draft.write_text(json.dumps(json.loads(record.read_text()) | {{"status": "interrupted", "owner": None}}))
@@ -96,7 +96,7 @@ def end(*_):
     raise SystemExit
 signal.signal(signal.SIGTERM, end)
 print("up", flush=True)
-while True: signal.pause()
+while True: time.sleep(0.1)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as watcher:
         assert watcher.stdout

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)  # by which a batch system warns that the time is nearly up
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *PASSED_ON)
+_AGAIN_SECONDS = 0.01
 
 
 class Interrupted(BaseException):
@@ -39,6 +44,24 @@ def raise_on_signals() -> None:
     for number in heard():
         if number != signal.SIGINT:
             signal.signal(number, interrupted)
+    sys.unraisablehook = _come_again
+
+
+def _come_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal once more whose exception Python ignored, as it does in a destructor, or in the callback by which
+    an import unlocks its module: one of a thousand signals during start-up was lost.
+    https://docs.python.org/3/library/sys.html#sys.unraisablehook"""
+    if not isinstance(ignored.exc_value, KeyboardInterrupt | Interrupted):
+        sys.__unraisablehook__(ignored)
+        return
+    number = signal_of(ignored.exc_value)
+
+    def send() -> None:
+        time.sleep(_AGAIN_SECONDS)  # until that code is left
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    # not threading.Thread, which takes locks: the code that was interrupted may hold them
+    _thread.start_new_thread(send, ())
 
 
 @contextlib.contextmanager

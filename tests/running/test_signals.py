@@ -1,0 +1,40 @@
+"""Signals outside of a run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# An import ends with such a callback, for which Python only prints "Exception ignored in".
+IN_A_CALLBACK = """
+import signal, time, weakref
+from ngcdl.running.signals import Interrupted, raise_on_signals
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may have been started with it ignored
+raise_on_signals()
+class Lock: pass
+lock = Lock()
+kept = weakref.ref(lock, lambda _: signal.raise_signal({number}))
+try:
+    del lock
+    while True: time.sleep(0.05)
+except (Interrupted, KeyboardInterrupt) as error:
+    print(repr(error))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(signal.SIGINT, "KeyboardInterrupt()"), (signal.SIGTERM, "Interrupted(15)")]
+)
+def test_a_signal_that_python_would_ignore_comes_again(number: signal.Signals, raised: str) -> None:
+    code = IN_A_CALLBACK.format(number=int(number))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    assert (done.stdout, done.stderr) == (f"{raised}\n", "")
+
+
+def test_another_exception_that_python_ignores_is_shown_as_ever() -> None:
+    code = IN_A_CALLBACK.replace("signal.raise_signal({number})", "1 / 0").replace("while True", "if False")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    assert (done.stdout, "Exception ignored in" in done.stderr, "ZeroDivisionError" in done.stderr) == ("", True, True)
