@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from house import until
 
 from ngcdl.forked import meanwhile
 
@@ -74,7 +75,8 @@ def test_it_has_no_file_of_its_parent(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         with meanwhile(lambda: {fd: str(Path(f"/proc/self/fd/{fd}").readlink()) for fd in range(3)}) as process:
             assert process.result() == dict.fromkeys(range(3), "/dev/null")
-        with meanwhile(lambda: time.sleep(600)) as process:
+        with meanwhile(lambda: ((tmp_path / "up").touch(), time.sleep(600))) as process:
+            until((tmp_path / "up").exists, "the process")
             with pytest.raises(TimeoutError):
                 process.result(0.05)
             file.close()

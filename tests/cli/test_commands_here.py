@@ -264,27 +264,32 @@ def test_more_cards_are_compared_by_what_the_script_does_with_them(house: House,
 
 def test_a_cpu_arm_that_computes_on_a_card_is_not_compared(house: House, cards: dict[str, str]) -> None:
     """A script can override the variable that hides the cards. Here the driver shows the child process on card 1."""
-    cards = cards | house.hastened("ngcdl.telemetry.unexpected_use")  # so that no look comes too late
+    cards = cards | house.hastened("ngcdl.telemetry.unexpected_use")
     (house.home / "train.py").write_text("""
 import os, subprocess, time
 state = os.environ["NGCDL_NVML_STATE"]
 text = open(state).read()
-child = subprocess.Popen(["sleep", "3"], start_new_session=True)
+child = subprocess.Popen(["sleep", "240"], start_new_session=True)
 with open(state + ".new", "w") as file:
     file.write(text.replace("gpu1.processes=", "gpu1.processes=%d:1000," % child.pid))
 os.replace(state + ".new", state)
-child.wait()
+while os.environ["CUDA_VISIBLE_DEVICES"] == "-1" and "WARNING" not in open("said").read() and child.poll() is None:
+    time.sleep(0.05)  # else a look may come too late
+child.kill()
 with open(state + ".new", "w") as file:
     file.write(text)
 os.replace(state + ".new", state)
 """)
-    done = house.run("run", "--gpus", "none", "--", sys.executable, "train.py", env=cards)
-    assert done.returncode == 0, done.stderr
+    stderr = house.home / "said"
+    with stderr.open("w") as file:
+        done = house.run("run", "--gpus", "none", "--", sys.executable, "train.py", env=cards, stderr=file)
+    assert done.returncode == 0, stderr.read_text()
     said = "WARNING: the run was to have no GPU, but its process"
-    assert said in done.stderr
+    assert said in stderr.read_text()
     record = house.record()
     assert (len(record["gpus"]), [said in note for note in record["notes"]]) == (1, [True])
-    compared = house.run("compare", "--repeat", "1", "--", sys.executable, "train.py", env=cards)
+    with stderr.open("w") as file:
+        compared = house.run("compare", "--repeat", "1", "--", sys.executable, "train.py", env=cards, stderr=file)
     refused = "refused, device: it was to have no GPU, but one of its processes computed on one (cpu, round 1: gpu)"
     assert refused in compared.stdout.replace("\n", " ")
 

@@ -78,9 +78,9 @@ def test_all_are_stopped_after_one_question_and_those_that_can_t_be_are_named(ho
     assert house.run("stop", "--all", "--yes").stderr == "ngcdl: nothing is running\n"
     both = "touch $$.told; until [ $(ls *.told | wc -l) = 2 ]; do sleep 0.05; done; exit 7"  # needs to be at once
     for _ in range(2):
-        house.popen("run", "--", "sh", "-c", f"trap '{both}' TERM; sleep 3600 & wait")
+        house.popen("run", "--", "sh", "-c", f"trap '{both}' TERM; touch $$.up; sleep 3600 & wait")
     its = until(lambda: len(house.store.ids()) == 2 and house.store.ids())
-    until(lambda: all(house.store.load(one).container for one in its))
+    until(lambda: all(house.store.load(one).container for one in its) and len([*house.home.glob("*.up")]) == 2)
     there = Machine(hostname="node7")
     house.store.create(Run("there", "running", time.time(), engine="local", owner=Owner(1, 5), machine=there))
     house.store.create(Run("composed", "running", time.time(), engine="compose"))

@@ -50,7 +50,7 @@ class Host:
         self, choice: str = "auto", archive: Archive | None = None, progress: Progress | None = None
     ) -> Dataset:
         patience = Patience(
-            connect_seconds=2, stall_seconds=self.stall_seconds, now=self.clock.now, sleep=self.clock.sleep
+            connect_seconds=60, stall_seconds=self.stall_seconds, now=self.clock.now, sleep=self.clock.sleep
         )
         return prepare(
             choice,

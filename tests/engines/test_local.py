@@ -140,7 +140,7 @@ def test_a_kill_takes_the_helpers_along(start: Start, tmp_path: Path) -> None:
     helper = int(next(job.output()).data)
     job.kill()
     job.wait()
-    until(lambda: not Path(f"/proc/{helper}").exists() or "\tZ" in Path(f"/proc/{helper}/status").read_text())
+    until(lambda: (found := processes.look(helper)) is None or found.has_ended)
     job.remove()
 
 
@@ -184,15 +184,15 @@ def left(engine: local.LocalEngine, tmp_path: Path) -> Iterator[Callable[[str], 
         job.remove()
 
 
-@pytest.mark.parametrize(("code", "ended"), [(TRAINS, -15), (DEAF, -9)])
+@pytest.mark.parametrize(("code", "grace_seconds", "ended"), [(TRAINS, 60, -15), (DEAF, 0.3, -9)])
 def test_a_training_whose_ngcdl_has_gone_is_found_by_its_record_and_can_be_stopped(
-    engine: local.LocalEngine, left: Callable[[str], local.LocalJob], code: str, ended: int
+    engine: local.LocalEngine, left: Callable[[str], local.LocalJob], code: str, grace_seconds: float, ended: int
 ) -> None:
     job = left(code)
     found = engine.find("run-1")
     assert found
     assert (found.identity, found.ended(), list(found.output())) == (job.identity, None, [])
-    found.stop(0.3)
+    found.stop(grace_seconds)
     assert found.ended() == found.wait() == Exit(None), "its code was for who started it"
     assert engine.find("run-1") is None
     assert job._process.wait() == ended

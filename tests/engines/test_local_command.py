@@ -81,10 +81,12 @@ def typed_into(job: local.LocalJob, said: Iterator[Chunk], seen: bytes = b"") ->
 
 def test_on_a_terminal_of_its_own_ctrl_c_and_the_size_reach_the_program(start: Start) -> None:
     code = (
-        "import os, signal, sys, time\n"
+        "import os, select, signal, sys, time\n"
         # not print, which may be interrupted by this signal, and must not be called again then
         "signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b'now %d %d' % os.get_terminal_size()))\n"
         "print('size', *os.get_terminal_size(), os.isatty(0), os.isatty(2), open('/dev/tty').isatty(), flush=True)\n"
+        # a signal just before a long wait is handled only after it
+        "while not select.select([0], [], [], 0.1)[0]: pass\n"
         "try:\n    print('got', sys.stdin.readline(), flush=True)\n    while True: time.sleep(0.1)\n"
         "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(5)"
     )

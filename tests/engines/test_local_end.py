@@ -184,9 +184,9 @@ def test_ctrl_c_reaches_what_heeds_it_and_then_comes_the_usual_stop(start: Start
 def test_what_goes_on_in_the_background_holds_a_run_for_2_s_at_most_and_is_not_stopped(
     start: Start, tmp_path: Path, tty: bool
 ) -> None:
-    ticks = "trap '' PIPE HUP; echo $$ > 1.pid; while sleep 0.05; do echo tick; done"
-    job = start(f"import subprocess, time\nsubprocess.Popen(['setsid', 'sh', '-c', {ticks!r}])\n"
-                "time.sleep(0.5); print('bye')", tty=tty)  # fmt: skip
+    ticks = "trap '' PIPE HUP; echo tick; echo $$ > 1.pid; while sleep 0.05; do echo tick; done"
+    job = start(f"import os, subprocess, time\nsubprocess.Popen(['setsid', 'sh', '-c', {ticks!r}])\n"
+                "while not os.path.exists('1.pid'): time.sleep(0.02)\nprint('bye')", tty=tty)  # fmt: skip
     began = time.monotonic()
     said = read(job)["stdout"]
     assert (b"tick" in said, b"bye" in said, time.monotonic() - began < 20) == (True, True, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -20,13 +21,19 @@ from ngcdl.errors import LocalUnavailable
 from ngcdl.running.signals import Interrupted
 
 
-def test_an_installation_shows_what_it_fetches_and_that_it_goes_on() -> None:
-    shown = list[PullEvent]()
-    code = "print('  Downloading numpy-2.4.6-cp311-any.whl (16.9 MB)', flush=True)\nimport time; time.sleep(0.2)"
-    _tool([sys.executable, "-c", code], shown.append, pause=0.05)
-    said = [event.status for event in shown]
+def test_an_installation_shows_what_it_fetches_and_that_it_goes_on(tmp_path: Path) -> None:
+    said = list[str]()
+
+    def show(event: PullEvent) -> None:
+        said.append(re.sub(r"\d+ s", "N s", event.status))
+        if event.status.startswith("waiting"):
+            (tmp_path / "told").touch()
+
+    code = "print('  Downloading numpy-2.4.6-cp311-any.whl (16.9 MB)', flush=True)\nimport os, sys, time\n"
+    code += "while not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+    _tool([sys.executable, "-c", code, str(tmp_path / "told")], show, pause=0.05)
     assert "Downloading numpy 2.4.6 (16.9 MB)" in said
-    assert "waiting for the installation (0 s so far); Ctrl-C cancels" in said
+    assert "waiting for the installation (N s so far); Ctrl-C cancels" in said
 
 
 def test_a_signal_while_tensorflow_is_installed_ends_the_installer_at_once() -> None:

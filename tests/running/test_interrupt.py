@@ -43,12 +43,14 @@ def test_during_a_start_a_signal_is_noticed_that_interrupted_no_call() -> None:
         time.sleep(0.1)
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
+    def start() -> None:
+        threading.Thread(target=to_another_thread).start()
+        ours.recv(1)
+
     ours.settimeout(240)
     began = time.monotonic()
-    with ours, theirs, stopper.listening(), stopper.looking():
-        threading.Thread(target=to_another_thread).start()
-        with pytest.raises(Interrupted):
-            ours.recv(1)
+    with ours, theirs, stopper.listening(), stopper.looking(), pytest.raises(Interrupted):
+        start()
     assert time.monotonic() - began < 200
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 

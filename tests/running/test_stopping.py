@@ -111,12 +111,18 @@ while True: time.sleep(0.1)
     assert done.status == "interrupted"
 
 
-def test_a_process_that_a_run_wrote_into_its_record_is_not_killed(store: Store, job: Job) -> None:
+def test_a_process_that_a_run_wrote_into_its_record_is_not_killed(
+    store: Store, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(grace_seconds: float) -> None:
+        Job.stop(job, grace_seconds)
+        store.save(replace(forged, status="interrupted", owner=None))
+
+    monkeypatch.setattr(job, "stop", stop)
     store.create(RUN)
     with subprocess.Popen(["sleep", "60"]) as another:
         forged = replace(RUN, owner=replace(this_process(), pid=another.pid, ticks=began(another.pid)))
         store.save(forged, known=False)
-        threading.Timer(1, lambda: store.save(replace(forged, status="interrupted", owner=None))).start()
         stopping.stopped(store, forged)
         assert (another.poll(), job.asked) == (None, ["stop 10"])
         another.kill()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import house
 import pytest
 
 from ngcdl import processes
@@ -181,11 +182,7 @@ print(sampler._process.pid, flush=True)
 os._exit(1)
 """
     pid = int(host.python(code, str(tmp_path / "s.jsonl")).stdout)
-    stat = Path(f"/proc/{pid}/stat")
-    end = time.monotonic() + 240
-    while stat.exists() and ") Z" not in stat.read_text() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not stat.exists() or ") Z" in stat.read_text()
+    house.until(lambda: (found := processes.look(pid)) is None or found.has_ended, "its end")
 
 
 def test_a_program_that_cannot_be_started_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
