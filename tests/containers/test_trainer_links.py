@@ -1,9 +1,9 @@
 """Nodes that have met learn of each other's end, and why, while their replicas may wait for each other in vain."""
 
 import argparse
+import itertools
 import re
 import socket
-import threading
 from contextlib import ExitStack, closing
 
 import pytest
@@ -75,12 +75,19 @@ STAYS = "from trainer.replicas import Leash\nLeash().thread.join()"
 @pytest.mark.parametrize("text", [LOSES, STAYS])
 def test_what_another_node_says_is_the_reason_of_one_that_lost_it_or_waits_for_it(three, tmp_path, monkeypatch, text):
     """The other one's own replicas may have kept it waiting."""
-    monkeypatch.setattr(replicas, "GRACE_SECONDS", 0.3)
+    looks, listen = itertools.count(1), three[0].listen
+
+    def listening():
+        if next(looks) == 15:  # after GRACE_SECONDS
+            three[1].end(Stop("disk_full", "samples"))
+        return listen()
+
+    monkeypatch.setattr(three[0], "listen", listening)
+    monkeypatch.setattr(replicas, "clock", itertools.count().__next__)  # a second for each look
     one = replica(monkeypatch, tmp_path / "one", text)
     monkeypatch.setattr(replicas, "Replica", lambda *_: one)
     if text == LOSES:
         one.process.wait()
-    threading.Timer(0.6, three[1].end, [Stop("disk_full", "samples")]).start()
     with pytest.raises(Stop, match="node 1: samples") as stop:
         replicas.conduct(argparse.Namespace(replicas=1), [], three[0], None, Signals())
     assert stop.value.kind == "disk_full"

@@ -27,6 +27,7 @@ def port(monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=lo")
     monkeypatch.setattr(meeting, "PATIENCE_SECONDS", 30.0)  # a failed one leaves the other waiting
+    monkeypatch.setattr(meeting, "ANSWER_SECONDS", 60.0)  # a busy machine is slow, not silent
     with closing(meeting.Ports(1)) as held:
         monkeypatch.setenv("MASTER_PORT", str(*held.numbers))
         yield held.numbers[0]
