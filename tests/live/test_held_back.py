@@ -35,17 +35,17 @@ class Machine:
         """Change the first card's readings."""
         drive(self.state, **{f"gpu0__{name}": value for name, value in changes.items()})
 
-    def taken(self) -> int:
-        """Return how many samples there are since the first step."""
+    def taken(self) -> list[dict[str, Any]]:
+        """Return the samples since the first step."""
         runs = self.house.store.root
         began = [event["t"] for event in lines_of(runs, "events.jsonl") if event["event"] == "step"][:1]
-        return sum(bool(began) and sample["t"] >= began[0] for sample in lines_of(runs, "samples.jsonl"))
+        return [sample for sample in lines_of(runs, "samples.jsonl") if began and sample["t"] >= began[0]]
 
     def train(self) -> tuple[str, dict[str, Any]]:
         """Run a training while its card's energy counter advances at 50 W. Return the output and the record."""
         with self.house.popen(*TRAIN, env=self.environment) as process:
             began = time.monotonic()
-            while self.taken() <= SAMPLES and process.poll() is None:
+            while len(self.taken()) <= SAMPLES and process.poll() is None:
                 self.plant(energy_mj=123_456_789 + int(50_000 * (time.monotonic() - began)))
                 threading.Event().wait(0.1)
             self.go.touch()
@@ -66,7 +66,10 @@ def test_a_card_that_is_busy_sets_the_pace_and_its_energy_is_counted(machine: Ma
     assert "GPU 97 % busy: it sets the pace" in out
     summary = record["summary"]
     assert (summary["energy_from"], summary["throttled_share"]) == ("counter", {})
-    assert summary["energy_joules"] / summary["energy_seconds"] == pytest.approx(50, rel=0.3)
+    *_, end = [event["t"] for event in lines_of(machine.house.store.root, "events.jsonl") if event["event"] == "step"]
+    first, *_, last = [sample for sample in machine.taken() if sample["gpus"] and sample["t"] <= end]
+    (before, after), seconds = [one["gpus"][0]["energy_joules"] for one in (first, last)], last["t"] - first["t"]
+    assert (summary["energy_joules"], summary["energy_seconds"]) == pytest.approx((after - before, seconds), abs=0.1)
     assert "(counter)" in out
 
 
