@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
 from ngcdl.errors import EngineHangs
 from ngcdl.running.interrupt import OR_KILL, STOPPING, Stopper, Unkillable
-from ngcdl.running.signals import SIGNALS, Interrupted
+from ngcdl.running.signals import SIGNALS, Interrupted, come_again
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -53,6 +54,25 @@ def test_during_a_start_a_signal_is_noticed_that_interrupted_no_call() -> None:
         start()
     assert time.monotonic() - began < 200
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_python_ignored_is_the_first_when_it_comes_again(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopper, job = Stopper(7, print), FakeJob(ignores_stop=True)
+
+    def hook(ignored: Any) -> None:
+        stopper.job = job  # it starts meanwhile
+        come_again(ignored)
+
+    monkeypatch.setattr(sys, "unraisablehook", hook)
+    lock = FakeJob()
+    kept = weakref.ref(lock, lambda _: signal.raise_signal(number))
+    with stopper.listening():
+        del lock
+        until(lambda: job.asked)
+    assert (kept(), job.asked, stopper.signal) == (None, ["stop 7"], number)
 
 
 @pytest.mark.parametrize("first", SIGNALS)

@@ -79,7 +79,7 @@ class Stopper:
             return
         self.signal = self.signal or number
         if self.job is None:
-            raise Interrupted(number)
+            raise Interrupted(number, self._forget) if first else Interrupted(number)
         if not first and self._alarm is None:
             self._alarm = threading.Timer(self._kill_seconds, self._wake)
             self._alarm.daemon = True
@@ -87,6 +87,9 @@ class Stopper:
         # In a thread: a stop waits for the job, which may save a checkpoint, and the job's output must be read
         # meanwhile.
         threading.Thread(target=self._stop_as_asked if first else self._kill, daemon=True).start()
+
+    def _forget(self) -> None:
+        self.signal = None
 
     def stop_at(self, until: float | None) -> None:
         """Stop the job, which has started by now, at `until` (s since the epoch); never if None."""

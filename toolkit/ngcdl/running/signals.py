@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -20,9 +20,10 @@ _AGAIN_SECONDS = 0.01
 class Interrupted(BaseException):
     """A signal came while no job could be asked to stop. `except Exception` does not catch it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, forget: Callable[[], object] = lambda: None) -> None:
+        """`forget` is called if Python ignores this exception, before the signal comes once more."""
         super().__init__(number)
-        self.number = number
+        self.number, self.forget = number, forget
 
 
 def signal_of(error: KeyboardInterrupt | Interrupted) -> int:
@@ -44,10 +45,10 @@ def raise_on_signals() -> None:
     for number in heard():
         if number != signal.SIGINT:
             signal.signal(number, interrupted)
-    sys.unraisablehook = _come_again
+    sys.unraisablehook = come_again
 
 
-def _come_again(ignored: sys.UnraisableHookArgs) -> None:
+def come_again(ignored: sys.UnraisableHookArgs) -> None:
     """Send a signal once more whose exception Python ignored, as it does in a destructor, or in the callback by which
     an import unlocks its module: one of a thousand signals during start-up was lost.
     https://docs.python.org/3/library/sys.html#sys.unraisablehook"""
@@ -55,6 +56,8 @@ def _come_again(ignored: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(ignored)
         return
     number = signal_of(ignored.exc_value)
+    if isinstance(ignored.exc_value, Interrupted):
+        ignored.exc_value.forget()
 
     def send() -> None:
         time.sleep(_AGAIN_SECONDS)  # until that code is left
