@@ -70,6 +70,22 @@ def test_a_block_that_is_left_takes_its_process_along() -> None:
     assert children() == before
 
 
+def test_a_signal_that_comes_just_before_the_fork_leaves_none_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = signal.pthread_sigmask
+
+    def handling(how: int, numbers: Any) -> set[signal.Signals | int]:
+        before = real(how, numbers)
+        if how == signal.SIG_BLOCK and numbers:
+            raise KeyboardInterrupt
+        return before
+
+    before = real(signal.SIG_BLOCK, ())
+    monkeypatch.setattr(signal, "pthread_sigmask", handling)
+    with pytest.raises(KeyboardInterrupt), meanwhile(os.getpid):
+        pass
+    assert real(signal.SIG_SETMASK, before) == before
+
+
 def test_it_has_no_file_of_its_parent(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

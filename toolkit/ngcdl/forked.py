@@ -61,9 +61,10 @@ def meanwhile(work: Callable[[], T]) -> Iterator[Forked[T]]:
         return
     forked = Forked[T]()
     # no signal between the fork and the point where each process is ready for it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # once they are blocked, it handles what came before
             forked = _fork(work, before)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
