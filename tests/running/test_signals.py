@@ -38,3 +38,18 @@ def test_another_exception_that_python_ignores_is_shown_as_ever() -> None:
     code = IN_A_CALLBACK.replace("signal.raise_signal({number})", "1 / 0").replace("while True", "if False")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     assert (done.stdout, "Exception ignored in" in done.stderr, "ZeroDivisionError" in done.stderr) == ("", True, True)
+
+
+def test_ctrl_c_during_the_first_imports_has_no_traceback() -> None:
+    code = """
+import signal, sys
+from ngcdl import __main__
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "ngcdl.console": signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -17,6 +17,8 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Run argv's command. Exit with 0, the container's code, 125 (ngcdl or its engine), 2 (usage) or 128+signal."""
     _keep_standard_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until raise_on_signals: a traceback of imports helps nobody
     if sys.argv[1:] == ["--version"] and sys.stdout:
         # Answered before any import: shells and scripts ask often.
         from ngcdl import __version__

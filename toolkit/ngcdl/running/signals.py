@@ -37,14 +37,13 @@ def heard() -> list[signal.Signals]:
 
 
 def raise_on_signals() -> None:
-    """Make the other signals raise Interrupted, as Ctrl-C raises KeyboardInterrupt: `with` and `finally` clean up."""
+    """Make Ctrl-C raise KeyboardInterrupt and the other signals Interrupted: `with` and `finally` clean up."""
 
     def interrupted(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(number)
 
     for number in heard():
-        if number != signal.SIGINT:
-            signal.signal(number, interrupted)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else interrupted)
     sys.unraisablehook = come_again
 
 
