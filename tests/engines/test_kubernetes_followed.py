@@ -135,24 +135,29 @@ def test_what_it_waits_for_is_said_once(engine: KubernetesEngine, api: Api, tmp_
     assert followed.text("stderr").count("waiting: ") == 1
 
 
-def test_why_another_node_has_no_pod_is_said_while_the_first_one_s_output_is_followed(
+def test_what_becomes_of_another_node_is_said_while_the_first_one_s_output_is_followed(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:
     job = started(engine, tmp_path, nodes=2)
+    job.look_seconds = 0.05
+    pod, lost = api.runs(), api.runs(1)
+    followed = Followed(job)
+    api.writes(pod, b"step 0\n")
+    followed.until("step 0\n")
+    api.pod(1, phase="Failed", reason="Preempting", message="more important")
     said = 'pods "x-1" is forbidden: exceeded quota: gpus'
     about = {"metadata": {"name": "e", "namespace": "vision"}, "involvedObject": {"name": NAME}}
     api.put("events", {**about, "reason": "FailedCreate", "message": said, "lastTimestamp": "2026-01-01T00:00:00Z"})
-    pod = api.runs()
-    followed = Followed(job)
     followed.until(said, "stderr")
-    api.writes(pod, b"step 0\n")
-    followed.until("step 0\n")
-    api.runs(1)
-    api.ends()
-    api.ends(1)
-    api.job_ends()
-    followed.end()
+    second = api.runs(1, suffix="bbbbb", made="2026-01-01T00:05:00Z")
+    followed.until(f"the pod {lost} ended (Preempting: more important); {second} takes its place\n", "stderr")
+    api.writes(pod, b"step 1\n")
+    followed.until("step 1\n")
     assert followed.text("stderr").count("waiting: ") == 1
+    refused = {"waiting": {"reason": "ErrImagePull", "message": "401 Unauthorized"}}
+    api.pod(1, "bbbbb", "2026-01-01T00:05:00Z", containerStatuses=[{"name": "run", "state": refused}])
+    assert followed.end() == "step 0\nstep 1\n"
+    assert isinstance(followed.error, ImageNotPulled)
 
 
 def test_why_a_node_starts_no_container_is_said_in_the_words_of_the_event_about_its_pod(

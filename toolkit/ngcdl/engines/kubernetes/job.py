@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import shlex
 import subprocess
 import threading
@@ -37,12 +38,14 @@ class KubernetesJob(Unconnected):
     detached = False
     started = Started(keeps_log=True)
     poll_seconds, lost_seconds = 3.0, 300.0
+    look_seconds = 15.0  # for other nodes, while the first one's output is followed
 
     def __init__(self, kubectl: Kubectl, name: str, run_id: str, folder: Path) -> None:
         self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
         self._given: dict[str, int] = {}  # pod -> the offset in the log up to which its output was yielded
         self._drained: set[str] = set()
         self._newest: dict[int, str] = {}  # node -> its newest pod
+        self._said: set[tuple[str | None, str]] = set()  # a retry says the same again, with another id in it
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
 
@@ -68,20 +71,13 @@ class KubernetesJob(Unconnected):
         return list(self._kubectl.json("get", "events", "--field-selector", about).get("items", []))
 
     def output(self) -> Iterator[Chunk]:
-        said: set[tuple[str | None, str]] = set()  # a retry says the same again, with another id in it
         well = time.monotonic()
         while True:
             state = yield from self._surely()
-            yield from self._replacements(state)
+            yield from self._news(state)
             first = state.of(0)
-            is_new = first is not None and first.began and first.name not in self._drained
-            waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
-            this = (first.name if first else None, _ID.sub("", state.waits_for or ""))
-            if waits and state.waits_for and this not in said:
-                said.add(this)
-                yield Chunk("stderr", f"waiting: {state.waits_for}\n".encode())
-            if first and is_new:
-                yield from self._follow(first)
+            if first and self._is_new(first):
+                yield from self._follow(first, state.has_others)
                 if first.name not in self._drained:  # the log ended before the pod did, or can't be read yet
                     time.sleep(self.poll_seconds)
                 continue
@@ -96,25 +92,54 @@ class KubernetesJob(Unconnected):
             time.sleep(self.poll_seconds)
         yield from self._others(state)
 
-    def _replacements(self, state: State) -> Iterator[Chunk]:
-        """Tell once of each pod that took another one's place: its program began again."""
+    def _is_new(self, pod: Pod) -> bool:
+        return pod.began and pod.name not in self._drained
+
+    def _news(self, state: State) -> Iterator[Chunk]:
+        """Tell once of each pod that took another one's place (its program began again), and of what is waited for."""
         for pod in state.pods:
             if state.of(pod.index) is pod:
                 before, self._newest[pod.index] = self._newest.get(pod.index), pod.name
                 if before not in (None, pod.name):
                     yield Chunk("stderr", f"{state.replaced(before, pod)}\n".encode())
+        first = state.of(0)
+        is_new = first is not None and self._is_new(first)
+        waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
+        this = (first.name if first else None, _ID.sub("", state.waits_for or ""))
+        if waits and state.waits_for and this not in self._said:
+            self._said.add(this)
+            yield Chunk("stderr", f"waiting: {state.waits_for}\n".encode())
 
-    def _follow(self, pod: Pod) -> Iterator[Chunk]:
-        """Yield what was not yielded before of a pod's output: after a cut connection its log is read again."""
+    def _follow(self, pod: Pod, has_others: bool) -> Iterator[Chunk]:
+        """Yield what was not yielded before of a pod's output: after a cut connection its log is read again. Meanwhile
+        tell what becomes of other nodes."""
         told = PodOutput(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as (process, pipe):
-            while data := os.read(pipe.fileno(), 65536):
-                if new := self._new(told, pod, told.take(data)):
-                    yield Chunk("stdout", new)
+            looked = time.monotonic()
+            while True:
+                if has_others and time.monotonic() - looked > self.look_seconds:
+                    yield from self._look()
+                    looked = time.monotonic()
+                if select.select([pipe], [], [], self.look_seconds if has_others else None)[0]:
+                    if not (data := os.read(pipe.fileno(), 65536)):
+                        break
+                    if new := self._new(told, pod, told.take(data)):
+                        yield Chunk("stdout", new)
         if rest := self._new(told, pod, told.take(pod.last_words) + told.end()):
             yield Chunk("stdout", rest)
         if pod.ended and not (process.returncode and self._is_fresh(pod)):
             self._drained.add(pod.name)
+
+    def _look(self) -> Iterator[Chunk]:
+        """Tell what is new of the nodes. Raise a trouble of theirs: the first one might wait for them, for long."""
+        try:
+            state = self.state()
+        except ClusterError:
+            return  # if that lasts, the log ends, too, and `_surely` says so
+        yield from self._news(state)
+        first = state.of(0)
+        if state.trouble and first and not first.ended:  # else its output comes first
+            raise state.trouble
 
     def _is_fresh(self, pod: Pod) -> bool:
         """Whether the pod has just ended: its log, which holds the record, may be unreadable now and readable soon.

@@ -54,7 +54,15 @@ class State:
         if self.job is None or self._end is not None:
             return False
         fine = {pod.index for pod in self.pods if pod.ended is None or pod.ended.code == 0}
-        return len(fine) < int(self.job.get("spec", {}).get("completions", 1))
+        return len(fine) < self._nodes
+
+    @property
+    def has_others(self) -> bool:
+        return self._nodes > 1
+
+    @property
+    def _nodes(self) -> int:
+        return int((self.job or {}).get("spec", {}).get("completions", 1))
 
     @property
     def unexplained(self) -> list[str]:
