@@ -231,6 +231,7 @@ def test_nodes_are_compared_by_one_job_when_the_other_has_ended(
         out, err = process.communicate(timeout=120)
     said = "WARNING: nodes=2: of 2 nodes with 1 GPU the cluster has 1; unless it grows, the run can't begin."
     assert err.count(said) == 1
+    assert err.count("The registry can't be asked for the digest") == err.count("data: SYNTHETIC") == 1, "for both arms"
     found = json.loads(out)
     assert (nodes, [trial["arm"] for trial in found["trials"]]) == ([1, 2], ["nodes=1", "nodes=2"])
     assert [refusal["field"] for refusal in found["refused"]] == ["examples_per_second"], "a pod of two steps"

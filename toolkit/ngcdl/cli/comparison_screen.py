@@ -24,7 +24,7 @@ class ComparisonScreen(Screen):
         self._is_drawn = False
         self._written = b""
         self._drawn = -STEP_SECONDS
-        self._advised = set[str]()
+        self._said = set[str]()
 
     def begins(self, what: str) -> None:
         """Show that a run begins; `what` says which."""
@@ -46,13 +46,13 @@ class ComparisonScreen(Screen):
             self._draw(last[step.end("when") if step else 0 :].decode(errors="replace"))
 
     def say(self, text: str) -> None:
-        """Say a message; advice, which has several lines, only once: what is known of one run, such as a failure with
-        its remedy, may be so of all."""
+        """Say a message; only once if it is advice, which has several lines, or comes before the first run: what is
+        known of one run, such as a failure with its remedy, may be so of all."""
         self._wipe()
-        if text not in self._advised:
+        if text not in self._said:
             super().say(text)
-        if "\n" in text:
-            self._advised.add(text)
+        if "\n" in text or not self._what:
+            self._said.add(text)
 
     def quiet(self) -> None:
         self._wipe()
