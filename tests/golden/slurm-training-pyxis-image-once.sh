@@ -21,7 +21,6 @@ MASTER_ADDR=$(scontrol show node "$head" -o | sed -n 's/.* NodeAddr=\([^ ]*\).*/
 export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 anew() {
     set -o noclobber
@@ -31,6 +30,20 @@ anew() {
     done
     set +o noclobber
 }
+lost=0 # earlier attempts that may have lost one
+[ "$attempt" != 0 ] || rm -f "$RUN"/.whole-* # of another job in this folder
+for ((number = 0; number < attempt; number++)); do
+    is_whole=
+    for file in "$RUN/.task-$number-"*; do
+        told=began
+        [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
+        is_whole=yes
+        [ "$told" != began ] || { is_whole= && break; }
+    done
+    [ -z "$is_whole" ] || anew "$RUN/.whole-$number" ""
+    [ -e "$RUN/.whole-$number" ] || lost=$((lost + 1))
+done
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; }
 is_preempted() {
     told=$(SLURM_TIME_FORMAT=standard timeout 10 scontrol show job "$SLURM_JOB_ID" -o 2>/dev/null)

@@ -16,7 +16,6 @@ export MASTER_ADDR=${MASTER_ADDR:-$head} MASTER_PORT=$((20000 + SLURM_JOB_ID % 1
 ## After a plain scancel, Slurm itself sends SIGTERM, and tasks live for KillWait more.
 seconds=$(scontrol show config | sed -n 's/^KillWait *= \([0-9]*\).*/\1/p')
 export NGCDL_KILL_SECONDS=$((${seconds:-30} > 6 ? ${seconds:-30} - 5 : 1))
-rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 why=null
 ## A container can put a link in RUN, through which this shell would write, or a pipe, at which it would wait forever:
 ## noclobber creates files anew only, but opens pipes. A signal to this shell's programs, too, can cut rm and mv short.
@@ -28,6 +27,22 @@ anew() {
     done
     set +o noclobber
 }
+## Slurm counts all restarts together (SLURM_RESTART_COUNT), and while it requeues a preempted job, scontrol no longer says
+## that it was preempted. But the tasks of an attempt that lost no node have all recorded their end (see below).
+lost=0 # earlier attempts that may have lost one
+[ "$attempt" != 0 ] || rm -f "$RUN"/.whole-* # of another job in this folder
+for ((number = 0; number < attempt; number++)); do
+    is_whole=
+    for file in "$RUN/.task-$number-"*; do
+        told=began
+        [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
+        is_whole=yes
+        [ "$told" != began ] || { is_whole= && break; }
+    done
+    [ -z "$is_whole" ] || anew "$RUN/.whole-$number" ""
+    [ -e "$RUN/.whole-$number" ] || lost=$((lost + 1))
+done
+rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 ## A requeued job's output is appended to log.txt.
 unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; }
 ## Some sites have Slurm send USR1 when it preempts a job, too (PreemptParameters=send_user_signal, slurm.conf(5));
@@ -86,10 +101,14 @@ for file in "$RUN/.task-$attempt-"*; do
     *) code=$told ;;
     esac
 done
-if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ] && [ "$attempt" -lt @RESTARTS@ ]; then
-    echo "ngcdl: a node was lost; the job is requeued" >&2
-    unlinked
-    scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ]; then
+    if [ "$lost" -lt @RESTARTS@ ]; then
+        echo "ngcdl: a node was lost; the job is requeued" >&2
+        unlinked
+        scontrol requeue "$SLURM_JOB_ID" && exit "$code"
+    else
+        echo "ngcdl: a node was lost, as in $lost earlier attempts: the job is not requeued again" >&2
+    fi
 fi
 ## Before 24.05 Slurm itself does not requeue a preempted job that ends within its GraceTime.
 if [ "$code" != 0 ] && [ ! -e "$RUN/.stopping" ] && is_preempted &&
