@@ -167,7 +167,8 @@ def run(asked, outside, own):
     loaded = loading(asked, workload)
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS, voice)
     if own.size > 1:
-        replicas.report(framework=asked.framework)
+        own.report = replicas.report
+        own.report(framework=asked.framework)
     check_words(model, maker, asked.framework, workload)
     if own.rank and maker.TOWERS:  # replica 0 computes for all
         own.is_spare = True

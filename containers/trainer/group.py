@@ -9,6 +9,7 @@ its own slice, and replica 0's are kept. Each replica draws its own dropout.
 from __future__ import absolute_import, division, print_function
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -43,11 +44,19 @@ class Differ(Stop):
 class Group(object):
     """The place of a replica: rank, 0..size-1; local, its index, and that of its card, among the `here` replicas of
     this machine; workers, where each replica may listen, "host:port" by rank; is_spare, whether replica 0 computes for
-    this one too; least, the fewest examples that a replica can compute."""
+    this one too; least, the fewest examples that a replica can compute; report, how it tells its parent."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
         self.nodes, self.workers, self.is_spare, self.least = nodes, list(workers), False, 1
+        self.report = lambda **fields: None
+
+    @contextlib.contextmanager
+    def joining(self):
+        """Meanwhile a framework waits for the other replicas."""
+        self.report(joins=True)
+        yield
+        self.report(joins=False)
 
     def part(self, count):
         """Return which examples of a batch of `count` are this replica's, as a slice."""

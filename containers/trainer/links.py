@@ -2,7 +2,8 @@
 
 A replica learns from its framework that another one is gone, but not why; and before they have joined it waits for the
 other, for hours. So the connections of the meeting stay: node 0 sends lines of JSON to all others, and they to node 0.
-{"framework": name} says what a replica has loaded. {"ended": null}, the last line, says that all replicas of a node are
+{"framework": name} says what a replica has loaded, {"joins": true} that all replicas of a node wait for the others, or
+have joined them. {"ended": null}, the last line, says that all replicas of a node are
 done, {"ended": {"kind", "message", "step", "exit_code"}} why they are not.
 """
 from __future__ import absolute_import, division, print_function
@@ -25,7 +26,7 @@ class Links(object):
     that all nodes report."""
 
     def __init__(self, node):
-        self.node, self.open, self.framework, self.why = node, [], None, None
+        self.node, self.open, self.framework, self.joins, self.why = node, [], None, False, None
 
     def add(self, link):
         for option in ALIVE:
@@ -49,6 +50,12 @@ class Links(object):
         if framework and not self.framework:
             self.framework = framework
             self.tell({"framework": framework})
+
+    def join(self):
+        """Tell the others, once, that this node's replicas are there."""
+        if not self.joins:
+            self.joins = True
+            self.tell({"joins": True})
 
     def end(self, stop=None):
         """Say the last word: that all replicas are done, or why they are not."""
@@ -79,7 +86,7 @@ class Links(object):
         """Take in what a link's other side has said; return what became of that side if it says no more, else None."""
         told, gone = link.word()
         while told is not None and "ended" not in told:
-            link.framework = told.get("framework", link.framework)
+            link.framework, link.joins = told.get("framework", link.framework), told.get("joins", link.joins)
             told, gone = link.word()
         if told is None:
             return gone
@@ -107,7 +114,8 @@ class Link(object):
     """A connection to another node, and the words that come by it."""
 
     def __init__(self, line, node=None):
-        self.line, self.node, self.said, self.gone, self.framework, self.is_done = line, node, b"", None, None, False
+        self.line, self.node, self.said, self.gone = line, node, b"", None
+        self.framework, self.joins, self.is_done = None, False, False
 
     def word(self):
         """Return (word, None): the next word that has come, a dict by a line of JSON; (None, None) if there is none

@@ -2,8 +2,8 @@
 
 A replica is `python -m trainer` with NGCDL_REPLICA in its environment. Its stdin is a pipe that nobody writes to. The
 pipe closes when all replicas are done or this process is gone; the replica then exits at once. On stdout a replica
-prints its lines, of which only replica 0's are passed on, and, after MARK, the framework that it has loaded, why it
-stops, or {} when it is done. If one replica dies, all end.
+prints its lines, of which only replica 0's are passed on, and, after MARK, the framework that it has loaded, whether it
+waits for the others to join it, why it stops, or {} when it is done. If one replica dies, all end.
 
 With several machines each has one such process: NGCDL_NODES, NGCDL_NODE (from 0), MASTER_ADDR and MASTER_PORT in the
 environment say how they find each other (meeting.py), and if one fails, all end (links.py). Only node 0's process
@@ -23,10 +23,10 @@ import time
 import traceback
 
 from . import short
-from .events import Events, Stop, clock
+from .events import QUIET_SECONDS, Events, Stop, clock
 from .group import VARIABLE, Lost
 from .links import Links
-from .meeting import Ports, meet
+from .meeting import Ports, listed, meet
 from .signals import Signals, interrupted
 
 MARK = "\x1e"
@@ -67,7 +67,7 @@ def lead(asked, voice, signals):
         workers = meet(asked.nodes, asked.node, ports.numbers, signals, alike, links, say)
         try:
             signals.check(None)
-            conduct(asked, workers, links, voice, signals)
+            conduct(asked, workers, links, voice, signals, say)
             links.end()
         except Stop as stop:
             links.end(stop)
@@ -77,12 +77,12 @@ def lead(asked, voice, signals):
             raise
 
 
-def conduct(asked, workers, links, voice, signals):
+def conduct(asked, workers, links, voice, signals, say=None):
     started = []
     try:
         for local in range(asked.replicas):
             started.append(Replica(asked, local, workers, voice))
-        watch(started, signals, links)
+        watch(started, signals, links, say)
     finally:
         for replica in started:
             replica.end()
@@ -104,16 +104,23 @@ def wait(links, signals):
         time.sleep(POLL_SECONDS)
 
 
-def watch(started, signals, links):
+def watch(started, signals, links, say=None):
     """Wait until all replicas have ended. Forward the first signal to them; once one has failed, here or on another
-    node, give the others GRACE_SECONDS; none if the nodes could not begin together."""
-    passed, until = None, None
+    node, give the others GRACE_SECONDS; none if the nodes could not begin together. say: tells for whom they wait."""
+    passed, until, since = None, None, None
     while any(replica.is_running() for replica in started):
         if signals.received and not passed:
             passed = signals.received
             for replica in started:
                 replica.signal(passed)
         links.choose(started[0].framework)
+        if all(replica.joins is not None for replica in started):
+            links.join()
+        if say and any(replica.joins for replica in started):
+            since = since or clock()
+            if clock() > since + QUIET_SECONDS:
+                say("Waiting for others to join: " + missing(started, links))
+                say = None
         if until is None and (links.listen() or any(replica.has_failed() for replica in started)):
             is_late = not links.why or links.why.kind != "bad_argument"
             until = clock() + (GRACE_SECONDS if is_late else 0)
@@ -125,14 +132,22 @@ def watch(started, signals, links):
         time.sleep(POLL_SECONDS)
 
 
+def missing(started, links):
+    """Return who is not there yet, as far as this node knows, or else where all have to reach each other."""
+    late = ["replica %d" % replica.rank for replica in started if replica.joins is None]
+    late += ["node %d" % link.node for link in links.open if not link.joins]
+    return listed(late) or "all of %s, which have to reach each other" % listed(started[0].workers)
+
+
 class Replica(object):
     """A child of this process, and the thread that listens to it."""
 
     def __init__(self, asked, local, workers, voice):
         group = {"rank": asked.node * asked.replicas + local, "size": asked.nodes * asked.replicas, "local": local,
                  "here": asked.replicas, "nodes": asked.nodes, "workers": workers}
-        self.rank, self.voice = group["rank"], voice
-        self.told, self.framework, self.broken, self.ended, self.is_killed = None, None, None, None, False
+        self.rank, self.workers, self.voice = group["rank"], workers, voice
+        self.told, self.framework, self.joins, self.broken = None, None, None, None
+        self.ended, self.is_killed = None, False
         self.process = subprocess.Popen(
             [sys.executable, "-m", "trainer", asked.workload], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             close_fds=True, env=short.environment(**{VARIABLE: json.dumps({"group": group, "asked": vars(asked)})}))
@@ -160,6 +175,8 @@ class Replica(object):
         told = json.loads(told) if mark else None
         if mark and "framework" in told:
             self.framework = told["framework"]
+        elif mark and "joins" in told:
+            self.joins = told["joins"]
         elif mark:
             self.told = told
         elif self.rank == 0:

@@ -68,6 +68,31 @@ def test_one_that_says_what_no_trainer_does_is_named_with_it_to_all(three, said)
         assert links.why.message == three[0].why.message
 
 
+@pytest.mark.parametrize(
+    ("texts", "joined", "whom"),
+    [
+        (["waits", "loads"], [2], "replica 1, node 1"),
+        (["waits"], [1, 2], "all of 127.0.0.1:1, which have to reach each other"),
+    ],
+)
+def test_a_replica_that_waits_for_others_says_for_whom(three, tmp_path, monkeypatch, texts, joined, whom):
+    monkeypatch.setattr(replicas, "QUIET_SECONDS", 0.1)
+    does = {"waits": f"from trainer.replicas import report\nreport(joins=True)\n{STAYS}", "loads": STAYS}
+    started = [replica(monkeypatch, tmp_path / name, does[name]) for name in texts]
+    started[-1].rank = len(started) - 1
+    for node in joined:
+        three[node].join()
+    said = []
+
+    def say(text):
+        said.append(text)
+        for one in started:
+            one.end()
+
+    replicas.watch(started, Signals(), three[0], say)
+    assert said == [f"Waiting for others to join: {whom}"]
+
+
 LOSES = "from trainer import group, replicas\nexit(replicas.Telling(1, '').tell(group.Lost('')))"
 STAYS = "from trainer.replicas import Leash\nLeash().thread.join()"
 

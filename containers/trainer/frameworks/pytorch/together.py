@@ -21,8 +21,9 @@ class Together:
         self.on_cards = on.type == "cuda"
         check(self.on_cards)
         with translated():
-            distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
-                                           world_size=group.size, timeout=PATIENCE)
+            with group.joining():
+                distributed.init_process_group("gloo", init_method=f"tcp://{group.workers[0]}", rank=group.rank,
+                                               world_size=group.size, timeout=PATIENCE)
             # NCCL's default timeout is ten minutes, and compiling for a new card may take longer
             self.between = (distributed.new_group(timeout=PATIENCE, backend="nccl") if self.on_cards
                             else distributed.group.WORLD)

@@ -29,7 +29,7 @@ class Together:
         announce(group)
         self.group = group
         maker = getattr(tf.distribute, "MultiWorkerMirroredStrategy", None)  # 2.4 and later
-        with translated():
+        with translated(), group.joining():
             self.strategy = (maker or tf.distribute.experimental.MultiWorkerMirroredStrategy)()
         self.adding = self.running(lambda one: self.add([one])[0])
 
