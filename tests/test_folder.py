@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,26 @@ def test_how_a_run_on_a_cluster_ended_is_what_was_written_there_or_unknown(
     assert recorded_exit(tmp_path) is None
     (tmp_path / EXIT).write_text(text)
     assert recorded_exit(tmp_path) == told
+
+
+def test_an_end_that_another_machine_wrote_is_seen_over_nfs_which_remembers_what_was_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / EXIT).write_text('{"code": 143, "t": 5.5, "why": "time_limit"}')
+    missing, open_one, scandir = {str(tmp_path / EXIT)}, os.open, os.scandir
+
+    def opened(path: Path, *words: int) -> int:
+        if str(path) in missing:
+            raise FileNotFoundError(path)
+        return open_one(path, *words)
+
+    def listed(path: Path) -> Any:
+        missing.clear()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "scandir", listed)
+    assert recorded_exit(tmp_path) == RecordedExit(143, 5.5, "time_limit")
 
 
 def test_a_pipe_in_its_place_is_never_waited_for(tmp_path: Path) -> None:

@@ -182,6 +182,10 @@ class RecordedExit:
 def recorded_exit(folder: Path) -> RecordedExit | None:
     """Read exit.json; return None if it is missing or can't be read."""
     try:
+        # Over NFS a file of another machine's, looked for before it was there, would stay unseen for up to a minute
+        # (lookupcache, https://man7.org/linux/man-pages/man5/nfs.5.html), unless its folder is opened first:
+        # https://github.com/torvalds/linux/blob/master/fs/nfs/dir.c (nfs_lookup_verify_inode, nfs_neg_need_reval)
+        os.scandir(folder).close()
         told = json.loads(content(folder / EXIT))
         when = told.get("t")
         finished = float(when) if when is not None and math.isfinite(when) else None  # Python writes NaN, too
