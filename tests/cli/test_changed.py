@@ -27,6 +27,16 @@ from ngcdl.cli.changed import written_out
          "run pytorch -e TOKEN --gpus none -- true"),
         ("run --train smoke -e CUDA_VISIBLE_DEVICES=1 -eA=1", "run ... --gpus 1", "run --train smoke -eA=1 --gpus 1"),
         ("run --train smoke --env=CUDA_VISIBLE_DEVICES=0,1", "run ... --gpus 2", "run --train smoke --gpus 2"),
+        # an option is left out, or the image replaced; the command is the one that was typed
+        ("run pytorch --train catdog --feed=resident --data . --seed 3", "...  # without --feed VALUE",
+         "run pytorch --train catdog --data . --seed 3"),
+        ("compare pytorch --train lstm --epochs 3", "... --steps 9  # without --epochs N --autotune",
+         "compare pytorch --train lstm --steps 9"),
+        ("run nvidia/tensorflow --train x --seed 3", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3",
+         "run pytorch --train x --seed 3"),
+        ("compare tensorflow pytorch:24.05-py3 --train x", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
+         "compare pytorch:24.05-py3 --train x"),
+        ("run --engine local --train x", "... pytorch  # without --engine NAME", "run pytorch --train x"),
         # what it replaces is not known, or it is no advice about this command
         ("run pytorch -v /a:/data", "run ... -v /another/folder:/data", None),
         ("compare --train cifar10", "run ... --gpus none", None),
@@ -38,6 +48,18 @@ from ngcdl.cli.changed import written_out
 def test_an_advised_change_is_made_in_the_line_that_was_typed(typed: str, advised: str, expected: str | None) -> None:
     shown = written_out(f"Why:\n    ngcdl {advised}\nMore:\n    ngcdl gpu", shlex.split(typed))
     assert shown == f"Why:\n    ngcdl {expected or advised}\nMore:\n    ngcdl gpu"
+
+
+@pytest.mark.parametrize(
+    ("advised", "shown"),
+    [
+        ("    ngcdl ... --batch 2", "    ngcdl ... --batch 2"),
+        ("    ngcdl ...  # without --batch VALUE", "Leave it out."),
+        ("    ngcdl ... --seed 1  # without --batch VALUE", "    ngcdl ... --seed 1"),
+    ],
+)
+def test_what_is_varied_is_not_also_set(advised: str, shown: str) -> None:
+    assert written_out(advised, ["compare", "--train", "x", "--vary", "batch=1,8"]) == shown
 
 
 def test_a_variable_before_the_line_stays() -> None:

@@ -162,7 +162,7 @@ def test_a_batch_too_small_for_one_arm_is_refused_with_one_that_suffices_for_all
     words = ("compare", "pytorch:25.03-py3", "--train", "resnet-50", "--engine", "slurm", "--gpus", "8")
     done = house.run(*words, "--vary", "nodes=1,4,2")
     assert "--batch 16: too small for 32 replicas" in done.stderr
-    assert "    --batch 64\n" in done.stderr
+    assert f"    ngcdl {shlex.join(words)} --vary nodes=1,4,2 --batch 64\n" in done.stderr
     assert "too small" not in house.run(*words, "--vary", "nodes=1,4,2", "--batch", "64").stderr
 
 

@@ -1,5 +1,8 @@
 """Writes out advice such as `ngcdl run ... --gpus none`, or `ngcdl run docker.io/ubuntu:latest` where ubuntu was typed:
-as the whole line that was typed, with that change."""
+as the whole line that was typed, with that change.
+
+`ngcdl ... --steps 9  # without --epochs N --amp` leaves options out, and stands for `run` or `compare`, as was typed.
+`ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3` replaces the image that was chosen."""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from ngcdl.cli.typed import again, own_end
 OF_COMPARE = ("--vary", "--scaling", "--repeat")
 # Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
 _ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
-_ADVISED = re.compile(r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?P<command>\w+) \.\.\.(?P<change>[^#]*)")
+_ADVISED = re.compile(
+    r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?:(?P<command>\w+) )?\.\.\.(?P<change>[^#]*)(?:# without (?P<less>.+))?"
+)
 _ELSEWHERE = re.compile(r" +ngcdl run (?P<image>\S+)")
 
 
@@ -54,27 +59,47 @@ def _line(line: str, argv: Sequence[str]) -> str:
     if not advised or not argv:
         return line
     try:
-        change = shlex.split(advised["change"])
+        change, less = (shlex.split(advised[name] or "") for name in ("change", "less"))
     except ValueError:  # the line is part of one: a word in it has a newline
         return line
     has_command = change[-2:] == ["--", "COMMAND"]
     change = change[: len(change) - 2 * has_command]
     at = own_end(argv)
     typed, command = argv[1:at], argv[at:]
-    is_alone = (argv[0], advised["command"]) == ("compare", "run") and has_command and command
-    if not (argv[0] == advised["command"] or is_alone) or any(word in _ADD_UP for word in change):
-        return line
+    name = advised["command"] or (argv[0] if argv[0] in ("run", "compare") else "")
+    is_alone = (argv[0], name) == ("compare", "run") and has_command and command
     if is_alone:
-        for name in OF_COMPARE:
-            typed = _without(typed, name, has_value=True)
-    for name, value in pairwise([*change, "-"]):
-        if name.startswith("-"):
-            typed = _without(typed, name, has_value=not value.startswith("-"))
+        for option in OF_COMPARE:
+            typed = _without(typed, option, has_value=True)
+    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change) or _varies(typed, change, less):
+        return line.partition("# without ")[0].rstrip() if change or not less else "Leave it out."
+    for option, value in pairwise([*less, "-", *change, "-"]):
+        if option.startswith("-"):
+            typed = _without(typed, option, has_value=not value.startswith("-"))
+    if change and not change[0].startswith("-"):
+        image, *change = change
+        typed = _in_image(image, typed, less)
     if "--gpus" in change:
         typed = _choosing_no_cards(typed)
     if {"none", "cpu"}.intersection(change):
         typed = _without(typed, "--wait", has_value=False)  # nobody waits for no GPU
-    return f"{advised['before']}{again([advised['command'], *typed, *change, *command]).strip()}"
+    return f"{advised['before']}{again([name, *typed, *change, *command]).strip()}"
+
+
+def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) -> bool:
+    """Return whether `words` vary what `change` would set, or what is to be left out."""
+    found = re.search(r"--vary[ =](\w+)=", " ".join(words))
+    if not found:
+        return False
+    sets_image = change and not change[0].startswith("-")
+    return found[1] in ("image", "framework") if sets_image else f"--{found[1]}" in (*change, *less)
+
+
+def _in_image(image: str, words: Sequence[str], less: Sequence[str]) -> list[str]:
+    """Return `words` with `image` first, in place of the one that `less` begins with in full, if that was typed."""
+    chosen = less[0] if less else ""
+    kept = [word for word in words if not re.search(rf"(^|/){re.escape(word)}(:|@|$)", chosen)]
+    return kept if any(word.partition(":")[0] == image for word in kept) else [image, *kept]
 
 
 def _choosing_no_cards(words: Sequence[str]) -> list[str]:

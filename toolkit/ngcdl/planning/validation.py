@@ -37,7 +37,7 @@ def check_batch(workload: Workload, gpus: GpuRequest, nodes: int = 1) -> None:
         return
     share = f"too small for {many} replicas" if many > 1 else "too small"
     why = f": the batch norm of {workload.name} needs {each} examples{' in each' * (many > 1)}" if each > 1 else ""
-    raise BadOption(f"--batch {workload.batch}: {share}{why}.", f"    --batch {many * each}")
+    raise BadOption(f"--batch {workload.batch}: {share}{why}.", f"    ngcdl ... --batch {many * each}")
 
 
 def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:
@@ -45,16 +45,19 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     or on `device`."""
     has_tensorflow = image is None or image.framework == "tensorflow"  # None: this host's own Python
     if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
-        raise BadOption(
-            f"--train {workload.name}: only with PyTorch.",
-            f"    ngcdl run pytorch --train {workload.name}",
-        )
+        raise BadOption(f"--train {workload.name}: only with PyTorch.", _in_pytorch(image))
     if device == "cpu" and workload.precision == "tf32":
-        raise BadOption("--precision tf32: only GPUs have it, and this computes on the CPU.", "    --precision float32")
+        said = "--precision tf32: only GPUs have it, and this computes on the CPU."
+        raise BadOption(said, "    ngcdl ... --precision float32")
     if workload.channels_last is False and has_tensorflow:
-        raise BadOption("--channels-first: only with PyTorch.", "Leave it out, or:\n    ngcdl run pytorch ...")
+        raise BadOption("--channels-first: only with PyTorch.", f"Leave it out, or:\n{_in_pytorch(image)}")
     if image is not None:
         _check_release(workload, image)
+
+
+def _in_pytorch(image: ImageRef | None) -> str:
+    """Return the line that was typed, with PyTorch in place of `image`, or of this host's own Python."""
+    return f"    ngcdl ... pytorch  # without {image or '--engine NAME'}"
 
 
 def _check_release(workload: Workload, image: ImageRef) -> None:
@@ -69,7 +72,7 @@ def _check_release(workload: Workload, image: ImageRef) -> None:
     if version and [int(part) for part in version.split(".")[:2]] < [1, 4]:
         raise BadOption(
             f"--train {workload.name}: not before TensorFlow 1.4; {image.framework}:{image.tag} has {version}.",
-            f"    ngcdl run tensorflow:18.01-py2 --train {workload.name}",
+            f"    ngcdl ... tensorflow:18.01-py2  # without {image}",
         )
     if stray and version and version.startswith("1."):
         raise BadOption(
@@ -144,10 +147,8 @@ def _check_refused(workload: Workload, known: Bundled) -> None:
     """Raise BadOption if an option was typed that the training's file refuses."""
     typed = typed_options(workload, known)
     if stray := [option for option in known.refuses if option in typed]:
-        image = "" if "tf2" in known.frameworks else "pytorch "
-        raise BadOption(
-            f"{', '.join(stray)}: {known.name} {known.because}.", f"    ngcdl run {image}--train {known.name}"
-        )
+        less = " ".join(f"{option.split()[0]}{'' if option == '--autotune' else ' VALUE'}" for option in stray)
+        raise BadOption(f"{', '.join(stray)}: {known.name} {known.because}.", f"    ngcdl ...  # without {less}")
 
 
 def typed_options(workload: Workload, known: Bundled) -> frozenset[str]:
@@ -178,30 +179,28 @@ def _check_data(workload: Workload, known: Bundled) -> None:
     is_a_folder = workload.data not in _MADE_UP
     if is_a_folder and not known.data_folder:
         raise BadOption(f"--data {workload.data}: {known.name} makes its data up.", "Leave --data out.")
-    again = f"    ngcdl run --train {known.name}"
     if workload.feed == "resident" and is_a_folder and known.data_folder == "pictures":
         raise BadOption(
             "--feed resident: the pictures of a folder are decoded one by one, and can't be kept on the device.",
-            f"{again} --data {workload.data}\n{again} --feed resident --data synthetic",
+            "    ngcdl ...  # without --feed VALUE\n    ngcdl ... --data synthetic",
         )
     if workload.feed == "resident" and not known.has_epochs:  # batches are gathered in epoch order
         raise BadOption(
             f"--feed resident: each batch of {known.name} is made on the CPU when its turn comes, and can't be on the "
             "device beforehand.",
-            f"Make batches ahead of time, or use one again and again:\n{again} --feed ahead\n{again} --feed constant",
+            "Make batches ahead of time, or use one again and again:\n"
+            "    ngcdl ... --feed ahead\n    ngcdl ... --feed constant",
         )
 
 
 def _check_training(workload: Workload, known: Bundled) -> None:
     """Raise BadOption if an option was typed that other trainings have, but not this one."""
     if workload.teacher and not known.teacher:
-        taught = [
-            f"    ngcdl run --train {name} --teacher ..." for name in names() if (one := find(name)) and one.teacher
-        ]
+        taught = [f"    ngcdl ... --train {name}" for name in names() if (one := find(name)) and one.teacher]
         raise BadOption(f"--teacher: {known.name} has none.", "\n".join(taught))
     if workload.epochs and not known.has_epochs:
         raise BadOption(
-            f"--epochs: {known.name} has no epochs.", f"    ngcdl run --train {known.name} --steps {known.steps}"
+            f"--epochs: {known.name} has no epochs.", f"    ngcdl ... --steps {known.steps}  # without --epochs N"
         )
     if workload.clip is not None and not known.trains:
         raise BadOption(f"--clip: {known.name} trains nothing.", "Leave it out.")
