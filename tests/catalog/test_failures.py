@@ -58,7 +58,7 @@ def test_a_row_has_a_cause_a_remedy_with_a_command_and_a_source(row: failures.Fa
     assert row.confidence in ("seen", "recalled")
     assert row.rank in failures.RANKS
     for kind in KINDS:
-        if kind.issuperset(set(row.needs) - {"gpu"}):
+        if kind.issuperset(set(row.needs) - {"gpu", "cpu"}):
             told = row.about(kind)
             assert re.fullmatch(r"(?:[A-Z/]|cuDNN)[^\[]+\.", told.cause)
             commands = [line for line in told.remedy.splitlines() if line.startswith(" ")]

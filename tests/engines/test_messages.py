@@ -123,6 +123,7 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
         ("no matching manifest for linux/arm64/v8 in the manifest list entries", "no-matching-manifest"),
         ("Bind for 0.0.0.0:8888 failed: port is already allocated", "port-taken"),
         (RUNC + 'exec: "/x": exec format error', "wrong-processor"),
+        (RUNC + 'exec: "nvidia-smi": executable file not found in $PATH: unknown', "nvidia-smi-without-gpu"),
     ],
 )
 def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) -> None:

@@ -41,14 +41,20 @@ def test_a_code_of_the_program_is_told_from_ngcdls_own(user: User, code: int) ->
     assert (record["status"], record["exit_code"], record["reason"]) == ("failed", code, None)
 
 
-@pytest.mark.parametrize(("command", "code"), [("nosuchcommand", 127), ("/etc", 126), ("/etc/passwd", 126)])
-def test_a_command_that_cannot_start_is_126_or_127_as_with_docker(user: User, command: str, code: int) -> None:
+@pytest.mark.parametrize(("command", "code", "name"), [
+    ("nosuchcommand", 127, "command-missing"), ("nvidia-smi", 127, "nvidia-smi-without-gpu"),
+    ("/etc", 126, "command-not-executable"), ("/etc/passwd", 126, "command-not-executable"),
+])  # fmt: skip
+def test_a_command_that_cannot_start_is_126_or_127_as_with_docker(
+    user: User, command: str, code: int, name: str
+) -> None:
     done = user.run("run", "busybox:1", "--", command)
     assert done.code == code, done
     assert f"exec {command} failed" in done.err  # the message of docker's own init
     record = user.record()
     assert (record["status"], record["exit_code"]) == ("failed", code)
-    assert record["diagnosis"]["name"] == ("command-missing" if code == 127 else "command-not-executable")
+    assert record["diagnosis"]["name"] == name
+    assert (f"    ngcdl run busybox:1 --gpus all -- {command}\n" in done.err) == (command == "nvidia-smi")
 
 
 def test_what_the_engine_refuses_is_125_with_its_own_words(user: User) -> None:

@@ -35,7 +35,7 @@ def test_pipes_pass_all_bytes_and_the_command_is_as_the_run_is(entered: User, tm
     script = f"{' '.join(entered.words)} exec last -- cat <{tmp_path}/given >{got}"
     subprocess.run(script, shell=True, env=entered.environment, check=True, timeout=240)
     assert got.read_bytes() == given
-    for program, hint in (("py-spy", "What follows `--` is the command."), ("nvidia-smi", "This run has none.")):
+    for program, hint in (("py-spy", "What follows `--` is the command."), ("nvidia-smi", "only with GPUs.")):
         missing = entered.run("exec", "last", "--", program)
         assert (missing.code, missing.out) == (127, "")
         assert "The image has no such command" in missing.err

@@ -25,9 +25,11 @@ from ngcdl.frozen import dataclass
 Rank = Literal["cause", "symptom", "warning", "harmless"]
 RANKS: tuple[Rank, ...] = ("cause", "symptom", "warning", "harmless")
 # The words that describe a run: a bundled training, or the user's own command; in an image, or as a process of this
-# host; on this machine, or on a cluster; with folders of this machine, or only with volume claims; with GPUs requested;
-# with a GPU that uses the machine's memory.
-WORDS = frozenset(("training", "command", "image", "host", "here", "cluster", "folders", "claims", "gpu", "unified"))
+# host; on this machine, or on a cluster; with folders of this machine, or only with volume claims; with GPUs requested,
+# or without (cpu); with a GPU that uses the machine's memory.
+WORDS = frozenset(
+    ("training", "command", "image", "host", "here", "cluster", "folders", "claims", "gpu", "cpu", "unified")
+)
 _FOR_SOME = re.compile(r"\[([a-z ]+)\](?: (?! ))?(.*)")
 
 

@@ -75,6 +75,10 @@ class Screen:
             self.say("interrupted" + (kept if was_fetching else ""))
 
     def say(self, text: str) -> None:
+        if "ngcdl run ..." in text:  # a remedy
+            from ngcdl.cli.changed import written_out
+
+            text = written_out(text, sys.argv[1:])
         if self._progress:
             self._progress.console.print(
                 f"ngcdl: {console.typable(console.plain(text))}", markup=False, highlight=False

@@ -15,7 +15,7 @@ from ngcdl.cli import lookup, terminal
 from ngcdl.cli.screen import Screen
 from ngcdl.engines.base import Visit
 from ngcdl.engines.values import Chunk
-from ngcdl.errors import CommandNotFound, NgcdlError
+from ngcdl.errors import NgcdlError
 from ngcdl.running.entering import entered
 from ngcdl.running.reconcile import reconcile
 from ngcdl.running.signals import PASSED_ON, heard
@@ -28,16 +28,10 @@ def visit(name: str, command: Sequence[str]) -> int:
     run = reconcile(store, store.load(lookup.id_of(name, store)))
     has_terminal = terminal.is_here()
     its = entered(run, command, has_terminal)
-    try:
-        with _heard_by(its), Screen() as screen:
-            for chunk in _connected(its, has_terminal):
-                _show(chunk, screen)
-            ended = its.wait()
-    except CommandNotFound as error:
-        if command[:1] == ("nvidia-smi",) and run.gpus == ():
-            # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
-            error.hint = "It is the driver's, and comes into a container with GPUs. This run has none."
-        raise
+    with _heard_by(its), Screen() as screen:
+        for chunk in _connected(its, has_terminal):
+            _show(chunk, screen)
+        ended = its.wait()
     if ended.reason:
         console.say(f"{ended.reason}:  ngcdl show {run.id}")
     return ended.code or 0

@@ -57,7 +57,7 @@ def words_about(run: Run) -> frozenset[str]:
     }
     has_asked = run.gpu_way not in (None, "none") or bool(run.gpus)
     words |= {"unified"} if shares_memory(run) else set()
-    return frozenset(words | ({"gpu"} if has_asked else set()))
+    return frozenset(words | ({"gpu" if has_asked else "cpu"}))
 
 
 def _counts(failure: Failure, run: Run) -> bool:
