@@ -84,6 +84,33 @@ def test_a_training_is_one_of_those_that_are_bundled(house: House) -> None:
     assert offered(house, "ngcdl compare --train cifar10-9") == ["cifar10-94"]
 
 
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("run --engine ", "auto docker local slurm kubernetes"),
+        ("suite articles --engine l", "local"),
+        ("run --gpus ", "auto none all"),
+        ("run --data ", "auto synthetic"),
+        ("run --data ./", ""),  # the shell's own completion then offers files
+        ("run --batch ", "largest"),
+        ("pull pytorch --arch ", "amd64 arm64"),
+        ("suite ", "articles table7"),
+        ("export ", "slurm k8s compose"),
+        ("compare --vary th", "threads=1,2"),
+        ("compare --vary no", "nodes=1,2"),
+    ],
+)
+def test_of_an_option_with_certain_values_these_are_offered(house: House, line: str, values: str) -> None:
+    assert offered(house, f"ngcdl {line}") == values.split()
+
+
+def test_zsh_gets_apostrophes(house: House) -> None:
+    asked = {"_NGCDL_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "ngcdl run --no-e"}
+    assert house.run(env=asked).stdout == (
+        """_arguments '*: :(("--no-eval":"Don'\\''t evaluate the trained network."))'\n"""
+    )
+
+
 def test_what_can_t_be_read_completes_nothing_and_says_nothing(house: House) -> None:
     assert offered(house, "ngcdl show ") == []
     (house.home / "file").touch()

@@ -1,13 +1,17 @@
-"""Shell completion of runs, images and trainings that this machine knows; asks no registry, and reads records
-only to offer what is running.
+"""Shell completion of runs, images and trainings that this machine knows, and of options' values; asks no registry, and
+reads records only to offer what is running.
 
-If anything goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. All
-imports are inside the functions, as start-up imports this module.
+If anything goes wrong, nothing is completed: a message would land in the middle of the line that is being typed. What
+is not loaded anyway is imported inside the functions, as start-up imports this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,8 +46,6 @@ def runs_and_comparisons(incomplete: str) -> list[str]:
 def images(incomplete: str) -> list[str]:
     """Return the catalogue's frameworks, and, after a framework's name, also its tags; nothing for the words of a
     command after --, where the shell's own completion offers files."""
-    import os
-
     from ngcdl.cli import PARTED
 
     # bash's line, or zsh's and fish's: https://github.com/fastapi/typer/blob/master/typer/_completion_shared.py
@@ -63,6 +65,33 @@ def tags(ctx: Any, incomplete: str) -> list[str]:
 
 def trainings(incomplete: str) -> list[str]:
     return _quietly(_trainings, incomplete)
+
+
+def one_of(metavar: str) -> Callable[[str], list[str]]:
+    """Return what completes the value of an option whose metavar names values, as auto|synthetic|DIR does."""
+    words = [word for word in metavar.split("|") if word.islower()]
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
+def variations(incomplete: str) -> list[str]:
+    from ngcdl.cli.varied import VALUES
+
+    found = [f"{name}={values}" for name, values in VALUES.items() if ":" not in values]
+    return [one for one in found if one.startswith(incomplete)]
+
+
+@contextlib.contextmanager
+def apostrophes() -> Iterator[None]:
+    """If zsh asks in the block, write apostrophes as it reads them: it leaves out typer's, which are ''."""
+    if os.environ.get("_NGCDL_COMPLETE") != "complete_zsh":
+        yield
+        return
+    written = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(written):
+            yield
+    finally:
+        sys.stdout.write(written.getvalue().replace("''", "'\\''"))
 
 
 def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,12 +18,20 @@ def _engine(word: str) -> str:
     return next((name for name, kind in KINDS.items() if kind.short == word), word)
 
 
+def _completed(declared: Callable[..., Any], *words: str, **how: Any) -> Any:
+    """Declare an option or an argument; Tab completes the values that its metavar names."""
+    if "|" in how.get("metavar", ""):
+        how = {"autocompletion": completed.one_of(how["metavar"])} | how
+    return declared(*words, **how)
+
+
+option, argument = partial(_completed, typer.Option), partial(_completed, typer.Argument)
 # An option under one of the headings of --help.
-training = partial(typer.Option, rich_help_panel="Training")
-place = partial(typer.Option, rich_help_panel="Where it runs")
-container = partial(typer.Option, rich_help_panel="Container")
-cluster = partial(typer.Option, rich_help_panel="On Slurm or Kubernetes")
-comparison = partial(typer.Option, rich_help_panel="Comparison")
+training = partial(option, rich_help_panel="Training")
+place = partial(option, rich_help_panel="Where it runs")
+container = partial(option, rich_help_panel="Container")
+cluster = partial(option, rich_help_panel="On Slurm or Kubernetes")
+comparison = partial(option, rich_help_panel="Comparison")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 

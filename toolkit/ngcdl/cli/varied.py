@@ -54,9 +54,10 @@ _SPOKEN = {"tf": "tensorflow", "tf1": "tensorflow", "tf2": "tensorflow", "torch"
 OTHERS = ("gpus", "nodes", "image", "framework", "device")
 FORM = f"must be NAME=VALUE,VALUE with {', '.join((*AXES, *OTHERS[:-1]))} or {OTHERS[-1]} for the name."
 # Values to show to those who typed none for a name.
-_VALUES = {
+VALUES = {
     "batch": "8,64", "threads": "1,2", "seed": "0,1", "feed": "ahead,plain", "precision": "float32,amp",
-    "teacher": "together,ahead", "compile": "off,on", "channels": "first,last", "gpus": "1,2", "device": "cpu,gpu",
+    "teacher": "together,ahead", "compile": "off,on", "channels": "first,last", "gpus": "1,2", "nodes": "1,2",
+    "device": "cpu,gpu", "framework": "tensorflow,pytorch",
     "image": "pytorch:24.05-py3,pytorch:25.03-py3",
 }  # fmt: skip
 # What can be varied for a command of the user's own, whose computation is unknown.
@@ -82,7 +83,7 @@ def arms(
     name, _, text = (vary or "device=cpu,gpu").partition("=")
     values = [value.strip() for value in text.split(",")]
     if "" in values:
-        full = named(name, _OF_COMMAND if base.workload is None else tuple(_VALUES))
+        full = named(name, _OF_COMMAND if base.workload is None else tuple(VALUES))
         raise BadOption(f"--vary {vary}: {FORM}", f"    ngcdl compare ... --vary {full}" if full else example)
     if len(values) < 2 or len(set(values)) < len(values):
         raise BadOption(f"--vary {vary}: needs at least two values, all different.", example)
@@ -114,9 +115,9 @@ def named(values: str, names: Sequence[str]) -> str | None:
     they are numbers, which several have; None if they are something else."""
     words = sorted(values.split(","))
     if len(words) > 1 and all(map(str.isdecimal, words)):
-        found = [name for name in names if _VALUES.get(name, "")[:1].isdecimal()]
+        found = [name for name in names if VALUES.get(name, "")[:1].isdecimal()]
     else:
-        found = [name for name in names if words == sorted(_VALUES.get(name, "").split(",")) and words[0].isalpha()]
+        found = [name for name in names if words == sorted(VALUES.get(name, "").split(",")) and words[0].isalpha()]
     return f"{found[0]}={values}" if found else None
 
 
@@ -124,8 +125,8 @@ def example(name: str, training: str = "cifar10") -> str:
     """Return a line that varies `name`; something else if no example of `name` fits on a line."""
     if name in ("nodes", "framework"):
         return _ON_NODES if name == "nodes" else _OF_FRAMEWORKS
-    name = name if name in _VALUES else "threads"
-    return f"    ngcdl compare --train {training} --vary {name}={_VALUES[name]}"
+    name = name if name in VALUES else "threads"
+    return f"    ngcdl compare --train {training} --vary {name}={VALUES[name]}"
 
 
 def _example(base: Asked, name: str = "") -> str:

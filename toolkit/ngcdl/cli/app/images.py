@@ -51,7 +51,7 @@ def pull(
     ] = None,
     arch: Annotated[
         str | None,
-        typer.Option(
+        options.option(
             "--arch", metavar="amd64|arm64", help="With --to: for that architecture; default: this machine's."
         ),
     ] = None,

@@ -245,7 +245,7 @@ def wait(
 
 @app.command(rich_help_panel=MORE, epilog="\b\nExample:\n  ngcdl export k8s last > job.yaml")
 def export(
-    form: Annotated[str, typer.Argument(metavar="slurm|k8s|compose", help="For a cluster, or for docker compose.")],
+    form: Annotated[str, options.argument(metavar="slurm|k8s|compose", help="For a cluster, or for docker compose.")],
     run: RunName = "last",
 ) -> None:
     """Print a run as a script, manifest or compose file, for git."""

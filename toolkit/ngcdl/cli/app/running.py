@@ -173,6 +173,7 @@ class CompareOptions:
         str | None,
         options.comparison(
             metavar="NAME=A,B",
+            autocompletion=completed.variations,
             help="batch=8,64, threads=, seed=, feed=, precision=, teacher=, compile=off,on, channels=first,last, "
             "gpus=, nodes=, image=, framework= or device=cpu,gpu; default: the question that the training poses, else "
             "CPU against GPU.",
@@ -274,7 +275,7 @@ def workloads(
 def suite(
     name: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="articles|table7", help="The questions of articles and forums, or Table 7 of Shi et al. 2016."
         ),
     ],

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 from ngcdl import console
+from ngcdl.cli import completed
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _FIRST = (
@@ -61,7 +62,8 @@ class Application(typer.Typer):
         elif list(args) in (["--help"], ["-h"]):
             self.registered_commands = list(map(_without_options, declared[0]))
         try:
-            return super().__call__(args=args, **how)
+            with completed.apostrophes():
+                return super().__call__(args=args, **how)
         finally:
             self.registered_commands, self.registered_groups = declared
 
