@@ -113,6 +113,14 @@ def test_the_folder_of_tls_s_files_alone_turns_on_no_tls_that_trusts_any_server(
     assert client(version="1.41", timeout=1).base_url == "http://far:2376", "as docker"
 
 
+def test_tls_goes_with_the_ca_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "ca.pem").touch()
+    for name, value in (("HOST", "tcp://far:2376"), ("CERT_PATH", str(home)), ("TLS_VERIFY", "1")):
+        monkeypatch.setenv(f"DOCKER_{name}", value)
+    made = client(version="1.41", timeout=1)
+    assert (made.base_url, made.verify, made.cert) == ("https://far:2376", str(home / "ca.pem"), None), "as docker"
+
+
 @pytest.mark.parametrize("current", ["", "default", None])
 def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
     (home / "config.json").write_text(json.dumps({"currentContext": current}))

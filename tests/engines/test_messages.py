@@ -334,7 +334,7 @@ def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tm
     [
         (
             {"DOCKER_TLS_VERIFY": "1"},
-            "DOCKER_TLS_VERIFY asks for TLS, but {home}/.docker lacks ca.pem, cert.pem, key.pem.",
+            "DOCKER_TLS_VERIFY asks for TLS, but {home}/.docker lacks ca.pem.",
         ),
         (
             {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "{home}/certs"},

@@ -9,11 +9,15 @@ import os
 from typing import Any
 
 from ngcdl.engines.docker import keys
+from ngcdl.engines.docker.context import ca_alone
 
 
 def client(version: str, timeout: int) -> Any:
     """Create a docker.APIClient for the engine that `docker.from_env` finds. Raise what that raises."""
     from docker import APIClient, DockerClient
+    from docker.tls import TLSConfig
+
+    ca = ca_alone()
 
     class Keyless(APIClient):
         @property
@@ -40,9 +44,11 @@ def client(version: str, timeout: int) -> Any:
 
     class Client(DockerClient):
         def __init__(self, **asked: Any) -> None:
-            self.api = Keyless(**asked)
+            self.api = Keyless(**asked | ({"tls": TLSConfig(ca_cert=str(ca), verify=True)} if ca else {}))
 
     environment = dict(os.environ)
+    if ca:  # the SDK insists on a certificate of the user's
+        environment["DOCKER_TLS_VERIFY"] = ""
     if not environment.get("DOCKER_TLS_VERIFY"):  # docker goes without TLS then; with a path the SDK trusts any server
         environment["DOCKER_CERT_PATH"] = ""
     return Client.from_env(version=version, timeout=timeout, environment=environment).api

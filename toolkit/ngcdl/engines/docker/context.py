@@ -49,8 +49,19 @@ def without_tls_files() -> EngineNotAsked | None:
     """Return the error for TLS that is turned on without its files; None if it is not, or all are there."""
     if not (folder := tls_folder()):
         return None
-    lacks = [name for name in ("ca.pem", "cert.pem", "key.pem") if not (folder / name).is_file()]
+    own = () if ca_alone() else ("cert.pem", "key.pem")
+    lacks = [name for name in ("ca.pem", *own) if not (folder / name).is_file()]
     return EngineNotAsked(str(folder), lacks) if lacks else None
+
+
+def ca_alone() -> Path | None:
+    """Return the CA's file if TLS is turned on, and this user has no certificate: docker then shows none.
+
+    https://github.com/docker/cli/blob/v28.2.2/cli/flags/options.go (SetDefaultOptions)
+    """
+    folder = tls_folder()
+    has_own = folder and any((folder / name).exists() for name in ("cert.pem", "key.pem"))
+    return folder / "ca.pem" if folder and not has_own else None
 
 
 def tls_folder() -> Path | None:
