@@ -138,3 +138,5 @@ def test_a_record_without_a_spec_has_no_command() -> None:
     told_rows = dict(conditions(read_story(run, [], [])))
     assert told_rows["repeat with"] == "n/a: ngcdl did not start it"
     assert told_rows["image digest"] == "n/a"
+    composed = replace(GPU, digest=None).story(engine="compose")
+    assert dict(conditions(composed))["repeat with"] == "n/a: the digest of its image was not recorded"

@@ -16,6 +16,7 @@ from ngcdl import __version__, settings
 from ngcdl.errors import NotRepeatable
 from ngcdl.folder import EVENTS, IMPORTED, RECORD
 from ngcdl.record import Image, Run
+from ngcdl.report.measured import retyped
 from ngcdl.running import repeat
 from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, ImageRef, Workload
@@ -294,6 +295,13 @@ def test_a_word_that_was_redacted_is_a_refusal(config: settings.Settings) -> Non
 def test_what_can_t_be_the_same_is_a_refusal(config: settings.Settings, run: Run, why: str) -> None:
     with pytest.raises(NotRepeatable, match=why):
         again(run, config)
+
+
+def test_without_a_digest_the_command_with_the_tag_is_named(config: settings.Settings) -> None:
+    run = replace(SYNTHETIC, digest=None).run("x")
+    with pytest.raises(NotRepeatable) as refused:
+        again(run, config)
+    assert refused.value.hint.splitlines()[1:] == [f"    {retyped.command(run)}"]
 
 
 def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_it(config: settings.Settings) -> None:

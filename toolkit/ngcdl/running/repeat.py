@@ -145,7 +145,9 @@ def _image(before: Run, settings: Settings) -> ImageRef | None:
     if not before.kind.has_containers:
         return None
     if not before.image.reference or not before.image.identity:
-        raise NotRepeatable(before.id, "the digest of its image was not recorded: a tag may be another image by now")
+        why = "the digest of its image was not recorded: a tag may be another image by now"
+        today = f"With the image that its tag is today:\n    {retyped.command(before)}"
+        raise NotRepeatable(before.id, why, today if before.image.reference else "")
     try:
         image = ImageRef.parse(before.image.reference, settings.registry)
         ImageRef.parse(image.pinned(before.image.identity))

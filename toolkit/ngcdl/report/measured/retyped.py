@@ -24,7 +24,7 @@ _SWITCHES = {("channels_last", True): ["--channels-last"], ("channels_last", Fal
 
 
 def command(run: Run) -> str | None:
-    """Return the command that requests the same run; None if the record has no spec, as a record from Docker Compose.
+    """Return the command that requests the same run; None if the record has no spec.
 
     The image is named by its digest. A variable with a redacted value is taken from the caller's environment.
     """

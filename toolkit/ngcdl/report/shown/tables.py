@@ -201,11 +201,19 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("incomplete samples", _gaps(run)),
         ("recorded by ngcdl", run.ngcdl),
         ("page made by ngcdl", __version__),
-        ("repeat with", f"ngcdl runs replay {run.id}" if run.spec else "n/a: ngcdl did not start it"),
+        ("repeat with", _again(run)),
         ("full command", retyped.command(run)),
     ]
     shown = [(name, NOT_AVAILABLE if value in (None, "") else str(value)) for name, value in rows]
     return [(name, value) for name, value in shown if story.is_training or name not in _OF_A_TRAINING]
+
+
+def _again(run: Run) -> str:
+    if not run.spec:
+        return f"{NOT_AVAILABLE}: ngcdl did not start it"
+    if run.kind.has_containers and not run.image.identity:  # as of docker compose, which has only tags
+        return f"{NOT_AVAILABLE}: the digest of its image was not recorded"
+    return f"ngcdl runs replay {run.id}"
 
 
 def _cards(named: Sequence[str | None] | None) -> str | None:
