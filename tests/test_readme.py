@@ -109,7 +109,7 @@ def test_every_run_line_of_the_readme_can_be_planned(
         "HOME": str(tmp_path),
         "DOCKER_HOST": lab["engine"]["host"],
         "NGCDL_REGISTRY": lab["registry"]["host"],
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # Debian itself has no `python`
+        "PATH": "/usr/local/bin:/usr/bin:/bin",  # no virtual environment: Debian itself has no `python`
     }
     (tmp_path / "requirements.txt").write_text("einops\n")
     done = subprocess.run(
