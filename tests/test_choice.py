@@ -178,7 +178,7 @@ def test_a_card_that_the_image_can_t_use_is_no_free_card(
     monkeypatch.setenv("UNFIT", idle)
     assert choose(cards, image="tensorflow:1", docker=daemon.host)["uuids"] == [FIRST]
     refused = choose(cards, image="tensorflow:1", gpus="2", docker=daemon.host)
-    assert (refused["error"], "of no use to this run: 1" in refused["message"]) == ("NoGpu", True)
+    assert (refused["error"], "of no use to this run: GPU 1" in refused["message"]) == ("NoGpu", True)
 
 
 def test_docker_without_a_way_for_the_card_leaves_a_training_to_this_host(cards: Host, daemon: Daemon) -> None:

@@ -69,7 +69,7 @@ def test_of_several_cards_a_training_without_docker_gets_one_that_tensorflow_s_w
     it = choose(cards)
     assert (it["uuids"], it["shares"], it["has_gpu"]) == ([FIRST], True, True)
     assert choose(cards, gpus="0,")["uuids"] == [FIRST]
-    assert "of no use to this run: 1" in choose(cards, gpus="2")["message"]
+    assert "of no use to this run: GPU 1" in choose(cards, gpus="2")["message"]
     for asked in ("1,", "all"):
         assert "and the card has 12.0" in choose(cards, gpus=asked)["message"]
 
@@ -102,7 +102,7 @@ def test_the_local_engine_chooses_among_the_cards_that_the_caller_s_variable_lea
 @pytest.mark.parametrize(
     ("said", "gpus", "why"),
     [
-        ("0", "2", "1 of 2 GPUs are free (in use or out of order: none; hidden by CUDA_VISIBLE_DEVICES: 1)"),
+        ("0", "2", "1 of 2 GPUs are free (hidden by CUDA_VISIBLE_DEVICES: GPU 1)"),
         ("0", "1,", "CUDA_VISIBLE_DEVICES=0 hides GPU-"),
         ("-1", "1", "CUDA_VISIBLE_DEVICES names none of this host's GPUs"),
     ],

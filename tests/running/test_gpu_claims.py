@@ -317,7 +317,9 @@ def test_a_free_card_that_is_left_to_nobody_is_refused_with_the_run_that_has_it(
     it = prepared(host, "2", "2")
     assert it["error"] == "NoGpu"
     (holder,) = it["ids"]
-    assert it["message"] == f"--gpus 2: 0 of 2 GPUs are free (in use or out of order: 0 by {holder}, 1 by {holder})."
+    assert it["message"] == (
+        f"--gpus 2: 0 of 2 GPUs are free (in use or out of order: GPU 0 by {holder}, 1 by {holder})."
+    )
 
 
 def test_under_auto_a_training_shares_where_all_are_held(host: Host) -> None:

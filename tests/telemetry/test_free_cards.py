@@ -37,14 +37,13 @@ def test_the_least_used_cards_are_free_first(card: Host, monkeypatch: pytest.Mon
     assert card.ask(FREE, "2") == [second, first]
     assert card.ask(FREE, "9") == "--gpus 9: this host has only 2."
     assert card.ask(FREE, "1", second, "a-run") == [first], "a run holds it"
-    assert (
-        card.ask(FREE, "2", second, "a-run") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1 by a-run)."
-    )
+    held = card.ask(FREE, "2", second, "a-run")
+    assert held == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: GPU 1 by a-run)."
     card.set(gpu1__processes="1:5")
     assert card.ask(FREE, "1") == [first]
-    assert card.ask(FREE, "2") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: 1)."
+    assert card.ask(FREE, "2") == "--gpus 2: 1 of 2 GPUs are free (in use or out of order: GPU 1)."
     card.set(gpu0__processes=None, **{"fail__gpu1__DeviceGetHandleByIndex": 15})
-    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0 (87 % busy), 1)."
+    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: GPU 0 (87 % busy), 1)."
 
 
 def test_a_stronger_card_with_a_desktop_on_it_comes_before_an_idle_weak_one(
@@ -101,14 +100,14 @@ def test_a_desktop_that_is_busy_for_a_moment_leaves_its_card_free(
     monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     monkeypatch.setenv("LATER_PERCENTS", later)
     card.set(gpu0__processes="7:5", gpu1__utilization=49, gpu1__graphics_processes="9:1")
-    busy = "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1 (a desktop, 6 % busy))."
+    busy = "--gpus 1: 0 of 2 GPUs are free (in use or out of order: GPU 0, 1 (a desktop, 6 % busy))."
     assert card.ask(FREE, "1") == (["GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100"] if is_free else busy)
 
 
 def test_how_busy_a_card_is_that_has_no_list_of_processes_is_said(card: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     card.set(gpu0__processes="7:5", gpu1__utilization=60, gpu1__processes=None)
-    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: 0, 1 (60 % busy))."
+    assert card.ask(FREE, "1") == "--gpus 1: 0 of 2 GPUs are free (in use or out of order: GPU 0, 1 (60 % busy))."
 
 
 def test_a_prohibited_card_is_no_gpu_and_it_is_said_how_to_change_it(
@@ -118,8 +117,7 @@ def test_a_prohibited_card_is_no_gpu_and_it_is_said_how_to_change_it(
     card.set(gpu0__compute_mode=3, gpu1__compute_mode=2)
     assert card.ask(FREE, "1") == ["GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"]
     assert card.ask(FREE, "2") == (
-        "--gpus 2: 1 of 1 GPUs are free (in use or out of order: none; compute mode Prohibited, which sudo nvidia-smi "
-        "-i INDEX -c 0 ends: 1)."
+        "--gpus 2: 1 of 1 GPUs are free (compute mode Prohibited, which sudo nvidia-smi -i INDEX -c 0 ends: GPU 1)."
     )
 
 
@@ -140,9 +138,9 @@ def test_of_a_card_with_mig_on_its_mig_devices_are_free_and_after_whole_cards(
     card.set(**MIG)
     whole = "GPU-5f1e2d3c-0a1b-4c2d-8e3f-105010501050"
     assert card.ask(FREE, "2") == [whole, "MIG-41b3"]
-    assert card.ask(FREE, "3") == "--gpus 3: 2 of 3 GPUs are free (in use or out of order: 1:3)."
+    assert card.ask(FREE, "3") == "--gpus 3: 2 of 3 GPUs are free (in use or out of order: GPU 1:3)."
     assert card.ask(FREE, "2", "MIG-41b3", "a-run") == (
-        "--gpus 2: 1 of 3 GPUs are free (in use or out of order: 1:0 by a-run, 1:3)."
+        "--gpus 2: 1 of 3 GPUs are free (in use or out of order: GPU 1:0 by a-run, 1:3)."
     )
     monkeypatch.setenv(free_cards.VARIABLE, f"{whole},MIG-41b3")
     assert card.ask(FREE, "2") == ["MIG-41b3", whole]
@@ -154,8 +152,7 @@ def test_a_card_with_mig_on_and_no_mig_device_is_no_gpu_and_it_is_said_why(
     monkeypatch.delenv(free_cards.VARIABLE, raising=False)
     card.set(gpu1__mig=1)
     assert card.ask(FREE, "2") == (
-        "--gpus 2: 1 of 1 GPUs are free (in use or out of order: none; MIG is on, and nvidia-smi -L shows this user "
-        "no MIG device to name: 1)."
+        "--gpus 2: 1 of 1 GPUs are free (MIG is on, and nvidia-smi -L shows this user no MIG device to name: GPU 1)."
     )
 
 
@@ -186,9 +183,7 @@ def test_only_what_the_caller_s_variable_leaves_is_chosen(card: Host, monkeypatc
     second, first = card.ask(FREE, "2")
     monkeypatch.setenv(free_cards.VARIABLE, "0")
     assert card.ask(FREE, "1") == [first], "the other one is used less"
-    assert card.ask(FREE, "2") == (
-        f"--gpus 2: 1 of 2 GPUs are free (in use or out of order: none; hidden by {free_cards.VARIABLE}: 1)."
-    )
+    assert card.ask(FREE, "2") == (f"--gpus 2: 1 of 2 GPUs are free (hidden by {free_cards.VARIABLE}: GPU 1).")
     monkeypatch.setenv(free_cards.VARIABLE, f"MIG-x,{second}")
     assert card.ask(FREE, "2") == ["MIG-x", second]
     assert card.ask(FREE, "1", "MIG-x", "a-run") == [second]

@@ -247,7 +247,7 @@ def _engine(wanted: Wanted, probe: Probe) -> tuple[Engine, ImageRef | None, str]
     if way.name == "none":
         return engines.connect("local"), None, f"engine local: Docker can't pass on the GPU ({way.why})"
     image, release = tagged(None, docker)
-    return docker, image, f"{release}engine docker: this host has a GPU, and {way.why}"
+    return docker, image, f"{release}engine docker: this host has a GPU"
 
 
 def named_default(registry: str, environ: Mapping[str, str] = os.environ) -> ImageRef | None:

@@ -64,17 +64,16 @@ def choose(
     free = {name: one for name, one in named.items() if one.is_free and one.uuid not in held}
     found = _in_order(free.values(), [one for one in shown or () if one not in held])
     if len(found) < count:
-        busy = ", ".join(_said(name, one, held) for name, one in named.items() if name not in free) or "none"
-        others = {
-            _NO_MIG_DEVICE: [card for card in fit if card.mig and not card.mig_devices],
-            _PROHIBITED: [card for card in fit if is_prohibited(card)],
-            "of no use to this run": [card for card in every if card.uuid in unfit],
-            f"hidden by {VARIABLE}": hidden,
+        others: dict[str, list[object]] = {
+            "in use or out of order": [_said(name, one, held) for name, one in named.items() if name not in free],
+            _NO_MIG_DEVICE: [card.index for card in fit if card.mig and not card.mig_devices],
+            _PROHIBITED: [card.index for card in fit if is_prohibited(card)],
+            "of no use to this run": [card.index for card in every if card.uuid in unfit],
+            f"hidden by {VARIABLE}": [card.index for card in hidden],
         }
-        more = (f"; {why}: {', '.join(str(card.index) for card in which)}" for why, which in others.items() if which)
-        what = f"in use or out of order: {busy}{''.join(more)}"
+        what = "; ".join(f"{why}: GPU {', '.join(map(str, which))}" for why, which in others.items() if which)
         few = f"{len(found)} of {len(compute_devices(every))} GPUs are free ({what})"
-        if len(found) == len(compute_devices(every)) and not any(others.values()):
+        if not what:
             few = f"this host has only {len(found)}"
         raise NoGpu(str(count), few, is_busy=len(_in_order(_working(named), shown)) >= count)
     taken = found[:count]
