@@ -145,13 +145,15 @@ class Door(object):
         self.listener.close()
         for guest in self.strangers + list(self.met.values()):
             guest.line.close()
+
+
 class Guest(Link):
     """Who has connected to node 0."""
 
     def __init__(self, line, place):
         Link.__init__(self, line)
         line.settimeout(ANSWER_SECONDS)
-        self.host, self.ports, self.until = unmapped(place[0].partition("%")[0]), None, clock() + ANSWER_SECONDS
+        self.host, self.ports = unmapped(place[0].partition("%")[0]), None
 
     def introduction(self):
         """Return its first word; {} if it says what no trainer does, or nothing any more; None if it still may."""
@@ -159,7 +161,7 @@ class Guest(Link):
             told, gone = self.word()
         except Unreadable:
             return {}
-        return {} if gone or (told is None and clock() > self.until) else told
+        return {} if gone else told
 
 
 def unlike(guest, theirs, own):

@@ -153,6 +153,7 @@ def test_who_says_nothing_does_not_keep_the_machines_apart(port, monkeypatch):
     with ThreadPoolExecutor() as threads, socket.socket() as silent:
         first = threads.submit(meeting.meet, 2, 0, [10], Signals(), say=told.append)
         until(lambda: not silent.connect_ex(("127.0.0.1", port)), "node 0 listens")
+        silent.settimeout(meeting.PATIENCE_SECONDS / 2)
         with socket.create_connection(("127.0.0.1", port)):
             assert not silent.recv(1), "of many, the last ones are kept"
         second = threads.submit(meeting.meet, 2, 1, [11], Signals())
