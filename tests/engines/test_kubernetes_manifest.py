@@ -126,6 +126,13 @@ def test_what_a_real_server_refuses_and_the_schemas_do_not_is_kept(which: str) -
     assert policy[0]["values"] == sorted(set(policy[0]["values"]))
 
 
+@pytest.mark.parametrize(("spec", "codes"), [(TRAINING, [143]), (replace(TRAINING, workload=None), [])])
+def test_nodes_of_a_training_that_end_with_an_evicted_one_are_no_failures(spec: RunSpec, codes: list[int]) -> None:
+    rules = job(spec)["spec"]["podFailurePolicy"]["rules"]
+    ignored = [rule for rule in rules if rule["action"] == "Ignore" and "onExitCodes" in rule]
+    assert [code for rule in ignored for code in rule["onExitCodes"]["values"]] == codes
+
+
 def test_each_node_has_its_gpus_by_limits_and_pods_stand_apart_and_find_the_first() -> None:
     inside = pod(TRAINING)
     (container,) = inside["containers"]

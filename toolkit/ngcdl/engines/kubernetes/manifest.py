@@ -83,6 +83,13 @@ def _service(order: Order) -> dict[str, Any]:
 
 def _job(order: Order, runtime: str | None) -> dict[str, Any]:
     nodes = order.spec.placed.nodes
+    rules: list[dict[str, Any]] = [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        # argv was not understood, or the program does not exist: retrying changes nothing
+        {"action": "FailJob", "onExitCodes": _exited(2, 126, 127)},
+    ]
+    if nodes > 1 and order.spec.workload:  # the other nodes of a training end with the one that is told to
+        rules.append({"action": "Ignore", "onExitCodes": _exited(143)})
     spec = {
         "completionMode": "Indexed",
         "completions": nodes,
@@ -90,16 +97,11 @@ def _job(order: Order, runtime: str | None) -> dict[str, Any]:
         # A pod that fails brings down the others, and each counts as a failure. A single pod has failed on its own, so
         # it is not retried.
         "backoffLimit": 3 * nodes if nodes > 1 else 0,
-        "podFailurePolicy": {
-            "rules": [
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                # argv was not understood, or the program does not exist: retrying changes nothing
-                {
-                    "action": "FailJob",
-                    "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": [2, 126, 127]},
-                },
-            ]
-        },
+        "podFailurePolicy": {"rules": rules},
         "template": {"metadata": _undisturbed(order), "spec": pod(order, runtime)},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(order), "spec": spec}
+
+
+def _exited(*codes: int) -> dict[str, Any]:
+    return {"containerName": CONTAINER, "operator": "In", "values": list(codes)}
