@@ -48,6 +48,9 @@ class Reason:
         return f"{self.meaning}: {self.how}{self.instead}" if self.instead else self.meaning
 
 
+# Who may release which: https://github.com/SchedMD/slurm/blob/master/src/slurmctld/job_mgr.c (_handle_requeue_limit,
+# job_hold_requeue, _update_job)
+_TOO_OFTEN = Reason("it failed to start too often, and is held; only an administrator can release it")
 # By Slurm's word for it; for a job without a reason, by its state. https://slurm.schedmd.com/job_reason_codes.html
 REASONS = {
     "CONFIGURING": Reason("its nodes are being started or made ready, which takes minutes in a cloud"),
@@ -61,6 +64,9 @@ REASONS = {
     "JobHeldUser": Reason("it is held; release it with: scontrol release {job}"),
     "JobHeldAdmin": Reason("an administrator holds it"),
     "launch failed requeued held": Reason("it failed to start and is held; release it with: scontrol release {job}"),
+    "job requeued in held state": Reason("it was requeued and is held; release it with: scontrol release {job}"),
+    "launch failure limit exceeded requeued held": _TOO_OFTEN,
+    "JobHoldMaxRequeue": _TOO_OFTEN,
     "PartitionDown": Reason("its partition is down"),
     "PartitionInactive": Reason("its partition accepts no jobs"),
     "PartitionNodeLimit": Reason(
@@ -94,6 +100,9 @@ _GROUPS = {  # by the word's beginning
     ),
     "Assoc": Reason("your account has reached a limit", "another --account", "wait, or name "),
     "QOS": Reason("your quality of service has reached a limit", "another --qos", "wait, or name "),
+    r"Max\w+PerAccount": Reason(
+        "your account has reached a limit of its quality of service", "another --qos", "wait, or name "
+    ),
     "Nodes required": Reason("nodes that it needs are down, drained or reserved"),
 }
 # With these it waits forever, unless an administrator changes a limit or repairs a node.
