@@ -49,6 +49,13 @@ def test_what_a_python_lacks_for_the_look_at_a_gpu_is_named_and_the_rest_is_done
     assert done.stderr.endswith("== not passed: the first losses, not checked\n")
 
 
+def test_without_a_gpu_only_the_reason_is_said(clone: Path) -> None:
+    (clone / "scripts/ngcdl").write_text('#!/bin/sh\n[ "$1" != gpu ] || { echo no driver >&2; exit 125; }\n')
+    done = scripted(clone, "gpu-check")
+    said = ["no driver", "== no GPU can be read, as said above: nothing was checked"]
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (1, "", said)
+
+
 def test_a_failed_check_of_the_gpu_stops_no_other_and_is_told_at_the_end(clone: Path) -> None:
     packages = clone.parent / "packages"
     packages.mkdir()
