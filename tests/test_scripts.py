@@ -124,6 +124,16 @@ def test_where_uv_cannot_install_pip_is_tried(clone: Path, failing: str) -> None
     assert "no route\nngcdl: uv could not; trying pip" in done.stderr
 
 
+def test_an_environment_of_another_user_s_own_python_is_told_from_a_folder_that_can_t_be_written(clone: Path) -> None:
+    (clone / ".venv.lock").mkdir()  # even root can't write it
+    made = "root=$PWD venv=$PWD/.venv; make_environment base"
+    assert "can't be written. Elsewhere:\n    NGCDL_VENV=DIR " in refused(clone, made)
+    (clone / ".venv/bin").mkdir(parents=True)
+    (clone / ".venv/bin/python").symlink_to("/root/gone/python3")
+    said = refused(clone, made)
+    assert "/.venv needs /root/gone/python3, which this user can't run. Whoever made it:\n    rm -r " in said
+
+
 def test_settings_of_pip_for_other_environments_don_t_count_in_ngcdl_s(clone: Path) -> None:
     """All at once: a real pip installs for seconds, and any of them would lead it elsewhere or stop it."""
     (clone.parent / "constraint").write_text("typer==0.0.1\n")
