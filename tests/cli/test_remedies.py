@@ -90,6 +90,8 @@ def test_a_remedy_names_nothing_that_such_a_run_refuses(
                 check(asked, asked.engine if asked.engine != "auto" else "docker" if asked.image else "local")
             if engine != "docker":
                 assert "NGCDL_GPU_WAY" not in command, row.name
+            else:  # apt knows it only after lines that doctor prints
+                assert "install nvidia-container-toolkit" not in command, row.name
             if kind_of(engine).is_cluster:  # a node has other cards, programs and images than this host
                 assert not re.match(r"ngcdl (gpu|doctor)\b|docker (context|image|system)", command), row.name
                 assert re.search(r"--host|--all", command) or not re.match(r"ngcdl (images|check)", command), row.name
