@@ -273,7 +273,8 @@ child = subprocess.Popen(["sleep", "240"], start_new_session=True)
 with open(state + ".new", "w") as file:
     file.write(text.replace("gpu1.processes=", "gpu1.processes=%d:1000," % child.pid))
 os.replace(state + ".new", state)
-while os.environ["CUDA_VISIBLE_DEVICES"] == "-1" and "WARNING" not in open("said").read() and child.poll() is None:
+is_cpu = os.environ.get("CUDA_VISIBLE_DEVICES") == "-1"
+while is_cpu and "its process" not in open("said").read() and child.poll() is None:
     time.sleep(0.05)  # else a look may come too late
 child.kill()
 with open(state + ".new", "w") as file:
