@@ -1,4 +1,4 @@
-"""Signals outside of a run."""
+"""Signals outside of a run: one whose exception Python ignores comes again."""
 
 from __future__ import annotations
 
