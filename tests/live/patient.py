@@ -32,7 +32,14 @@ print(json.dumps(chain.document(chain.examine(look.gather(Hands(root, space=meas
 """
 NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
 CARDS = ("0000:01:00.0", "0000:41:00.0")
-PATIENCE = str(Path(__file__).with_name("patience"))  # for whatever is not about doctor's limits
+# Makes doctor's limits ten times as long, for whatever is not about them: a busy machine is no fault of the chain.
+PATIENCE = """
+from ngcdl import __main__
+from ngcdl.doctor import look
+from ngcdl.doctor.look import keys, programs, registry
+look.LIMITS = dict.fromkeys(look.LIMITS, 50.0)
+registry._SECONDS, programs._SECONDS, keys.HELPER_SECONDS = (20.0, 20.0), 20.0, 20.0
+"""
 
 
 @dataclass(frozen=True)
@@ -62,15 +69,15 @@ class Patient:
         self.bin = user.folder / "bin"
         self.shm = [8 << 30, 8 << 30]
         self.state = user.has_gpus()
-        user.environment |= {"PATH": f"{self.bin}:{user.environment['PATH']}", "PYTHONPATH": PATIENCE}
+        user.environment["PATH"] = f"{self.bin}:{user.environment['PATH']}"
         self._make_root()
         self.has_toolkit("1.19.1")
 
     def look(self, words: tuple[str, ...] = (), *, is_hurried: bool = False, **environment: str) -> Look:
         """Examine everything; `words` precede the child's command, to run it as another user. is_hurried: within
         doctor's own limits."""
-        arguments = [*words, sys.executable, "-P", "-c", _LOOK, str(self.root), json.dumps(self.shm)]
-        environment |= {"PYTHONPATH": ""} if is_hurried else {}
+        code = _LOOK if is_hurried else PATIENCE + _LOOK
+        arguments = [*words, sys.executable, "-P", "-c", code, str(self.root), json.dumps(self.shm)]
         began = time.monotonic()
         done = subprocess.run(
             arguments, env=self.user.environment | environment, cwd=self.user.here, capture_output=True, text=True,
@@ -129,6 +136,12 @@ def _listener(address: str) -> int:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.connect(address.removeprefix("unix://"))
         return int.from_bytes(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+
+
+def patiently(user: User) -> User:
+    """Return `user`, whose ngcdl has PATIENCE from now on."""
+    user.words = [sys.executable, "-P", "-c", f"{PATIENCE}__main__.main()"]
+    return user
 
 
 def named(before: Look, after: Look, name: str, state: str) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from ngcdl_child import User, drive
-from patient import PATIENCE, Look, Patient, green, named, typed
+from patient import Look, Patient, green, named, patiently, typed
 from stand_ins import stand_in
 
 pytestmark = pytest.mark.lab
@@ -43,7 +43,7 @@ def test_a_machine_without_a_card_is_not_blamed_for_it(user: User) -> None:
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("this machine has an NVIDIA driver")
     user.login()
-    done = user.run("doctor", PYTHONPATH=PATIENCE)
+    done = patiently(user).run("doctor")
     assert done.code == 0, done
     assert "no NVIDIA card in this machine: trainings run on the CPU" in done.out
     assert "BROKEN" not in done.out
@@ -185,7 +185,7 @@ def _stamped(cache: Path) -> None:
 
 
 def test_the_exit_code_tells_a_broken_link_and_json_is_one_document(patient: Patient) -> None:
-    user = patient.user
+    user = patiently(patient.user)
     whole, broken = user.run("doctor", "--json"), user.run("doctor", "--json", DOCKER_HOST="unix:///nosuch")
     assert (whole.code, broken.code) == (0, 1)
     assert json.loads(whole.out)["broken"] == 0
@@ -197,7 +197,7 @@ def test_the_exit_code_tells_a_broken_link_and_json_is_one_document(patient: Pat
 def test_fix_without_a_terminal_asks_nothing_and_runs_nothing(patient: Patient) -> None:
     config = patient.user.home / ".docker/config.json"
     config.chmod(0o644)
-    done = patient.user.run("doctor", "--fix", stdin="y\ny\ny\n")
+    done = patiently(patient.user).run("doctor", "--fix", stdin="y\ny\ny\n")
     assert done.code == 0, done
     assert "nothing was run" in done.err
     assert "Run it?" not in done.out
@@ -208,7 +208,7 @@ def test_fix_without_a_terminal_asks_nothing_and_runs_nothing(patient: Patient) 
 def test_fix_on_a_terminal_runs_what_it_shows_after_a_yes_alone(patient: Patient, answer: str, mode: int) -> None:
     config = patient.user.home / ".docker/config.json"
     config.chmod(0o644)
-    code, text = _on_a_terminal(patient.user, answer)
+    code, text = _on_a_terminal(patiently(patient.user), answer)
     assert code == 0, text
     assert f"chmod 600 {config}" in text
     assert ("credentials: ok now" in text) == (answer == "y")
@@ -240,7 +240,7 @@ def _on_a_terminal(user: User, answer: str) -> tuple[int, str]:
 
 
 def test_a_bundle_holds_what_was_found_and_nothing_secret(patient: Patient) -> None:
-    user = patient.user
+    user = patiently(patient.user)
     user.environment["HTTPS_PROXY"] = "http://bird:canary-password@127.0.0.1:9"
     report = user.here / "report.tar.gz"
     done = user.run("doctor", "--bundle", "report.tar.gz")
