@@ -235,6 +235,10 @@ def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_
     asked = f"GET /api/v1/namespaces/vision/pods/{pod}/log"
     followed = Followed(job)
     api.until(lambda: api.asked.count(asked) >= 2, "nobody reads its log again")
+    api.refusals["GET", "log"] = (403, "Forbidden", "pods/log is forbidden: User me cannot get it")
+    followed.until(f"the log of {pod} can't be read: ", "stderr")
+    followed.until("User me cannot get it", "stderr")
+    del api.refusals["GET", "log"]
     with api.changed:
         first, second, *_ = [at for at, one in zip(api.asked_at, api.asked, strict=True) if one == asked]
     assert second - first >= 0.7
@@ -250,3 +254,4 @@ def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_
     del api.refusals["GET", "log"]
     assert followed.end() == "step 0\n"
     assert (tmp_path / "runs" / RUN / "events.jsonl").exists(), "the record, which the job is deleted with"
+    assert followed.text("stderr").count("can't be read") == 1

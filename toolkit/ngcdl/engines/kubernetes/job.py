@@ -8,6 +8,7 @@ import re
 import select
 import shlex
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import IO, Any
 from ngcdl.engines.base import Unconnected
 from ngcdl.engines.kubernetes.kubectl import Kubectl
 from ngcdl.engines.kubernetes.limits import labels
+from ngcdl.engines.kubernetes.messages import shown
 from ngcdl.engines.kubernetes.pod import CONTAINER
 from ngcdl.engines.kubernetes.pod_output import PodOutput
 from ngcdl.engines.kubernetes.podstate import Pod
@@ -46,6 +48,7 @@ class KubernetesJob(Unconnected):
         self._drained: set[str] = set()
         self._newest: dict[int, str] = {}  # node -> its newest pod
         self._said: set[tuple[str | None, str]] = set()  # a retry says the same again, with another id in it
+        self._errors, self._unread = "", set[str]()  # kubectl's last ones about a log; the pods of which that was told
         self._was_seen = False
         self.identity = f"kubernetes:{kubectl.namespace}/{name}"
 
@@ -115,7 +118,7 @@ class KubernetesJob(Unconnected):
         tell what becomes of other nodes."""
         told = PodOutput(self._folder, pod.name)
         with self._logs(pod.name, follow=True) as (process, pipe):
-            looked = time.monotonic()
+            looked, is_read = time.monotonic(), False
             while True:
                 if has_others and time.monotonic() - looked > self.look_seconds:
                     yield from self._look()
@@ -123,12 +126,16 @@ class KubernetesJob(Unconnected):
                 if select.select([pipe], [], [], self.look_seconds if has_others else None)[0]:
                     if not (data := os.read(pipe.fileno(), 65536)):
                         break
+                    is_read = True
                     if new := self._new(told, pod, told.take(data)):
                         yield Chunk("stdout", new)
         if rest := self._new(told, pod, told.take(pod.last_words) + told.end()):
             yield Chunk("stdout", rest)
         if pod.ended and not (process.returncode and self._is_fresh(pod)):
             self._drained.add(pod.name)
+        elif self._errors and not is_read and pod.name not in self._unread:
+            self._unread.add(pod.name)
+            yield Chunk("stderr", f"the log of {pod.name} can't be read: {self._errors}\nTrying again.\n".encode())
 
     def _look(self) -> Iterator[Chunk]:
         """Tell what is new of the nodes. Raise a trouble of theirs: the first one might wait for them, for long."""
@@ -178,15 +185,17 @@ class KubernetesJob(Unconnected):
 
     @contextlib.contextmanager
     def _logs(self, pod: str, follow: bool) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-        with self._kubectl.stream(
-            "logs", *(["--follow"] if follow else []), f"--container={CONTAINER}", pod
-        ) as process:
-            assert process.stdout is not None  # PIPE was asked for
-            try:
-                yield process, process.stdout
-            finally:
-                if process.poll() is None:
-                    process.terminate()
+        words = ("logs", *(["--follow"] if follow else []), f"--container={CONTAINER}", pod)
+        with tempfile.TemporaryFile() as errors:
+            with self._kubectl.stream(*words, errors=errors) as process:
+                assert process.stdout is not None  # PIPE was asked for
+                try:
+                    yield process, process.stdout
+                finally:
+                    if process.poll() is None:
+                        process.terminate()
+            errors.seek(0)
+            self._errors = shown(errors.read().decode("utf-8", "replace"))
 
     def wait(self) -> Exit:
         while (ended := self._exit(_returned(self._surely()))) is None:

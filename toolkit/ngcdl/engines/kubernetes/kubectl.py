@@ -8,7 +8,7 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import IO, Any
 
 from ngcdl.engines.kubernetes.messages import translated
 from ngcdl.errors import ClusterHangs, ClusterRefused, EngineError, KubectlMissing
@@ -74,11 +74,11 @@ class Kubectl:
         """Request the deletion of the objects with these labels, and don't wait for it. Raise EngineError."""
         self.text("delete", kinds, "-l", _chosen(selector), "--ignore-not-found", "--wait=false", *options)
 
-    def stream(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start kubectl with its stdout as a pipe. Its stderr is discarded."""
+    def stream(self, *words: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start kubectl with its stdout as a pipe, and its stderr to `errors`."""
         try:
             return subprocess.Popen(
-                self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                self._argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
                 env=without_keys(os.environ), start_new_session=True,  # Ctrl-C reaches ngcdl alone
             )  # fmt: skip
         except OSError as error:
