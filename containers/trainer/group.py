@@ -44,12 +44,14 @@ class Differ(Stop):
 class Group(object):
     """The place of a replica: rank, 0..size-1; local, its index, and that of its card, among the `here` replicas of
     this machine; workers, where each replica may listen, "host:port" by rank; is_spare, whether replica 0 computes for
-    this one too; least, the fewest examples that a replica can compute; report, how it tells its parent."""
+    this one too; least, the fewest examples that a replica can compute."""
 
     def __init__(self, rank=0, size=1, local=0, here=1, nodes=1, workers=()):
         self.rank, self.size, self.local, self.here = rank, size, local, here
         self.nodes, self.workers, self.is_spare, self.least = nodes, list(workers), False, 1
-        self.report = lambda **fields: None
+
+    def report(self, **fields):
+        """Tell the parent, in a process that has one (__main__.py)."""
 
     @contextlib.contextmanager
     def joining(self):
