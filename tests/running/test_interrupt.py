@@ -24,7 +24,7 @@ from ngcdl.engines.docker.job import Clients, DockerJob
 from ngcdl.engines.values import Started
 from ngcdl.errors import EngineHangs
 from ngcdl.running.interrupt import OR_KILL, STOPPING, Stopper, Unkillable
-from ngcdl.running.signals import SIGNALS, Interrupted, come_again
+from ngcdl.running.signals import SIGNALS, Interrupted, come_again, signals_deferred
 
 NEVER_SECONDS = 600.0  # no alarm while a test on a busy machine is between a kill and its end
 
@@ -54,6 +54,11 @@ def test_during_a_start_a_signal_is_noticed_that_interrupted_no_call() -> None:
         start()
     assert time.monotonic() - began < 200
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_signal_that_was_deferred_comes_also_if_the_step_failed() -> None:
+    with Stopper(1, print).listening(), pytest.raises(Interrupted), signals_deferred():
+        raise OSError(signal.raise_signal(signal.SIGTERM))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

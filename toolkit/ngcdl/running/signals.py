@@ -77,5 +77,5 @@ def signals_deferred() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+        if came:  # also if the block failed: what would come next must not
+            signal.raise_signal(came[0])
