@@ -113,16 +113,17 @@ def test_without_a_user_it_says_what_to_type_and_the_example_says_the_same() -> 
     with pytest.raises(KeyError) as caught:
         service("tensorflow")
     line = caught.value.args[0].removeprefix("type once:  ")
-    assert line.startswith("cp .env.example .env && echo NGCDL_USER=$(id -u):$(id -g) >> .env && mkdir -p ")
-    for name in ("compose.yaml", ".env.example"):
-        assert f"#   {line}\n" in (ROOT / name).read_text(), name
+    assert line.startswith("cp .env.example .env && mkdir -p ")
+    assert "echo NGCDL_USER=$(id -u):$(id -g); echo COMPOSE_PROJECT_NAME=ngcdl-$(id -u)) >> .env" in line
+    for name in ("compose.yaml", ".env.example", "README.md"):
+        assert line in re.sub(r" \\\n#? +", " ", (ROOT / name).read_text()), name
 
 
 def test_the_example_explains_every_variable_and_holds_the_defaults() -> None:
     read = set(re.findall(r"\$\{(\w+)", (ROOT / "compose.yaml").read_text())) - {"HOME", "XDG_STATE_HOME"}
     lines = (ROOT / ".env.example").read_text().splitlines()
     told = dict(line.removeprefix("#").split("=", 1) for line in lines if re.match(r"#?[A-Z_]+=", line))
-    assert told.pop("COMPOSE_PROFILES") == "tensorflow"
+    assert (told.pop("COMPOSE_PROFILES"), told.pop("COMPOSE_PROJECT_NAME")) == ("tensorflow", "ngcdl")
     assert set(told) == read
     for name in ("NGCDL_RUNS", "NGCDL_DATA", "NGCDL_USER"):
         told.pop(name)  # they have no default, or one inside the reader's home
@@ -364,7 +365,7 @@ def test_without_an_env_file_compose_says_in_one_line_what_to_type(compose: Comp
     compose.values = {}
     shown = compose("up", code=15)
     assert shown.strip().count("\n") == 0
-    assert "type once:  cp .env.example .env && echo NGCDL_USER=$(id -u):$(id -g) >> .env && mkdir -p" in shown
+    assert "type once:  cp .env.example .env && mkdir -p ~/.local/state/ngcdl/runs && (echo NGCDL_USER=$(id" in shown
     compose.values = {"NGCDL_USER": USER}  # for the clean-up
 
 
