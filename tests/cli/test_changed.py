@@ -36,6 +36,7 @@ from ngcdl.cli.changed import written_out
          "run pytorch --train x --seed 3"),
         ("compare tensorflow pytorch:24.05-py3 --train x", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
          "compare pytorch:24.05-py3 --train x"),
+        ("run --time 30 pytorch", "...  # without --time TIME", "run pytorch"),
         ("run --engine local --train x", "... pytorch  # without --engine NAME", "run pytorch --train x"),
         # what it replaces is not known, or it is no advice about this command
         ("run pytorch -v /a:/data", "run ... -v /another/folder:/data", None),
@@ -62,6 +63,7 @@ def test_what_is_varied_is_not_also_set(advised: str, shown: str) -> None:
     assert written_out(advised, ["compare", "--train", "x", "--vary", "batch=1,8"]) == shown
 
 
-def test_a_variable_before_the_line_stays() -> None:
+def test_what_stands_before_the_line_stays() -> None:
     shown = written_out("    XDG_STATE_HOME=/shared ngcdl run ...", ["run", "pytorch", "--engine", "slurm"])
     assert shown == "    XDG_STATE_HOME=/shared ngcdl run pytorch --engine slurm"
+    assert written_out("    timeout 30m ngcdl run ...", ["run", "pytorch"]) == "    timeout 30m ngcdl run pytorch"

@@ -114,6 +114,16 @@ from ngcdl.record import Run
         (("run", "--gpus"), "--gpus: its value is missing: auto|none|all|N|0,2|UUID.\n      ngcdl run --help\n"),
         (("run", "--train", "cifar10", "--resume"), "    ngcdl run --train cifar10 --resume last\n      ngcdl runs\n"),
         (("compare", "--show"), "--show: which comparison?\n      ngcdl compare --show last\n"),
+        (
+            ("run", "pytorch", "tensorflow:24.05-tf2-py3", "--train", "smoke"),
+            "tensorflow:24.05-tf2-py3: a run has one "
+            "image.\n  To compare several:\n      ngcdl compare pytorch tensorflow:24.05-tf2-py3 --train smoke\n",
+        ),
+        (
+            ("run", "--train", "smoke", "--seconds", "0"),
+            "--seconds must be a number above 0.\n      ngcdl run --help\n",
+        ),
+        (("runs", "import", "nowhere"), "nowhere: there is no such file.\n      ngcdl runs import --help\n"),
         (("show", "last", "last-1"), "ngcdl: show takes one run; last-1 is one too many.\n"),
         (("show", "last", "--json", "last-1"), "    ngcdl runs diff last last-1\n      ngcdl report last last-1\n"),
         (("stop", "a", "b", "c"), "b c are too many.\n      ngcdl stop a\n      ngcdl stop b\n      ngcdl stop c\n"),
@@ -141,8 +151,14 @@ from ngcdl.record import Run
         (("run", "--train", "cifar10", "--", "ls"), "no command can follow --"),
         (("run", "--train", "cifar10", "--shm-size", "0"), "must be a size"),
         (("run", "--train", "cifar10", "--memory", "0"), "must be a size"),
-        (("run", "pytorch", "--shm-size", "8", "--", "ls"), " are too few.\n  Did you mean:\n      --shm-size 8g"),
-        (("run", "pytorch", "--memory", "65536", "--", "ls"), " are too few.\n  Did you mean:\n      --memory 65536m"),
+        (
+            ("run", "pytorch", "--shm-size", "8", "--", "ls"),
+            " are too few.\n  Did you mean:\n      ngcdl run pytorch --shm-size 8g -- ls",
+        ),
+        (
+            ("run", "pytorch", "--memory", "65536", "--", "ls"),
+            " are too few.\n  Did you mean:\n      ngcdl run pytorch --memory 65536m -- ls",
+        ),
         (("compare", "--train", "cifar10", "--memory", "0.1"), "must be a size"),
         (("run", "--train", "cifar10", "--cpus", "0"), "--cpus 0: must be a number above 0, such as 8 or 0.5"),
         (("compare", "pytorch:1", "--engine", "slurm", "--cpus", "0.5", "--", "x"), "--cpus 0.5: Slurm divides no CPU"),
@@ -215,7 +231,7 @@ from ngcdl.record import Run
         ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
         (("run", "--name", "last-try", "--", "ls"), "--name last-try: must begin with a letter or"),
-        (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run ...\n"),
+        (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run -- ls\n"),
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
         (("_watch",), "RUN"),

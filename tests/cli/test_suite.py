@@ -106,12 +106,18 @@ def test_an_experiment_that_fails_does_not_end_the_others_and_the_exit_code_tell
 
 @pytest.mark.parametrize("words", [
     ("suite", "table9"), (*ARTICLES, "--budget", "0"), (*ARTICLES, "--repeat", "0"), (*ARTICLES, "--budget", "inf"),
-    (*ARTICLES, "--budget", "nan"), (*ARTICLES, "--budget", "1e8"),
+    (*ARTICLES, "--budget", "nan"), (*ARTICLES, "--budget", "1e8"), (*ARTICLES, "--steps", "3"),
 ])  # fmt: skip
 def test_a_suite_that_can_t_be_meant_is_refused(trained: House, words: tuple[str, ...]) -> None:
     done = trained.run(*words)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout, "estimates" in done.stderr) == (2, "", False)
     assert trained.store.ids() == []
+
+
+def test_what_no_experiment_can_do_without_is_advised_once(trained: House) -> None:
+    done = trained.run("suite", "articles", "--engine", "docker", env={"DOCKER_HOST": "unix:///nonexistent"})
+    assert (done.returncode, done.stderr.count("    unset DOCKER_HOST\n")) == (1, 1)
+    assert "skipped, No Docker engine answers at unix:///nonexistent: there is no socket: cifar10, CPU" in done.stdout
 
 
 def test_table_7_is_a_sweep_of_threads_and_cpu_against_gpu_of_seven_networks() -> None:

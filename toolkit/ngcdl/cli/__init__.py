@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ngcdl import console
-from ngcdl.errors import BadReference, NgcdlError
+from ngcdl.errors import BadReference, NgcdlError, UsageError
 
 PARTED = ("run", "compare", "exec")  # the commands after whose -- comes a command of the user's
 LONG_DASHES = ("\N{EM DASH}", "\N{EN DASH}", "\N{MINUS SIGN}")  # pages and documents make them of --
@@ -36,6 +36,10 @@ def main(argv: list[str]) -> int:
         raise
     except NgcdlError as error:
         _as_meant(error, argv)
+        if not error.hint and _is_about_a_word(error, argv):
+            from ngcdl.cli.mistyped import help_of
+
+            error.hint = help_of(argv)
         if "..." in error.hint or "ngcdl run " in error.hint:
             from ngcdl.cli.changed import written_out
 
@@ -71,6 +75,12 @@ def _usage(error: Exception, argv: list[str]) -> int:
     from ngcdl.cli.mistyped import told
 
     raise told(error, argv) from error
+
+
+def _is_about_a_word(error: NgcdlError, argv: list[str]) -> bool:
+    """Return whether the error is about an option or an argument, not about a setting or a variable."""
+    wrong = error.__cause__ if argv[0] == "check" else error  # `check` raises it anew, with 125
+    return isinstance(wrong, UsageError) and (wrong.message.startswith("-") or wrong.message.partition(":")[0] in argv)
 
 
 def _as_meant(error: NgcdlError, argv: list[str]) -> None:

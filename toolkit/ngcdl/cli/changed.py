@@ -18,7 +18,8 @@ OF_COMPARE = ("--vary", "--scaling", "--repeat")
 # Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
 _ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
 _ADVISED = re.compile(
-    r"(?P<before> +(?:\w+=\S+ )?)ngcdl (?:(?P<command>\w+) )?\.\.\.(?P<change>[^#]*)(?:# without (?P<less>.+))?"
+    r"(?P<before> +(?:(?:\w+=|timeout )\S+ )?)ngcdl (?:(?P<command>\w+) )?\.\.\."
+    r"(?P<change>[^#]*)(?:# without (?P<less>.+))?"
 )
 _ELSEWHERE = re.compile(r" +ngcdl run (?P<image>\S+)")
 

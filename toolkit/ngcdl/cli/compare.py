@@ -227,22 +227,26 @@ def _code(asked: Asked) -> tuple[Callable[[], object], tuple[str, ...]]:
 
 def _check(typed: Typed, rounds: Rounds, known: trainings.Bundled | None) -> None:
     """Raise BadOption if a typed option or value is not possible in a comparison."""
-    if rounds.repeat is not None and rounds.repeat < 1:
-        raise BadOption("--repeat must be a whole number, 1 or more.")
+    check_counts(rounds.repeat, typed.steps)
     if typed.batch == "largest":
-        raise BadOption(
-            "--batch largest: all arms of a comparison have the same batch.", "    ngcdl run ... --batch largest"
-        )
+        alone = again(["run", *([typed.image] if typed.image else ()), "--train", typed.train or "cifar10"])
+        raise BadOption("--batch largest: all arms of a comparison have the same batch.", f"{alone} --batch largest")
     if known and not known.parameters:
         raise BadOption(f"{known.name} is a check without a speed to compare.", f"    ngcdl run --train {known.name}")
-    if typed.steps is not None and typed.steps < STEPS_FEWEST:
-        raise BadOption(f"--steps {typed.steps}: fewer than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
     if typed.detach and not kind_of(typed.engine).has_queue:
         queues = [f"--engine {name}" for name, one in KINDS.items() if one.has_queue]
         raise BadOption(
             f"--detach: only {' or '.join(queues)} has a queue that would keep the order of the runs.",
             "Leave it out: ngcdl starts each run when the one before has ended.",
         )
+
+
+def check_counts(repeat: int | None, steps: int | None) -> None:
+    """Raise BadOption if there are too few rounds, or steps, to compare."""
+    if repeat is not None and repeat < 1:
+        raise BadOption("--repeat must be a whole number, 1 or more.")
+    if steps is not None and steps < STEPS_FEWEST:
+        raise BadOption(f"--steps {steps}: fewer than {STEPS_FEWEST} give no figure to compare.", "Leave it out.")
 
 
 def steps_of(known: trainings.Bundled, vary: str | None, batch: str | None = None) -> int:

@@ -60,6 +60,11 @@ class _Line:
         return " ".join(filter(None, ("    ngcdl", self.path, "--help")))
 
 
+def help_of(argv: Sequence[str]) -> str:
+    """Return the line that shows the help of the command in `argv`."""
+    return _Line.of(argv).help
+
+
 def told(error: Any, argv: Sequence[str]) -> NgcdlError:
     """Return what to raise instead of typer's usage error, with its exit code."""
     typed = _Line.of(argv)
@@ -248,7 +253,7 @@ def _bad_words(said: str, typed: _Line) -> BadOption:
 def _one_run(extra: Sequence[str], typed: _Line) -> BadOption:
     """Say that the command takes one run, and what takes all that were typed."""
     runs = [typed.argv[at] for at in _positions(typed.command, typed.argv) if at]
-    hint = "\n".join(again([typed.path, run]) for run in runs)
+    hint = "\n".join(again([typed.path, run]) for run in dict.fromkeys(runs))
     if typed.path == "show":
         hint = f"What differs, or all on one page:\n{again(['runs', 'diff', *runs[:2]])}\n{again(['report', *runs])}"
     many = f"{' '.join(extra)} {'is one' if len(extra) == 1 else 'are'} too many"

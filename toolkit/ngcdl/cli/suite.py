@@ -12,7 +12,7 @@ from typing import Any
 
 from ngcdl import console, trainings
 from ngcdl.cli import lookup
-from ngcdl.cli.compare import Rounds, batches_of, carried_out, exit_code, steps_of
+from ngcdl.cli.compare import Rounds, batches_of, carried_out, check_counts, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.comparing import compare as comparing
 from ngcdl.errors import BadOption, NgcdlError, NoGpu, UsageError, signal_exit_code
@@ -63,6 +63,7 @@ class Outcome:
     verdict: str | None = None
     skipped: str | None = None
     refused: bool = False
+    hint: str = ""
 
     @property
     def title(self) -> str:
@@ -100,6 +101,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     """Run one experiment after another and return the exit code. Say what is left when the time is up."""
     if minutes is not None and not 0 < minutes <= _MOST_MINUTES:
         raise BadOption(f"--budget {minutes:g}: must be a number of minutes above 0, at most {_MOST_MINUTES:,}.")
+    check_counts(repeat, typed.steps)
     until = None if minutes is None else time.time() + minutes * 60
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
@@ -125,8 +127,10 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         except (KeyboardInterrupt, Interrupted) as error:  # while no run was under way
             number = signal_of(error)
             outcome = Outcome(experiment, skipped="stopped")
+        is_told = outcome.hint in {one.hint for one in outcomes}
         outcomes.append(outcome)
-        console.say(f"{outcome.title}: {outcome.verdict or f'skipped, {outcome.skipped}'}")
+        advice = "" if is_told else f"\n{outcome.hint}"
+        console.say(f"{outcome.title}: {outcome.verdict or f'skipped, {outcome.skipped}{advice}'}".rstrip())
     if typed.json:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:
@@ -228,7 +232,8 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
         if isinstance(error, UsageError) and is_first:
             raise
         is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are not a failure
-        return Outcome(experiment, skipped=error.message, refused=not is_lacking), None
+        why = error.message.removesuffix(".")
+        return Outcome(experiment, skipped=why, refused=not is_lacking, hint=error.hint), None
     found = comparing.compared(comparison, store)
     told = {"id": comparison.id, **found.as_json()}
     is_late = rounds.until is not None and time.time() > rounds.until

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from ngcdl import console, settings, trainings
+from ngcdl.catalog import releases
 from ngcdl.cli import terminal, typed_container
 from ngcdl.cli.typed_container import current_folder
 from ngcdl.errors import BadOption, NgcdlError
@@ -136,6 +137,9 @@ def _check(typed: Typed) -> None:
         raise BadOption(_no_image(typed.image), _as_command(typed, start))
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
+        if typed.train and all(one.partition(":")[0] in releases.frameworks() for one in typed.stray):
+            hint = f"To compare several:\n{again(['compare', *sys.argv[2:]])}"
+            raise BadOption(f"{words}: a run has one image.", hint)
         said = f"{words}: the command goes after --, ngcdl's own options before it."
         raise BadOption(said, _parted(typed))
     if typed.train and typed.command:

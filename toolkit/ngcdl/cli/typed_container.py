@@ -75,7 +75,7 @@ def _size(text: str, option: str) -> int:
     number = parse_bytes(text, f"{option} ")
     if text.strip().isdigit() and number < _FEWEST_BYTES[option]:
         meant = f"{option} {number}{'g' if number < 1000 else 'm'}"
-        raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    {meant}")
+        raise BadOption(f"{option} {text}: {number:,} bytes are too few.", f"Did you mean:\n    ngcdl ... {meant}")
     return number
 
 

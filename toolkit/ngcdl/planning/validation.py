@@ -94,7 +94,7 @@ def _check_words(workload: Workload) -> None:
     ):
         if value not in words:
             meant = _MEANT.get(value.lower()) if option == "--precision" else None
-            hint = f"Did you mean {option} {meant}?" if meant else ""
+            hint = f"Did you mean {meant}?\n    ngcdl ... {option} {meant}" if meant else ""
             raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.", hint)
 
 

@@ -15,7 +15,10 @@ from ngcdl.spec.secrets import redacted
 CONTAINERS = ("pyxis", "docker", "podman", "apptainer", "singularity")
 TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"}
 _LISTS = ("options", "patches", "avoid")
-_LIMIT = "On this machine another program ends a run in time, as ngcdl stop does:\n    timeout 30m ngcdl run ..."
+_LIMIT = (
+    "On this machine another program ends a run in time, as ngcdl stop does:\n"
+    "    timeout 30m ngcdl ...  # without --time TIME"
+)
 _LONGEST_PATCH = 1 << 16
 _START = re.compile(r"(?:\s*#.*\n)*\s*---")  # comments may come before the line that begins a document
 _DOCUMENT = re.compile(r"^---", re.MULTILINE)
@@ -60,9 +63,11 @@ class Placement:
         plain, taken = Placement(), kind_of(engine).takes
         for field in fields(self):
             if field.name not in taken and getattr(self, field.name) != getattr(plain, field.name):
-                who = " or ".join(name for name, one in KINDS.items() if field.name in one.takes)
-                limit = _LIMIT if field.name == "time_limit" and not kind_of(engine).is_cluster else ""
-                raise BadOption(f"{_typed(field.name)}: engine {engine} does not use it; {who} does.", limit)
+                who = [name for name, one in KINDS.items() if field.name in one.takes]
+                there = "\n".join(f"    ngcdl ... --engine {name}" for name in who)
+                hint = _LIMIT if field.name == "time_limit" and not kind_of(engine).is_cluster else there
+                said = f"{_typed(field.name)}: engine {engine} does not use it; {' or '.join(who)} does."
+                raise BadOption(said, hint)
         self.check_values()
 
     def check_values(self) -> None:

@@ -21,14 +21,14 @@ def login(
     ] = None,
     kubernetes: Annotated[
         str | None,
-        typer.Option(
+        options.cluster(
             metavar="NAME", help="Copy the stored key (or that of --password-stdin) to this Kubernetes pull secret."
         ),
     ] = None,
     namespace: options.Namespace = None,
     enroot: Annotated[
         bool,
-        typer.Option("--enroot", help="Copy the stored key (or that of --password-stdin) to where enroot reads it."),
+        options.cluster("--enroot", help="Copy the stored key (or that of --password-stdin) to where enroot reads it."),
     ] = False,
 ) -> None:
     """Sign in with an NGC API key, for images that need one.

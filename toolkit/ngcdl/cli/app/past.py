@@ -13,7 +13,10 @@ from ngcdl.cli.app.sections import Application
 from ngcdl.cli.options import Json, RunName
 
 past = Application(
-    invoke_without_command=True, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND [ARGS]...]",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(past, name="runs", rich_help_panel=RUNS)
 
@@ -148,7 +151,10 @@ def runs_rm(
 def report(
     run: Annotated[
         list[str] | None,
-        options.run_or_comparison(metavar="RUN...", help="last (the default), run ids, or a comparison's id."),
+        options.run_or_comparison(
+            metavar="RUN...",
+            help="last (the default), last-1, ids, their beginning or end, or a --name; also of a comparison.",
+        ),
     ] = None,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="A self-contained page.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="The page as an image; needs Chromium.")] = None,
@@ -158,7 +164,7 @@ def report(
 ) -> None:
     """Make a page about a run, several runs, or a comparison.
 
-    Without options it is report.html in the run's folder; of several, report-of-N.html in that of the first."""
+    Without options it is report.html in the run's folder; for several, in that of the first, report-of-N.html."""
     from ngcdl.cli.report import Asked, report
 
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
