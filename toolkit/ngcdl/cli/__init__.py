@@ -24,6 +24,10 @@ def main(argv: list[str]) -> int:
             from ngcdl.cli.mistyped import long_dash
 
             raise long_dash(argv, place)
+    if argv[1:] and argv[0] in ("--install-completion", "--show-completion"):  # typer would take the caller's shell
+        from ngcdl.cli.mistyped import of_a_shell
+
+        raise of_a_shell(argv)
     from ngcdl.cli.app import app
 
     try:

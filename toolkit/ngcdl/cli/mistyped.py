@@ -96,6 +96,13 @@ def long_dash(argv: Sequence[str], at: int) -> NgcdlError:
     return kind(f"{redacted('', word)} begins with a long dash, which pages and documents make of hyphens.", line)
 
 
+def of_a_shell(argv: Sequence[str]) -> BadOption:
+    """Return the error for the name of a shell after an option that is about the shell that it is typed in."""
+    option, shell = argv[:2]
+    line = f"{shell} -c 'ngcdl {option}'" if shell in ("bash", "zsh", "fish") else f"ngcdl {option}"
+    return BadOption(f"{option} {shell}: it is for the shell that it is typed in.", f"    {line}")
+
+
 # -- an option that is not there -------------------------------------------------------------------------------------
 
 
