@@ -70,7 +70,7 @@ def test_where_no_engine_answers_the_ways_without_one_are_said(is_default: bool)
     error.leads_on("    ngcdl run -- true")
     assert error.hint.splitlines() == [
         *first,
-        "Without Docker, with this host's own programs:",
+        "Without Docker, on this host:",
         "    ngcdl run -- true",
     ]
 

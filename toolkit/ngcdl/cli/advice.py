@@ -21,8 +21,9 @@ from ngcdl.planning.asked import (
     why_no_card_variables,
     why_no_container_options,
 )
+from ngcdl.planning.validation import check_place
 from ngcdl.preflight.meant import is_open
-from ngcdl.spec import KINDS, kind_of
+from ngcdl.spec import KINDS, Workload, kind_of
 
 # Shell builtins whose work no program can do, each with the simplest shell that has it.
 _OF_SHELLS = {
@@ -38,6 +39,7 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
     """Raise BadOption if a command on this host has an option for containers. If the command's program is not found or
     can't be invoked, or there is no Docker, add the line to type to that error."""
     is_here = asked.own is not None and not asked.image
+    is_one = sys.argv[1:2] != ["compare"]  # whose images may be several
     if is_here:
         _check(typed, asked)
     try:
@@ -47,15 +49,25 @@ def advised(typed: Typed, asked: Asked) -> Iterator[None]:
             error.hint = hint
         raise
     except EngineAbsent as error:
-        is_command = typed.command and typed.image and not kind_of(typed.engine).is_cluster
-        if is_command and not container_options(asked) and not card_variables(asked):
-            error.leads_on(_on_this_host(typed))
+        if not (kind_of(typed.engine).is_cluster or container_options(asked) or card_variables(asked)):
+            if typed.command and typed.image:
+                error.leads_on(_on_this_host(typed))
+            elif asked.workload and is_one and _trains_here(asked.workload):
+                less = f"  # without {typed.image}" if typed.image else ""
+                error.leads_on(f"    ngcdl ... --engine local{less}")
         raise
     except UnknownTag as error:
-        is_one = sys.argv[1:2] != ["compare"]  # whose images may be several
         if error.nearest and is_one and (asked.image is None or is_open(asked.image)):
             error.leads_on(_with_tag(typed, error.nearest[0], error.name))
         raise
+
+
+def _trains_here(workload: Workload) -> bool:
+    """Return whether this host's own Python, which has TensorFlow, can run a training."""
+    with contextlib.suppress(BadOption):
+        check_place(workload, None, workload.device)
+        return True
+    return False
 
 
 def _check(typed: Typed, asked: Asked) -> None:

@@ -77,9 +77,11 @@ def _line(line: str, argv: Sequence[str]) -> str:
     for option, value in pairwise([*less, "-", *change, "-"]):
         if option.startswith("-"):
             typed = _without(typed, option, has_value=not value.startswith("-"))
+    if less and not less[0].startswith("-"):
+        typed = [word for word in typed if not re.search(rf"(^|/){re.escape(word)}(:|@|$)", less[0])]
     if change and not change[0].startswith("-"):
         image, *change = change
-        typed = _in_image(image, typed, less)
+        typed = typed if any(word.partition(":")[0] == image for word in typed) else [image, *typed]
     if "--gpus" in change:
         typed = _choosing_no_cards(typed)
     if {"none", "cpu"}.intersection(change):
@@ -94,13 +96,6 @@ def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) ->
         return False
     sets_image = change and not change[0].startswith("-")
     return found[1] in ("image", "framework") if sets_image else f"--{found[1]}" in (*change, *less)
-
-
-def _in_image(image: str, words: Sequence[str], less: Sequence[str]) -> list[str]:
-    """Return `words` with `image` first, in place of the one that `less` begins with in full, if that was typed."""
-    chosen = less[0] if less else ""
-    kept = [word for word in words if not re.search(rf"(^|/){re.escape(word)}(:|@|$)", chosen)]
-    return kept if any(word.partition(":")[0] == image for word in kept) else [image, *kept]
 
 
 def _choosing_no_cards(words: Sequence[str]) -> list[str]:

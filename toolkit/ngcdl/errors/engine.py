@@ -66,7 +66,7 @@ class EngineAbsent(EngineError):
 
     def leads_on(self, line: str) -> None:
         """Put `line`, which runs the typed command without Docker, into the hint."""
-        self.hint = f"{self._before}Without Docker, with this host's own programs:\n{line}"
+        self.hint = f"{self._before}Without Docker, on this host:\n{line}"
 
 
 class EngineNotAsked(EngineError):
