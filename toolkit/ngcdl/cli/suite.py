@@ -12,6 +12,7 @@ from typing import Any
 
 from ngcdl import console, trainings
 from ngcdl.cli import lookup
+from ngcdl.cli.changed import written_out
 from ngcdl.cli.compare import Rounds, batches_of, carried_out, check_counts, exit_code, steps_of
 from ngcdl.cli.typed import Typed
 from ngcdl.comparing import compare as comparing
@@ -233,7 +234,8 @@ def _outcome(experiment: Experiment, typed: Typed, rounds: Rounds, is_first: boo
             raise
         is_lacking = isinstance(error, NoGpu) and _is_of_cards(experiment.vary)  # too few cards are not a failure
         why = error.message.removesuffix(".")
-        return Outcome(experiment, skipped=why, refused=not is_lacking, hint=error.hint), None
+        hint = written_out(error.hint, sys.argv[1:])
+        return Outcome(experiment, skipped=why, refused=not is_lacking, hint=hint), None
     found = comparing.compared(comparison, store)
     told = {"id": comparison.id, **found.as_json()}
     is_late = rounds.until is not None and time.time() > rounds.until
