@@ -279,7 +279,10 @@ def suite(
             metavar="articles|table7", help="The questions of articles and forums, or Table 7 of Shi et al. 2016."
         ),
     ],
-    image: Annotated[str | None, options.image(metavar="IMAGE", help="As for run.")] = None,
+    image: Annotated[
+        str | None,
+        options.image(metavar="IMAGE", help="pytorch, tensorflow:24.05-tf2-py3, ...; without one as for run --train."),
+    ] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this long, even in the middle of a run.")
     ] = None,
