@@ -276,6 +276,12 @@ def test_a_command_that_gets_all_cards_that_may_compute_did_not_choose_free_ones
     assert "another run took the GPU meanwhile: choosing again" not in it["said"]
 
 
+def test_cards_of_one_name_are_named_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMAND", "yes")
+    host.set(gpu1__name="NVIDIA GeForce GTX 1050 Ti")
+    assert "GPUs: 0, 1 (NVIDIA GeForce GTX 1050 Ti)" in prepared(host, "auto")["said"][0]
+
+
 def test_an_image_that_is_always_pulled_is_not_pulled_once_more_for_another_card(
     host: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,11 +207,12 @@ def _used(run: Run) -> list[tuple[str, str]]:
     of_it = f", the run itself {formatted(figures, 'container_cpu_percent_mean')}" if own is not None else ""
     all_cores = " of all cores" if figures.cpu_percent_mean is not None else ""
     rows.append(("CPU", f"{formatted(figures, 'cpu_percent_mean', digits=0)}{all_cores}{of_it}"))
-    for gpu in figures.gpus:
+    names = [gpu.name or NOT_AVAILABLE for gpu in figures.gpus]
+    for gpu, name, before in zip(figures.gpus, names, ["", *names], strict=False):
         use = [formatted(gpu, "gpu_percent_mean", digits=0), f"{card_memory(run, gpu)} at most"]
         use += [formatted(gpu, "watts_mean", digits=0)]
         use += [formatted(gpu, "sm_mhz_mean")] if gpu.sm_mhz_mean is not None else []
-        use += [gpu.name or NOT_AVAILABLE]
+        use += [name] if name != before else []  # a server has eight of one name
         use += [f"on {gpu.node}"] if gpu.node else []
         use += ["not used by this run"] if gpu.is_used is False else []
         rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))

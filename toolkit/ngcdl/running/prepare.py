@@ -341,7 +341,11 @@ def with_cards(ready: Ready, need: Need, cards: tuple[str, ...]) -> Ready:
 def _gpu_words(picked: choice.Choice) -> str:
     if picked.gpus.kind == "none" or picked.uuids == ():
         return "none" if picked.loud else f"none ({picked.way.why})"
-    cards = [f"{card.index} ({card.name})" for card in picked.probe.cards if card.uuid in (picked.uuids or ())]
+    alike: dict[str | None, list[str]] = {}  # a server has eight of one name
+    for card in picked.probe.cards:
+        if card.uuid in (picked.uuids or ()):
+            alike.setdefault(card.name, []).append(str(card.index))
+    cards = [f"{', '.join(indices)} ({name})" for name, indices in alike.items()]
     cards = [turn.cards(picked.awaits)] if picked.awaits else cards
     way = "" if not picked.engine.has_containers else f", by {picked.way.name} ({picked.way.why})"
     return (", ".join(cards) or str(picked.gpus)) + way
