@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ngcdl.cli.images import _judged, _table, _whose
@@ -32,10 +34,12 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
 
 def test_cards_have_the_numbers_that_the_driver_gives_them() -> None:
     ref = ImageRef.parse("pytorch:25.03-py3")
-    cards = tuple(CardVerdict(Gpu("8.0", "a card", index=index), "runs", None, ()) for index in (1, None, 3))
+    cards = tuple(CardVerdict(Gpu("8.0", f"card {index}", index=index), "runs", None, ()) for index in (1, None, 3))
     it = Judged(ref, HostFacts(), Found(ImageFacts(ref), "cache", None, 0, 0), Verdict("runs", None, (), cards))
     shown = _judged(it, "here").splitlines()
     assert [line[:5] for line in shown if line.startswith("GPU ")] == ["GPU 1", "GPU 1", "GPU 3"]
+    eight = _judged(replace(it, verdict=Verdict("runs", None, (), cards[:1] * 8)), "here").splitlines()
+    assert [line for line in eight if "GPU" in line] == ["GPUs         8 × card 1: runs"]
 
 
 @pytest.mark.parametrize(("tags", "note"), [

@@ -166,7 +166,8 @@ def test_a_duration_is_told_in_the_unit_that_fits() -> None:
     (Machine(gpus=()), {"gpus": ()}, "none", "none", "none"),
     (Machine(driver="535.1", gpus=()), {"gpus": ()}, "535.1", "none", "none"),
     (Machine(), {"gpus": ()}, "n/a", "n/a", "none"),  # a driver that gave no answer
-    (Machine(driver="535.1", gpus=(Gpu(0, "a card"), Gpu(1))), {"gpus": None}, "535.1", "a card, n/a", "n/a"),
+    (Machine(driver="535.1", gpus=(Gpu(0, "a card"), Gpu(1, "a card"), Gpu(2))), {"gpus": None},
+     "535.1", "2 × a card, n/a", "n/a"),
     (Machine(), {"engine": "slurm", "device": "gpu", "summary": Summary(gpus=(GpuSummary("GPU-1"),))},
      "n/a", "n/a", "GPU-1"),
     (Machine(), {"engine": "slurm", "device": "cpu", "summary": Summary(gpus=(GpuSummary("GPU-1"),))},

@@ -310,7 +310,9 @@ def _judged(judged: Judged, where: str) -> str:
     said = f"can't run {where}" if verdict.verdict == "no" else _WORDS[verdict.verdict]
     lines = [("image", str(judged.image)), ("verdict", f"{said}{_mode(verdict.mode)}")]
     lines += [("reason", f"{reason.text}{_marks(reason)}") for reason in verdict.reasons]
-    if len(verdict.cards) > 1:
+    if len(verdict.cards) > 1 and len(alike := {_card(card) for card in verdict.cards}) == 1:
+        lines.append(("GPUs", f"{len(verdict.cards)} × {alike.pop()}"))
+    elif len(verdict.cards) > 1:
         numbers = [place if card.gpu.index is None else card.gpu.index for place, card in enumerate(verdict.cards)]
         lines += [(f"GPU {number}", _card(card)) for number, card in zip(numbers, verdict.cards, strict=True)]
     lines += [("inside", _inside(facts)), ("size", _size(facts))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -133,13 +133,17 @@ def with_assumed_device(run: Run) -> Run:
     return replace(run, device=found) if (found := given(run)) else run
 
 
+def counted(names: Iterable[str]) -> list[str]:
+    """Return each name once, with its count if it is there several times: 8 × MODEL."""
+    return [f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items()]
+
+
 def hardware(run: Run) -> str | None:
     """Name what the run computed on: its cards, or the processor. None if unknown."""
     if run.device == "gpu":
         names = [gpu.name for gpu in run.machine.gpus or () if run.gpus and gpu.uuid in run.gpus and gpu.name]
         names = names or [gpu.name for gpu in run.summary.gpus if gpu.name]
-        counted = Counter(names)
-        return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in counted.items()) or None
+        return ", ".join(counted(names)) or None
     if run.device == "cpu" and run.machine.cpu:
         return ", ".join(filter(None, (run.machine.cpu, cores(run))))
     return None

@@ -170,7 +170,9 @@ def conditions(story: Story) -> list[tuple[str, str]]:
     run, machine, start = story.run, story.run.machine, story.training.start
     training = run.workload
     no_image = (None, None) if run.kind.has_containers else (naming.NO_IMAGE[bool(training)], "none")
-    there = None if machine.gpus is None else [gpu.name or gpu.uuid for gpu in machine.gpus]
+    there = None
+    if machine.gpus is not None:
+        there = naming.counted(gpu.name or gpu.uuid or NOT_AVAILABLE for gpu in machine.gpus)
     rows = [
         (RUN, run.id),
         ("started", _date(run.started)),
