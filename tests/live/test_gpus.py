@@ -165,7 +165,7 @@ def test_an_engine_without_a_way_warns_auto_and_refuses_all(lab: dict[str, Any],
             done = user.run("run", "busybox:1", "--gpus", "all", "--", "true", **way)
             assert done.code == 125, done
             assert "Docker has no way to hand a GPU to a container" in done.err
-            assert "nvidia-ctk runtime configure" in done.err
+            assert ("nvidia-ctk runtime configure" if way else "\n      ngcdl doctor\n") in done.err
 
 
 def test_a_demanded_gpu_that_the_framework_does_not_see_stops_the_training_with_125(user: User) -> None:
