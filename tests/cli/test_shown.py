@@ -68,6 +68,14 @@ def test_the_record_s_path_begins_at_home_on_a_terminal_and_is_whole_for_a_progr
     assert "record ~/state/ngcdl/runs/y" in rows(house, Run("y", "finished", STARTED, STARTED + 3), capsys)
 
 
+def test_images_that_ngcdl_never_saw_are_not_said_to_be_the_official_ones(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run("x", "finished", STARTED, STARTED + 3, engine="compose", dataset="cifar10")
+    assert "data CIFAR-10: not compared with the official files" in rows(house, run, capsys)
+    assert "data CIFAR-10: as sent\n" in rows(house, replace(run, id="y", dataset_note="as sent"), capsys)
+
+
 def test_what_went_on_from_a_checkpoint_was_not_taken_back(house: House, capsys: pytest.CaptureFixture[str]) -> None:
     made = Made(steps=200)
     start, *_ = made.events()

@@ -166,7 +166,7 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("chosen by trial", text))
     if run.dataset:
         kind = {"cifar10": "CIFAR-10", "pictures": "real images"}.get(run.dataset, run.dataset)
-        note = f": {run.dataset_note}" if run.dataset_note else ""
+        note = f": {about}" if (about := naming.about_data(run)) else ""
         if run.is_synthetic:
             kind, note = "SYNTHETIC, nothing real", note and f" ({run.dataset_note})"  # which has colons of its own
         rows.append(("data", kind + note))

@@ -133,6 +133,13 @@ def with_assumed_device(run: Run) -> Run:
     return replace(run, device=found) if (found := given(run)) else run
 
 
+def about_data(run: Run) -> str | None:
+    """Return what is known of a training's images; None if nothing is."""
+    # ngcdl compares a folder that it passes on; Docker Compose, or a cluster's volume, has one that it never saw
+    unseen = "not compared with the official files" if run.dataset == "cifar10" else None
+    return run.dataset_note or unseen
+
+
 def counted(names: Iterable[str]) -> list[str]:
     """Return each name once, with its count if it is there several times: 8 × MODEL."""
     return [f"{count} × {name}" if count > 1 else name for name, count in Counter(names).items()]

@@ -191,7 +191,7 @@ def conditions(story: Story) -> list[tuple[str, str]]:
         ("machine", _words(machine.hostname, machine.cpu, naming.cores(run))),
         ("memory of the machine", size(machine.memory_bytes)),
         ("kernel", machine.kernel),
-        ("data", f"{data(run)}{f': {run.dataset_note}' if run.dataset_note else ''}"),
+        ("data", ": ".join(filter(None, (data(run), naming.about_data(run))))),
         ("training images, sha256", start.get("dataset_sha256")),
         ("requested", naming.length(run, start)),
         ("batch", naming.computed(run, start)["batch"]),
