@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ from socket_relay import relay_to
 pytestmark = pytest.mark.lab
 
 UNTIL_OVER = "echo up; until [ -e over ]; do sleep 0.2; done; echo over; exit 5"
+PATIENT = "from ngcdl import __main__; from ngcdl.engines.docker import job; job.PATIENCE_SECONDS = {}; __main__.main()"
+
+
+def waiting(user: User, seconds: float) -> User:
+    """Return `user`, whose ngcdl waits so long from now on for an engine that has gone away."""
+    user.words = [sys.executable, "-P", "-c", PATIENT.format(seconds)]
+    return user
 
 
 # -- no answer -------------------------------------------------------------------------------------------------------
@@ -145,7 +153,7 @@ def test_a_killed_engine_with_live_restore_is_waited_for_or_its_run_found_again(
     lab: dict[str, Any], tmp_path: Path
 ) -> None:
     with engine_of_ones_own(lab, **{"live-restore": True}) as engine, user_in(tmp_path, lab, engine.host) as user:
-        child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+        child = waiting(user, 240).start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
         child.until_out("up")
         engine.kill9()
         engine.start()
@@ -157,7 +165,7 @@ def test_a_killed_engine_with_live_restore_is_waited_for_or_its_run_found_again(
         assert (record["status"], record["exit_code"]) == ("failed", 5)
 
         (user.here / "over").unlink()
-        child = user.start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
+        child = waiting(user, 2).start("run", "busybox:1", "--", "sh", "-c", UNTIL_OVER)
         child.until_out("up")
         engine.kill9()
         done = child.done()
@@ -223,7 +231,8 @@ def test_an_engine_that_hangs_ends_no_later_than_patience_and_after_two_signals_
 ) -> None:
     user.may_leave_containers = True
     with relay_to(user.environment["DOCKER_HOST"], tmp_path) as relay:
-        child = user.start("run", "busybox:1", "--", "sh", "-c", "echo up; sleep 600", DOCKER_HOST=relay.address)
+        words = ("run", "busybox:1", "--", "sh", "-c", "echo up; sleep 600")
+        child = waiting(user, 240 if signals == 2 else 2).start(*words, DOCKER_HOST=relay.address)
         child.until_out("up")
         relay.freeze()
         began = time.monotonic()
