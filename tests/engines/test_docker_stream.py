@@ -65,7 +65,7 @@ def test_output_that_came_together_with_the_header_of_the_answer_is_not_lost(tmp
 def test_input_that_is_sent_before_the_output_is_read_arrives_whole() -> None:
     here, there = socket.socketpair()
     with here, there:
-        here.settimeout(5)  # as the SDK's connections have; such a socket does not block
+        here.settimeout(240)  # as the SDK's connections have; such a socket does not block
         data, got = bytes(range(256)) * 8192, bytearray()
 
         def receive() -> None:
