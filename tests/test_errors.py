@@ -66,7 +66,7 @@ def test_where_no_engine_answers_the_ways_without_one_are_said(is_default: bool)
     if is_default:  # not installed, as a rule: what doctor says then can be typed
         assert first[:2] == ["See what is missing on this machine:", "    ngcdl doctor"]
     assert way == "A bundled training, or a command of your own, runs on this host without Docker:"
-    assert (training, command) == ("    ngcdl run --train cifar10 --engine local", "    ngcdl run -- python train.py")
+    assert (training, command) == ("    ngcdl run --train cifar10 --engine local", "    ngcdl run -- python3 train.py")
     error.leads_on("    ngcdl run -- true")
     assert error.hint.splitlines() == [
         *first,

@@ -139,7 +139,7 @@ from ngcdl.record import Run
         (("doctor", "x"), "ngcdl: doctor x: more words than it takes.\n      ngcdl doctor --help\n"),
         (("runs", "diff", "last"), "runs diff: B is missing.\n      ngcdl runs diff last-1 last\n"),
         (("run",), "Nothing to run: name an image"),
-        (("run",), "    ngcdl run --train cifar10\n      ngcdl run -- python train.py\n"),
+        (("run",), "    ngcdl run --train cifar10\n      ngcdl run -- python3 train.py\n"),
         (("run", "--steps", "many", "--train", "cifar10"), "--steps many: must be a whole number.\n"),
         (("run", "--train", "nonsense"), "cifar10-keras"),
         (("run", "--train", "cifar10", "--steps", "0"), "must be a whole number, 1 or more"),

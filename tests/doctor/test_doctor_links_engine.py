@@ -57,7 +57,7 @@ def test_an_engine_that_is_not_installed_is_installed_as_its_distribution_has_it
     kernel = replace(KERNEL, distribution=distribution)
     finding = found(replace(SICK["engine absent"], programs=programs, kernel=kernel))["engine"]
     assert (commands(finding), finding.source) == (typed, "https://docs.docker.com/engine/install/")
-    without = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
+    without = "Without it, ngcdl run --train cifar10 and ngcdl run -- python3 train.py run on this host"
     assert finding.cause == f"It is not installed. {without}"
     programs_and_podman = replace(programs, names=programs.names | {"podman"})
     finding = found(replace(SICK["engine absent"], programs=programs_and_podman, kernel=kernel))["engine"]

@@ -62,7 +62,7 @@ VALUES = {
 }  # fmt: skip
 # What can be varied for a command of the user's own, whose computation is unknown.
 _OF_COMMAND = ("device", "image", *UNITS)
-_OWN = "    ngcdl compare -- python train.py"
+_OWN = "    ngcdl compare -- python3 train.py"
 _IN_AN_IMAGE = "    ngcdl compare IMAGE -- python train.py"
 _OF_FRAMEWORKS = "    ngcdl compare TENSORFLOW-IMAGE PYTORCH-IMAGE --vary framework=tensorflow,pytorch --train cifar10"
 _ON_NODES = "    ngcdl compare IMAGE --train cifar10 --engine slurm --vary nodes=1,2"

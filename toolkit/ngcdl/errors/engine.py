@@ -60,7 +60,7 @@ class EngineAbsent(EngineError):
         super().__init__(f"No Docker engine answers at {address}: {why}.")
         self.hint = (
             f"{self._before}A bundled training, or a command of your own, runs on this host without Docker:\n"
-            "    ngcdl run --train cifar10 --engine local\n    ngcdl run -- python train.py"
+            "    ngcdl run --train cifar10 --engine local\n    ngcdl run -- python3 train.py"
         )
         self.named_by = None if is_default else named_by
 

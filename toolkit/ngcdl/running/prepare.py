@@ -121,7 +121,7 @@ def _check(asked: Asked) -> None:
     elif asked.own is None:
         raise BadOption(
             "Nothing to run: name an image, a training with --train, or a command after --.",
-            "    ngcdl run --train cifar10\n    ngcdl run -- python train.py",
+            "    ngcdl run --train cifar10\n    ngcdl run -- python3 train.py",
         )
     if asked.waits:
         check_waiting(asked)

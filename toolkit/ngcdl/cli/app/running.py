@@ -126,7 +126,7 @@ class RunOptions:
     epilog=_PROJECT + "\b\nExamples:\n  ngcdl run --train cifar10\n  ngcdl run pytorch\n"
     "  ngcdl run pytorch --train cifar10 --gpus all\n"
     "  ngcdl run pytorch -v /data:/data:ro -- python train.py --epochs 3\n"
-    "  ngcdl run -- python train.py --epochs 3\n"
+    "  ngcdl run -- python3 train.py --epochs 3\n"
     "  ngcdl run pytorch:25.03-py3 --train cifar10 --engine slurm --nodes 2",
 )
 @takes(RunOptions)

@@ -15,7 +15,7 @@ _DESKTOP = "https://docs.docker.com/desktop/features/gpu/"
 _CONTEXTS = "https://docs.docker.com/engine/manage-resources/contexts/"
 _LIVE_RESTORE = "https://docs.docker.com/engine/daemon/live-restore/"
 _PODMAN = "https://docs.podman.io/en/latest/markdown/podman-system-service.1.html"
-_WITHOUT = "Without it, ngcdl run --train cifar10 and ngcdl run -- python train.py run on this host"
+_WITHOUT = "Without it, ngcdl run --train cifar10 and ngcdl run -- python3 train.py run on this host"
 _GROUP = "https://docs.docker.com/engine/install/linux-postinstall/"
 
 
