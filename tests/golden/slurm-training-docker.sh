@@ -198,7 +198,7 @@ for file in "$RUN/.task-$attempt-"*; do
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ]; then
     if [ "$lost" -lt 3 ]; then
-        echo "ngcdl: a node was lost; the job is requeued" >&2
+        echo "ngcdl: a node was lost; requeueing the job" >&2
         unlinked
         scontrol requeue "$SLURM_JOB_ID" && exit "$code"
     else
@@ -208,7 +208,7 @@ fi
 if [ "$code" != 0 ] && [ ! -e "$RUN/.stopping" ] && is_preempted &&
     scontrol show config | grep -q "^PreemptType *= preempt/partition_prio" &&
     scontrol show partition "$SLURM_JOB_PARTITION" -o | grep -qE " PreemptMode=(GANG,)?REQUEUE"; then
-    echo "ngcdl: another job preempted it; the job is requeued" >&2
+    echo "ngcdl: another job preempted it; requeueing the job" >&2
     unlinked
     scontrol requeue "$SLURM_JOB_ID" && exit "$code"
 fi
