@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from stand_ins import stand_in
 
+from ngcdl.engines.slurm.script import script
 from ngcdl.engines.values import Order
 from ngcdl.spec import GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 
@@ -60,10 +62,24 @@ def ordered(spec: RunSpec) -> Order:
     return Order(spec, ID, FOLDER, spec.image.pinned(DIGEST), "none" if spec.gpus.kind == "none" else "gres")
 
 
+def task_of(spec: RunSpec, folder: Path) -> str:
+    text = script(replace(ordered(spec), folder=folder)).partition("\ntask=")[2]
+    return re.split(r"\n(?:env .*\\\n    )?srun ", text)[0]
+
+
 def program(folder: Path, name: str, lines: str) -> None:
     stand_in(folder, name, lines, "/bin/bash")
 
 
+# A client whose engine forbids the limit $FORBIDDEN and whose containers all exit with 7.
+CLIENT = """[ "$1" != rm ] || exit 0
+echo "$*" >>calls
+case "$*" in *"$FORBIDDEN"*)
+    echo 'error during container init: error setting rlimit type 8: operation not permitted' >&2
+    exit 125
+esac
+exit 7
+"""
 # what `scontrol show job -o` says of it
 SAID = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime={} SuspendTime={} X=0"
 PREEMPTED = SAID.format("2026-11-27T08:00:00", "None")
