@@ -3,8 +3,8 @@
 A replica learns from its framework that another one is gone, but not why; and before they have joined it waits for the
 other, for hours. So the connections of the meeting stay: node 0 sends lines of JSON to all others, and they to node 0.
 {"framework": name} says what a replica has loaded, {"joins": true} that all replicas of a node wait for the others, or
-have joined them. {"ended": null}, the last line, says that all replicas of a node are
-done, {"ended": {"kind", "message", "step", "exit_code"}} why they are not.
+have joined them. {"ended": null}, the last line, says that all replicas of a node are done, {"ended": {"kind",
+"message", "step", "exit_code"}} why they are not.
 """
 from __future__ import absolute_import, division, print_function
 

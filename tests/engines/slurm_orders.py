@@ -80,7 +80,7 @@ case "$*" in *"$FORBIDDEN"*)
 esac
 exit 7
 """
-# what `scontrol show job -o` says of it
+# Slurm's own words about a job (22.05's scontrol show job -o), the first in the time that it grants a preempted one.
 SAID = "JobId=7 JobName=x JobState=RUNNING Reason=None PreemptEligibleTime=Unknown PreemptTime={} SuspendTime={} X=0"
 PREEMPTED = SAID.format("2026-11-27T08:00:00", "None")
 PREEMPTED_AFTER_A_SUSPENSION = SAID.format("2026-11-27T08:00:00", "2026-11-26T23:00:00")

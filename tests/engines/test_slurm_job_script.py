@@ -30,8 +30,6 @@ from ngcdl.record import Run
 from ngcdl.report.measured.diagnosis import diagnosed
 from ngcdl.spec import GpuRequest, Placement
 
-# Slurm's own words about a job (22.05's scontrol show job -o), the first in the time that it grants a preempted one.
-
 
 @pytest.mark.parametrize(("forbidden", "times"), [("--ulimit memlock=-1", 3), ("nothing", 1)])
 def test_a_node_that_forbids_memlock_says_so_once_and_runs_the_image_without(
