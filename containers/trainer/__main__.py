@@ -10,8 +10,8 @@ import sys
 import traceback
 
 from . import (
-    autotune, checkpoint, choices, computing, feed, fits, group, host, layers, replicas, room, sampler, teacher,
-    workloads)
+    autotune, checkpoint, choices, computing, driver, feed, fits, group, host, layers, replicas, room, sampler, teacher,
+    winograd, workloads)
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
@@ -165,6 +165,8 @@ def run(asked, outside, own):
     tell_libraries(asked)
     free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
+    if not hasattr(workload, "run") and (asked.device == "cpu" or not driver.is_installed()):
+        winograd.begin(layers.flat(model.words))  # which compiles while the framework loads
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS, voice)
     if own.size > 1:
         own.report = replicas.report

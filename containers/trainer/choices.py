@@ -41,7 +41,7 @@ def own():
     """Return a checksum of this trainer's source: another version may compute differently."""
     checksum = hashlib.sha256()
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.abspath(__file__)))):
-        for name in sorted(name for name in names if name.endswith(".py")):
+        for name in sorted(name for name in names if name.endswith((".py", ".c"))):
             with open(os.path.join(folder, name), "rb") as file:
                 checksum.update(file.read())
     return checksum.hexdigest()[:16]

@@ -10,6 +10,10 @@ LIBRARY = "libcuda.so.1"
 INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 
 
+def is_installed():
+    return library() is not None
+
+
 def total_bytes(card):
     """Return the memory of the card with this index; None if the driver is missing or does not tell."""
     return answer(card, ctypes.c_size_t(), lambda cuda, told, device: cuda.cuDeviceTotalMem_v2(told, device))
@@ -28,10 +32,15 @@ def leaves_memory(card):
 
 
 def answer(card, told, ask):
-    device = ctypes.c_int()
-    try:
-        cuda = ctypes.CDLL(LIBRARY)
-    except OSError:
+    device, cuda = ctypes.c_int(), library()
+    if cuda is None:
         return None
     failed = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), card) or ask(cuda, ctypes.byref(told), device)
     return None if failed else told.value
+
+
+def library():
+    try:
+        return ctypes.CDLL(LIBRARY)
+    except OSError:
+        return None

@@ -130,6 +130,7 @@ EVENTS one JSON object per line, written whole. Every one has "event" and "t", s
               network has none), replicas (on all machines), nodes (machines),
               precision (float32|tf32|float16|bfloat16: what is computed in), compiled (true|false),
               channels_last (true|false; null: no images), teacher (null|name), pid,
+              winograd (whether 3 x 3 convolutions may be computed by winograd.c: on a CPU, with gcc),
               autotune (null: not requested; else {chosen: settings, {} for the default, else some of threads,
               channels_last, feed, onednn; measured (when, seconds since the epoch), remembered (from an earlier
               trial), kept (for a later one), seconds (of the trials), skipped (null, or why nothing was decided),

@@ -87,8 +87,8 @@ def start(asked, workload, network, events, dataset=None, **fields):
                  framework=asked.framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
-                 replicas=network.group.size, nodes=network.group.nodes, autotune=asked.tuned, pid=os.getpid(),
-                 **fields)
+                 winograd=bool(network.winograd), replicas=network.group.size, nodes=network.group.nodes,
+                 autotune=asked.tuned, pid=os.getpid(), **fields)
 
 
 def saving(asked, about, model, network, events, group):

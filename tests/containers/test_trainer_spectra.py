@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from convolutions import drawn, led_back, slid, word_of
 
-from trainer import layers, spectra
+from trainer import spectra
 
 SEVERAL = [  # window, padding, height, width
     (5, None, 12, 12),
@@ -19,36 +20,6 @@ SEVERAL = [  # window, padding, height, width
     (7, 3, 4, 4),
     (4, 1, 9, 6),
 ]
-
-
-def word_of(window, padding, inputs=3, outputs=4, stride=1):
-    zeros = layers.constant(0.0)
-    return layers.conv("conv", window, inputs, outputs, zeros, zeros, padding=padding, stride=stride)
-
-
-def drawn(word, examples, height, width):
-    random = np.random.RandomState(0)
-    inputs, outputs = word["shape"][2:]
-    after = spectra.sides_after(word, (height, width))
-    shapes = (examples, height, width, inputs), word["shape"], (outputs,), (examples, *after, outputs)
-    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
-
-
-def slid(word, x, weights, biases, gradient):
-    """Return the convolution by definition, in float64, and the gradients of x, weights, biases."""
-    x, weights, gradient = (array.astype(np.float64) for array in (x, weights, gradient))
-    (up, left), (rows, columns) = word["padding"], word["shape"][:2]
-    wide = np.pad(x, [(0, 0), (up, up), (left, left), (0, 0)])
-    found, pulled, moved = np.zeros(gradient.shape) + biases, np.zeros(wide.shape), np.zeros(weights.shape)
-    height, width = gradient.shape[1:3]
-    for row in range(rows):
-        for column in range(columns):
-            seen = np.s_[:, row : row + height, column : column + width]
-            found += wide[seen] @ weights[row, column]
-            pulled[seen] += gradient @ weights[row, column].T
-            moved[row, column] = np.einsum("nhwi,nhwo->io", wide[seen], gradient)
-    inner = pulled[:, up : up + x.shape[1], left : left + x.shape[2]]
-    return found, inner, moved, gradient.sum((0, 1, 2))
 
 
 @pytest.mark.parametrize(("window", "padding", "height", "width"), SEVERAL)
@@ -72,41 +43,16 @@ def test_a_product_of_spectra_is_the_convolution(window, padding, height, width)
 def test_frameworks_lead_gradients_back_through_it(framework, window, padding, height, width, biased):
     word = word_of(window, padding)
     x, weights, biases, gradient = drawn(word, 2, height, width)
-    given = BY[framework](word, x, weights, biases if biased else None, gradient)
+    given = by(framework, word, x, weights, biases if biased else None, gradient)
     wanted = slid(word, x, weights, biases if biased else 0, gradient)
     for one, other in zip(given, wanted, strict=False):
         assert one == pytest.approx(other, abs=1e-4)
     assert len(given) == 3 + (biased and framework == "pytorch"), "TensorFlow adds biases apart"
 
 
-def by_pytorch(word, x, weights, biases, gradient):
-    import torch
-
-    spectral = importlib.import_module("trainer.frameworks.pytorch.spectral")
-    wanted = [torch.from_numpy(array).requires_grad_() for array in (x, weights, biases) if array is not None]
-    seen, kernel, *last = wanted
-    found = spectral.conv(word, seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), last[0] if last else None)
-    found = found.permute(0, 2, 3, 1)
-    gradients = torch.autograd.grad(found, wanted, torch.from_numpy(gradient))
-    return [tensor.detach().numpy() for tensor in (found, *gradients)]
-
-
-def by_tensorflow(word, x, weights, biases, gradient):
-    import tensorflow as tf
-
-    spectral = importlib.import_module("trainer.frameworks.tf2.spectral")
-
-    @tf.function(autograph=False)
-    def both(x, weights):
-        with tf.GradientTape() as tape:
-            tape.watch([x, weights])
-            found = spectral.conv(word, x, weights) + (0 if biases is None else biases)
-        return [found, *tape.gradient(found, [x, weights], tf.constant(gradient))]
-
-    return [one.numpy() for one in both(tf.constant(x), tf.constant(weights))]
-
-
-BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}
+def by(framework, word, *arrays):
+    conv = importlib.import_module(f"trainer.frameworks.{framework}.spectral").conv
+    return led_back(framework, lambda *given: conv(word, *given), *arrays)
 
 
 @pytest.mark.torch
@@ -129,7 +75,7 @@ def test_a_dark_part_is_off_by_no_more_than_a_millionth_of_the_bright_one(framew
     word = word_of(5, None, 16, 16)
     x, weights, _, gradient = drawn(word, 4, 12, 12)
     x[:, :6] *= 1e-3
-    given = BY[framework](word, x, weights, None, gradient)[0]
+    given = by(framework, word, x, weights, None, gradient)[0]
     wanted = slid(word, x, weights, 0, gradient)[0]
     assert np.abs(given - wanted).max() < 1e-6 * np.abs(wanted).max()
     assert np.abs(wanted[:, :4]).max() < 1e-2 * np.abs(wanted).max(), "there is a dark part"
@@ -161,7 +107,7 @@ def test_tensorflow_takes_it_where_it_pays_for_32_bits():
 
     def convolves(examples, kind=tf.float32):
         kept = {"weights": tf.ones((5, 5, 64, 64), kind), "biases": tf.ones((64,), kind)}
-        at = SimpleNamespace(get=lambda _, which: kept[which])
+        at = SimpleNamespace(get=lambda _, which: kept[which], winograd=None)
         traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
         graph = traced.get_concrete_function(tf.TensorSpec((examples, 12, 12, 64), kind)).graph
         return "Conv2D" in {one.type for one in graph.get_operations()}

@@ -1,7 +1,7 @@
 """How PyTorch trains: plain loops over the weights; loss and gradients are computed eagerly or by torch.compile."""
 import torch
 
-from ... import layers
+from ... import layers, winograd
 from ...computing import PLAIN, Scale
 from ...group import ALONE
 from ...recipe import chance
@@ -45,6 +45,8 @@ class Network:
         self.scale = Scale() if self.precision == "float16" else None
         self.recurrent = numbers.recurrent(self.half, self.on)
         self.channels_last = numbers.layout(way.channels_last, model, self.precision, self.device)
+        is_plain = self.device == "cpu" and self.channels_last and self.precision == "float32" and not way.compiled
+        self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
         self.together = self.stepper = None
         if group.size > 1:
             self.together = Together(group, self.on)
@@ -55,6 +57,7 @@ class Network:
             self.quick = numbers.compiled(self.look)
 
     def load(self, values):
+        self.winograd = winograd.library(self.tiled)
         own = self.group.part(self.model.batch)
         self.kept = {name: self.inward(values[name][own] if name in self.model.states else values[name])
                      for name in self.model.kept()}
@@ -130,7 +133,7 @@ class Network:
     def learn(self, examples, labels, *answers):
         """Return loss and logits; this is what torch.compile compiles."""
         with self.casting():
-            logits = self.forward(examples, Pass(self.kept, True, self.half, self.compiled, self.recurrent))
+            logits = self.forward(examples, self.passing(True))
         logits = logits.float()
         loss = LOSSES[self.model.loss](logits, labels.reshape(-1), *answers)
         if self.model.labels:
@@ -171,10 +174,12 @@ class Network:
 
     def look(self, examples):
         with torch.no_grad(), self.casting():
-            passed = Pass(self.kept, False, self.half, self.compiled, self.recurrent)
-            return self.forward(examples, passed).float()
+            return self.forward(examples, self.passing(False)).float()
 
     answers = look
+
+    def passing(self, is_training):
+        return Pass(self.kept, is_training, self.half, self.compiled, self.recurrent, self.winograd)
 
     def close(self):
         if self.together:
@@ -184,11 +189,11 @@ class Network:
 class Pass:
     """One forward pass: of training, or of a test, which uses the weights' moving averages if there are any.
     half: the 16-bit dtype to compute in, or None. is_compiled: torch.compile fuses the pass. recurrent: the dtype that
-    LSTMs compute in; None for the input's."""
+    LSTMs compute in; None for the input's. winograd: a winograd.Library, or None."""
 
-    def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None):
+    def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None, winograd=None):
         self.kept, self.is_training, self.half, self.is_compiled = kept, is_training, half, is_compiled
-        self.recurrent = recurrent
+        self.recurrent, self.winograd = recurrent, winograd
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

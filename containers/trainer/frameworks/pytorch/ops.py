@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from ... import layers
-from . import products, spectral
+from . import products, spectral, tiled
 from .numbers import LAST, uncast
 
 WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
@@ -13,6 +13,8 @@ def conv(word, x, at):
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
     if spectral.can_be(word, x, at):
         return spectral.conv(word, x, weights, biases)
+    if tiled.can_be(word, x, at):
+        return tiled.conv(word, x, weights, biases, at.winograd)
     return functional.conv2d(x, weights, biases, stride=word["stride"], padding=word["padding"])
 
 

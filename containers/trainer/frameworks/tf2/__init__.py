@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from ... import driver, layers
+from ... import driver, layers, winograd
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
@@ -50,6 +50,8 @@ class Network:
         self.compiled = way.compiled
         self.channels_last = layout(way.channels_last, model, numbers.NO_CHANNELS_FIRST)
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
+        is_plain = self.device == "cpu" and self.precision == "float32" and not way.compiled
+        self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
         with tf.device(self.on):
             self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
                          for name, shape in model.kept().items()}
@@ -60,6 +62,7 @@ class Network:
         self.guess, self.quick = (tf.function(self.look, autograph=False, **said) for said in ({}, compiling))
 
     def load(self, values):
+        self.winograd = winograd.library(self.tiled)
         for name, variable in self.kept.items():
             variable.assign(self.rows(name, values[name]))
 
@@ -119,7 +122,7 @@ class Network:
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
         examples, labels, *answers = batch
         with tf.GradientTape() as tape:
-            logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, key)), tf.float32)
+            logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, self.winograd, key)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
                 loss *= model.labels[0]  # turns the mean over all labels into the sum over a sequence's
@@ -170,7 +173,7 @@ class Network:
             return self.checked((self.quick if self.is_usual(batch[-1]) else self.guess)(batch[0])).numpy()
 
     def look(self, examples):
-        return tf.cast(self.forward(examples, Pass(self.kept, self.half)), tf.float32)
+        return tf.cast(self.forward(examples, Pass(self.kept, self.half, self.winograd)), tf.float32)
 
     def answers(self, examples):
         with tf.device(self.on):
@@ -184,8 +187,8 @@ class Pass:
     """One forward pass: of training, which draws by a key and updates running statistics; or of a test, without a key,
     which uses the weights' moving averages if there are any. half: the 16-bit dtype to compute in, or None."""
 
-    def __init__(self, kept, half, key=None):
-        self.kept, self.half, self.key, self.is_training = kept, half, key, key is not None
+    def __init__(self, kept, half, winograd=None, key=None):
+        self.kept, self.half, self.winograd, self.key, self.is_training = kept, half, winograd, key, key is not None
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

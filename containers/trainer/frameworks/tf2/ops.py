@@ -4,7 +4,7 @@ import binascii
 import tensorflow as tf
 
 from ... import layers
-from . import spectral
+from . import spectral, tiled
 
 
 def conv(word, x, at):
@@ -17,6 +17,8 @@ def conv(word, x, at):
     weights = at.get(word, "weights")
     if spectral.can_be(word, x, weights):
         x = spectral.conv(word, x, tf.convert_to_tensor(weights))
+    elif tiled.can_be(word, x, weights, at):
+        x = tiled.conv(word, x, tf.convert_to_tensor(weights), at.winograd)
     else:
         x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
     return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x

@@ -24,15 +24,19 @@ def script() -> str:
 
 
 def packed(folder: str) -> str:
-    """Pack the Python files of a folder, in base64: the same files yield the same text, whoever packs them and when.
+    """Pack the sources in a folder, in base64: the same files yield the same text, whoever packs them and when.
 
     Raise TrainerTooLarge."""
     root, made = Path(folder), io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for path in sorted(root.rglob("*.py")):
+        for path in _sources(root):
             tars.add(archive, str(Path(root.name) / path.relative_to(root)), path.read_bytes())
     content = gzip.compress(made.getvalue(), mtime=0)
     if len(content) + len(script().encode()) > LIMIT_BYTES:  # as the API server counts, without the base64
-        largest = max(root.rglob("*.py"), key=lambda path: path.stat().st_size)
+        largest = max(_sources(root), key=lambda path: path.stat().st_size)
         raise TrainerTooLarge(root, str(largest))
     return base64.b64encode(content).decode("ascii")
+
+
+def _sources(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.suffix in (".py", ".c"))

@@ -83,6 +83,7 @@ def way(run: Run, start: Mapping[str, Any]) -> str | None:
     words = [str(it["precision"])] if it["precision"] else []
     words += ["compiled"] if it["compiled"] else []
     words += [f"channels {'last' if it['channels_last'] else 'first'}"] if it["channels_last"] is not None else []
+    words += ["Winograd"] if start.get("winograd") else []
     words += [f"fed {it['feed']}"] if it["feed"] != "ahead" else []
     words += [f"teacher {it['teacher']}"] if it["teacher"] else []
     words += [f"clipped at {clip:g}"] if (clip := lines.number(it["clip"])) is not None else []

@@ -1,0 +1,301 @@
+/* 3 x 3 convolutions of float32 pictures with stride 1 on a CPU, and their gradients, by Winograd's F(2 x 2, 3 x 3):
+   16 multiplications for each four values of an output channel instead of 36. https://arxiv.org/abs/1509.09308
+
+   A tile is 4 x 4 places of a picture, from which 2 x 2 places of the output follow. In the transformed domain each of
+   a tile's 16 numbers is multiplied on its own, so over all channels it takes 16 matrix products. They are computed for
+   a block of tiles at a time, which stays in the cache.
+
+   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py compiles this file
+   for the processor that it runs on, and describes the functions. */
+#include <stdlib.h> /* aligned_alloc: C11, gcc's default since 5 */
+#include <string.h>
+#include <omp.h>
+
+#if defined(LANES) /* for tests */
+#elif defined(__AVX512F__)
+#define LANES 16
+#define ROWS 12
+#elif defined(__AVX2__) || defined(__aarch64__)
+#define LANES 8
+#define ROWS 6
+#else
+#error "the vectors below would not fit into the registers"
+#endif
+#define COLUMNS (2 * LANES) /* of the part of a product that ROWS x 2 registers hold */
+#define POINTS 16           /* of a transformed tile */
+#define BLOCK 24            /* tiles: a multiple of ROWS */
+#define MOST 1024           /* channels */
+
+typedef float vector __attribute__((vector_size(4 * LANES), aligned(4)));
+#define LOAD(place) (*(const vector *)(place))
+#define STORE(place, value) (*(vector *)(place) = (value))
+
+/* above, left: how many rows and columns of zeros surround the picture on either side. The last four are the strides
+   of the filters, and of their gradient, in numbers. */
+struct Shape {
+    long threads, pictures, height, width, inputs, outputs, above, left, output, row, column, input;
+};
+
+/* The pictures of a convolution's output, and the tiles that they follow from. */
+struct Tiles {
+    long height, width, down, across, count, blocks;
+};
+
+static const float zeros[MOST];
+
+static struct Tiles tiles_of(const struct Shape *s) {
+    struct Tiles t = {s->height + 2 * s->above - 2, s->width + 2 * s->left - 2, 0, 0, 0, 0};
+    t.down = (t.height + 1) / 2;
+    t.across = (t.width + 1) / 2;
+    t.count = s->pictures * t.down * t.across;
+    t.blocks = (t.count + BLOCK - 1) / BLOCK;
+    return t;
+}
+
+static float *floats(long count) {
+    return aligned_alloc(64, (count * sizeof(float) + 127) / 64 * 64); /* with 64 bytes that multiply() may read */
+}
+
+/* Write to c [rows, COLUMNS], or add to it, a [ROWS, depth] times b [depth, COLUMNS]; of a, ROWS rows are read. */
+static inline __attribute__((always_inline)) void multiply(
+    long rows, long depth, const float *a, long a_row, long a_column, const float *b, long b_row, float *c, long c_row,
+    int adds) {
+    vector sums[ROWS][2];
+#pragma GCC unroll 12
+    for (int r = 0; r < ROWS; r++) sums[r][0] = sums[r][1] = (vector){0};
+    for (long d = 0; d < depth; d++) {
+        vector left = LOAD(b + d * b_row), right = LOAD(b + d * b_row + LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < ROWS; r++) {
+            float one = a[r * a_row + d * a_column];
+            sums[r][0] += one * left;
+            sums[r][1] += one * right;
+        }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < ROWS; r++)
+        if (r < rows) {
+            float *place = c + r * c_row;
+            STORE(place, adds ? LOAD(place) + sums[r][0] : sums[r][0]);
+            STORE(place + LANES, adds ? LOAD(place + LANES) + sums[r][1] : sums[r][1]);
+        }
+}
+
+/* Write the transformed tile, B' d B, whose first place is (top, left), to found [POINTS][channels], `far` apart. */
+static void transform_input(
+    const float *picture, long height, long width, long channels, long top, long left, float *found, long far) {
+    const float *at[4][4];
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            long y = top + i, x = left + j;
+            int inside = y >= 0 && y < height && x >= 0 && x < width;
+            at[i][j] = inside ? picture + (y * width + x) * channels : zeros;
+        }
+    for (long c = 0; c < channels; c += LANES) {
+        vector t[4][4];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            vector d[4] = {LOAD(at[0][j] + c), LOAD(at[1][j] + c), LOAD(at[2][j] + c), LOAD(at[3][j] + c)};
+            t[0][j] = d[0] - d[2], t[1][j] = d[1] + d[2], t[2][j] = d[2] - d[1], t[3][j] = d[1] - d[3];
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            float *place = found + 4 * i * far + c;
+            STORE(place, t[i][0] - t[i][2]);
+            STORE(place + far, t[i][1] + t[i][2]);
+            STORE(place + 2 * far, t[i][2] - t[i][1]);
+            STORE(place + 3 * far, t[i][1] - t[i][3]);
+        }
+    }
+}
+
+/* Write the output's tile at (top, left), A' m A, of m [POINTS][channels]; places beyond the picture are left out. */
+static void transform_output(
+    const float *m, long far, const float *biases, float *picture, long height, long width, long channels, long top,
+    long left) {
+    float *place = picture + (top * width + left) * channels;
+    int has_below = top + 1 < height, has_right = left + 1 < width;
+    for (long c = 0; c < channels; c += LANES) {
+        vector t[2][4], bias = biases ? LOAD(biases + c) : (vector){0};
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) {
+            const float *from = m + j * far + c;
+            vector one = LOAD(from + 4 * far), two = LOAD(from + 8 * far);
+            t[0][j] = LOAD(from) + one + two, t[1][j] = one - two - LOAD(from + 12 * far);
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < 1 + has_below; i++) {
+            float *to = place + i * width * channels + c;
+            STORE(to, t[i][0] + t[i][1] + t[i][2] + bias);
+            if (has_right) STORE(to + channels, t[i][1] - t[i][2] - t[i][3] + bias);
+        }
+    }
+}
+
+/* Write A y A' of the gradient y of an output's tile: the transpose of transform_output. */
+static void transform_gradient(
+    const float *picture, long height, long width, long channels, long top, long left, float *found, long far) {
+    const float *at[2][2];
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            at[i][j] = top + i < height && left + j < width ? picture + ((top + i) * width + left + j) * channels : zeros;
+    for (long c = 0; c < channels; c += LANES) {
+        vector t[4][2];
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            vector one = LOAD(at[0][j] + c), two = LOAD(at[1][j] + c);
+            t[0][j] = one, t[1][j] = one + two, t[2][j] = one - two, t[3][j] = -two;
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            float *place = found + 4 * i * far + c;
+            STORE(place, t[i][0]);
+            STORE(place + far, t[i][0] + t[i][1]);
+            STORE(place + 2 * far, t[i][0] - t[i][1]);
+            STORE(place + 3 * far, -t[i][1]);
+        }
+    }
+}
+
+/* Return [POINTS][inputs][outputs], G g G' of each filter g; or, turned, [POINTS][outputs][inputs] of the filters turned
+   by 180 degrees, which convolve the output's gradient into the input's. NULL without memory. */
+static float *transform_filters(const struct Shape *s, const float *filters, int turned) {
+    float *found = floats(POINTS * s->inputs * s->outputs);
+    if (!found) return NULL;
+#pragma omp parallel for collapse(2) num_threads(s->threads)
+    for (long o = 0; o < s->outputs; o++)
+        for (long i = 0; i < s->inputs; i++) {
+            const float *one = filters + o * s->output + i * s->input;
+            float t[4][3];
+            for (int x = 0; x < 3; x++) {
+                float g[3];
+                for (int y = 0; y < 3; y++)
+                    g[y] = turned ? one[(2 - y) * s->row + (2 - x) * s->column] : one[y * s->row + x * s->column];
+                float ends = (g[0] + g[2]) / 2, middle = g[1] / 2;
+                t[0][x] = g[0], t[1][x] = ends + middle, t[2][x] = ends - middle, t[3][x] = g[2];
+            }
+            for (int y = 0; y < 4; y++) {
+                float ends = (t[y][0] + t[y][2]) / 2, middle = t[y][1] / 2;
+                float row[4] = {t[y][0], ends + middle, ends - middle, t[y][2]};
+                for (int x = 0; x < 4; x++) {
+                    long point = 4 * y + x, place = turned ? o * s->inputs + i : i * s->outputs + o;
+                    found[point * s->inputs * s->outputs + place] = row[x];
+                }
+            }
+        }
+    return found;
+}
+
+/* Convolve by transformed filters. Return 0, or 1 without memory. */
+static int convolve(const struct Shape *s, const float *x, const float *filters, const float *biases, float *y) {
+    struct Tiles t = tiles_of(s);
+    long in = BLOCK * s->inputs, out = BLOCK * s->outputs; /* numbers in one point of a block */
+    int failed = 0;
+#pragma omp parallel num_threads(s->threads) reduction(| : failed)
+    {
+        float *before = floats(POINTS * in), *after = floats(POINTS * out);
+        failed = !before || !after;
+#pragma omp for
+        for (long block = 0; block < t.blocks; block++) {
+            long first = block * BLOCK, end = first + BLOCK < t.count ? first + BLOCK : t.count;
+            if (failed) continue;
+            for (long k = first; k < end; k++)
+                transform_input(
+                    x + k / (t.down * t.across) * s->height * s->width * s->inputs, s->height, s->width, s->inputs,
+                    k / t.across % t.down * 2 - s->above, k % t.across * 2 - s->left,
+                    before + (k - first) * s->inputs, in);
+            for (long point = 0; point < POINTS; point++)
+                for (long c = 0; c < s->outputs; c += COLUMNS)
+                    for (long r = 0; r < end - first; r += ROWS)
+                        multiply(
+                            ROWS, s->inputs, before + point * in + r * s->inputs, s->inputs, 1,
+                            filters + point * s->inputs * s->outputs + c, s->outputs,
+                            after + point * out + r * s->outputs + c, s->outputs, 0);
+            for (long k = first; k < end; k++)
+                transform_output(
+                    after + (k - first) * s->outputs, out, biases,
+                    y + k / (t.down * t.across) * t.height * t.width * s->outputs, t.height, t.width, s->outputs,
+                    k / t.across % t.down * 2, k % t.across * 2);
+        }
+        free(before);
+        free(after);
+    }
+    return failed;
+}
+
+int output(const struct Shape *s, const float *x, const float *filters, const float *biases, float *y) {
+    float *transformed = transform_filters(s, filters, 0);
+    int failed = !transformed || convolve(s, x, transformed, biases, y);
+    free(transformed);
+    return failed;
+}
+
+int input_gradient(const struct Shape *s, const float *gradient, const float *filters, float *found) {
+    struct Tiles t = tiles_of(s);
+    struct Shape back = *s;
+    back.height = t.height, back.width = t.width, back.inputs = s->outputs, back.outputs = s->inputs;
+    back.above = 2 - s->above, back.left = 2 - s->left;
+    float *transformed = transform_filters(s, filters, 1);
+    int failed = !transformed || convolve(&back, gradient, transformed, NULL, found);
+    free(transformed);
+    return failed;
+}
+
+int filter_gradient(const struct Shape *s, const float *x, const float *gradient, float *found) {
+    struct Tiles t = tiles_of(s);
+    long in = BLOCK * s->inputs, out = BLOCK * s->outputs, size = POINTS * s->inputs * s->outputs;
+    float *sums = floats(s->threads * size); /* each thread's own */
+    int failed = !sums;
+    if (failed) return failed;
+#pragma omp parallel num_threads(s->threads) reduction(| : failed)
+    {
+        float *before = floats(POINTS * in), *after = floats(POINTS * out), *own = sums + omp_get_thread_num() * size;
+        failed = !before || !after;
+        memset(own, 0, size * sizeof(float));
+#pragma omp for
+        for (long block = 0; block < t.blocks; block++) {
+            long first = block * BLOCK, end = first + BLOCK < t.count ? first + BLOCK : t.count;
+            if (failed) continue;
+            for (long k = first; k < end; k++) {
+                long picture = k / (t.down * t.across), top = k / t.across % t.down * 2, left = k % t.across * 2;
+                transform_input(
+                    x + picture * s->height * s->width * s->inputs, s->height, s->width, s->inputs, top - s->above,
+                    left - s->left, before + (k - first) * s->inputs, in);
+                transform_gradient(
+                    gradient + picture * t.height * t.width * s->outputs, t.height, t.width, s->outputs, top, left,
+                    after + (k - first) * s->outputs, out);
+            }
+            for (long point = 0; point < POINTS; point++)
+                for (long c = 0; c < s->outputs; c += COLUMNS)
+                    for (long r = 0; r < s->inputs; r += ROWS)
+                        multiply(
+                            s->inputs - r, end - first, before + point * in + r, 1, s->inputs, after + point * out + c,
+                            s->outputs, own + (point * s->inputs + r) * s->outputs + c, s->outputs, 1);
+        }
+        free(before);
+        free(after);
+#pragma omp for collapse(2)
+        for (long i = 0; i < s->inputs; i++)
+            for (long o = 0; o < s->outputs; o += LANES) { /* G' u G */
+                vector u[4][4], rows[3][4];
+                for (int point = 0; point < POINTS; point++) {
+                    u[point / 4][point % 4] = (vector){0};
+                    for (int thread = 0; thread < omp_get_num_threads(); thread++)
+                        u[point / 4][point % 4] += LOAD(sums + thread * size + (point * s->inputs + i) * s->outputs + o);
+                }
+                for (int x = 0; x < 4; x++) {
+                    vector sum = (u[1][x] + u[2][x]) / 2;
+                    rows[0][x] = u[0][x] + sum, rows[1][x] = (u[1][x] - u[2][x]) / 2, rows[2][x] = sum + u[3][x];
+                }
+                for (int y = 0; y < 3; y++) {
+                    vector sum = (rows[y][1] + rows[y][2]) / 2;
+                    vector row[3] = {rows[y][0] + sum, (rows[y][1] - rows[y][2]) / 2, sum + rows[y][3]};
+                    for (int x = 0; x < 3; x++)
+                        for (int lane = 0; lane < LANES; lane++)
+                            found[(o + lane) * s->output + y * s->row + x * s->column + i * s->input] = row[x][lane];
+                }
+            }
+    }
+    free(sums);
+    return failed;
+}

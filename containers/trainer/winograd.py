@@ -1,0 +1,138 @@
+"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in half to two thirds of oneDNN's time.
+
+gcc compiles it for this processor when a training begins, in about a second; NVIDIA's images have gcc. Without gcc, or
+on a processor without AVX2 or NEON, the framework's own convolutions do instead.
+"""
+from __future__ import absolute_import, division, print_function
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+
+import numpy as np
+
+from .ahead import meanwhile
+
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "winograd.c")
+# Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
+# cache, from which they are read for each block of tiles.
+MULTIPLE, MOST = 32, 128
+LEAST_TILES = 24  # with fewer the filters take longer to transform than the tiles
+NO_LIBRARY = "-nodefaultlibs", "-lc"
+
+begun, loaded = [], []  # at most one each: what returns the compiled library, and a Library or None
+
+
+def pays(word, examples, height, width):
+    """Return whether this is faster for a convolution of this many examples of this size."""
+    down, across = ((side + 2 * edge - 1) // 2 for side, edge in zip((height, width), word["padding"]))
+    return can_be(word) and min(down, across) > 0 and examples * down * across >= LEAST_TILES
+
+
+def can_be(word):
+    if word["op"] != "conv":
+        return False
+    rows, columns, inputs, outputs = word["shape"]
+    return ((rows, columns) == (3, 3) and word["stride"] == 1 and max(word["padding"]) <= 2
+            and all(many % MULTIPLE == 0 and many <= MOST for many in (inputs, outputs)))
+
+
+def begin(words):
+    """Start to compile in a thread, if this can compute one of the words (layers.flat)."""
+    if not begun and any(can_be(word) for word in words):
+        begun.append(meanwhile(compiled))
+
+
+def library(words):
+    """Return the Library, once it is compiled. The framework must be loaded. None: it can compute none of the words, or
+    can't be had here."""
+    begin(words)
+    if begun and not loaded:
+        loaded.append(opened(begun[0]()))
+    return loaded[0] if loaded and any(can_be(word) for word in words) else None
+
+
+def compiled(*flags):
+    """Return the content of a shared library; None without gcc, or if it fails."""
+    folder = tempfile.mkdtemp()
+    try:
+        path = os.path.join(folder, "winograd.so")
+        # Not linked with an OpenMP library: a process must have a single one, or idle threads of one keep the other's
+        # from the processors.
+        words = ("gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC") + flags
+        with open(os.devnull, "r+b") as null:
+            if subprocess.call(words + ("-o", path, SOURCE) + NO_LIBRARY, stdin=null, stdout=null, stderr=null):
+                return None
+        with open(path, "rb") as file:
+            return file.read()
+    except EnvironmentError:
+        return None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def opened(content):
+    """Return the Library; None if there is no content, or it can't be loaded, or computes something else."""
+    folder = tempfile.mkdtemp()
+    try:
+        path = os.path.join(folder, "winograd.so")
+        with open(path, "wb") as file:
+            file.write(content or b"")
+        try:
+            found = Library(ctypes.CDLL(path))  # with the OpenMP library that the framework has loaded, as PyTorch does
+        except OSError:
+            ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
+            found = Library(ctypes.CDLL(path))
+        return found if found.is_right() else None
+    except EnvironmentError:
+        return None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Library(object):
+    """The functions of winograd.c. Arrays are given by their addresses, and are float32: pictures are
+    [examples, height, width, channels], filters lie as the shape tells."""
+
+    def __init__(self, loaded):
+        self.loaded = loaded
+
+    def output(self, shape, x, filters, biases, found):
+        """Convolve x by the filters, and add biases, unless they are None."""
+        self.call("output", shape, x, filters, biases, found)
+
+    def input_gradient(self, shape, gradient, filters, found):
+        self.call("input_gradient", shape, gradient, filters, found)
+
+    def filter_gradient(self, shape, x, gradient, found):
+        self.call("filter_gradient", shape, x, gradient, found)
+
+    def call(self, name, shape, *addresses):
+        if getattr(self.loaded, name)(shape, *map(ctypes.c_void_p, addresses)):
+            raise MemoryError("no memory for a convolution")
+
+    def is_right(self):
+        """Return whether this computes what it should on this processor: a small convolution, and its gradients. It is
+        linear in pictures and in filters, so the products of each with its gradient are equal."""
+        random, many = np.random.RandomState(0), MULTIPLE
+        x, filters, gradient = (random.standard_normal(sides).astype(np.float32) for sides in (
+            (2, 5, 6, many), (3, 3, many, many), (2, 5, 6, many)))
+        y, pulled, moved = np.empty_like(gradient), np.empty_like(x), np.empty_like(filters)
+        shape = shaped(2, x.shape[:3], (many, many), (1, 1), (1, 3 * many * many, many * many, many))
+        at = [array.ctypes.data for array in (x, filters, gradient, y, pulled, moved)]
+        self.output(shape, at[0], at[1], None, at[3])
+        self.input_gradient(shape, at[2], at[1], at[4])
+        self.filter_gradient(shape, at[0], at[2], at[5])
+        wide = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "constant")
+        wanted = sum(wide[:, a:a + 5, b:b + 6].dot(filters[a, b]) for a in range(3) for b in range(3))
+        sums = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
+        return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, np.vdot(wanted, gradient), rtol=1e-3))
+
+
+def shaped(threads, pictures, channels, padding, strides):
+    """Return winograd.c's struct Shape. pictures: how many, their height and width; channels: inputs and outputs;
+    strides of the filters, in numbers: an output's, a row's, a column's, an input's."""
+    numbers = (threads,) + tuple(pictures) + tuple(channels) + tuple(padding) + tuple(strides)
+    return (ctypes.c_long * len(numbers))(*numbers)

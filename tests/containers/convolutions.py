@@ -1,0 +1,67 @@
+"""Convolutions by definition, and a framework's with its gradients."""
+
+import numpy as np
+
+from trainer import layers, spectra
+
+
+def word_of(window, padding, inputs=3, outputs=4, stride=1):
+    zeros = layers.constant(0.0)
+    return layers.conv("conv", window, inputs, outputs, zeros, zeros, padding=padding, stride=stride)
+
+
+def drawn(word, examples, height, width):
+    random = np.random.RandomState(0)
+    inputs, outputs = word["shape"][2:]
+    after = spectra.sides_after(word, (height, width))
+    shapes = (examples, height, width, inputs), word["shape"], (outputs,), (examples, *after, outputs)
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def slid(word, x, weights, biases, gradient):
+    """Return the convolution by definition, in float64, and the gradients of x, weights, biases."""
+    x, weights, gradient = (array.astype(np.float64) for array in (x, weights, gradient))
+    (up, left), (rows, columns) = word["padding"], word["shape"][:2]
+    wide = np.pad(x, [(0, 0), (up, up), (left, left), (0, 0)])
+    found, pulled, moved = np.zeros(gradient.shape) + biases, np.zeros(wide.shape), np.zeros(weights.shape)
+    height, width = gradient.shape[1:3]
+    for row in range(rows):
+        for column in range(columns):
+            seen = np.s_[:, row : row + height, column : column + width]
+            found += wide[seen] @ weights[row, column]
+            pulled[seen] += gradient @ weights[row, column].T
+            moved[row, column] = np.einsum("nhwi,nhwo->io", wide[seen], gradient)
+    inner = pulled[:, up : up + x.shape[1], left : left + x.shape[2]]
+    return found, inner, moved, gradient.sum((0, 1, 2))
+
+
+def led_back(framework, conv, x, weights, biases, gradient):
+    """Return what conv gives for them in this framework, then the gradients of x, weights and, with PyTorch, biases."""
+    return BY[framework](conv, x, weights, biases, gradient)
+
+
+def by_pytorch(conv, x, weights, biases, gradient):
+    import torch
+
+    wanted = [torch.from_numpy(array).requires_grad_() for array in (x, weights, biases) if array is not None]
+    seen, kernel, *last = wanted
+    found = conv(seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), last[0] if last else None)
+    found = found.permute(0, 2, 3, 1)
+    gradients = torch.autograd.grad(found, wanted, torch.from_numpy(gradient))
+    return [tensor.detach().numpy() for tensor in (found, *gradients)]
+
+
+def by_tensorflow(conv, x, weights, biases, gradient):
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def both(x, weights):
+        with tf.GradientTape() as tape:
+            tape.watch([x, weights])
+            found = conv(x, weights) + (0 if biases is None else biases)
+        return [found, *tape.gradient(found, [x, weights], tf.constant(gradient))]
+
+    return [one.numpy() for one in both(tf.constant(x), tf.constant(weights))]
+
+
+BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}

@@ -1,0 +1,143 @@
+"""winograd.c equals a convolution by definition, forward and backward; it is used where it pays and can be had."""
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+from conftest import events, train
+from convolutions import drawn, led_back, slid, word_of
+
+from trainer import winograd
+
+SEVERAL = [  # padding, inputs, outputs, examples, height, width
+    (None, 32, 64, 3, 6, 6),
+    (0, 64, 32, 2, 7, 10),
+    ((2, 1), 32, 96, 5, 5, 4),
+    (0, 128, 32, 7, 3, 3),
+    (1, 32, 32, 31, 1, 2),
+]
+# as for AVX2 and NEON, and as for AVX-512, which any processor with AVX2 computes by two registers for one
+BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DROWS=12")}
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def library(request):
+    found = winograd.opened(winograd.compiled(*BUILDS[request.param]))
+    assert found, "gcc, and a processor with AVX2 or NEON, are needed"
+    return found
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    monkeypatch.setattr(winograd, "begun", [])
+    monkeypatch.setattr(winograd, "loaded", [])
+
+
+@pytest.mark.parametrize(("padding", "inputs", "outputs", "examples", "height", "width"), SEVERAL)
+@pytest.mark.parametrize("biased", [True, False])
+def test_it_is_the_convolution_and_its_gradients(
+    framework, library, padding, inputs, outputs, examples, height, width, biased
+):
+    word = word_of(3, padding, inputs, outputs)
+    x, weights, biases, gradient = drawn(word, examples, height, width)
+    biases = biases if biased else None
+    conv = importlib.import_module(f"trainer.frameworks.{framework}.tiled").conv
+    given = led_back(framework, lambda *arrays: conv(word, *arrays, library=library), x, weights, biases, gradient)
+    wanted = slid(word, x, weights, 0 if biases is None else biases, gradient)
+    for one, other in zip(given, wanted, strict=False):
+        assert one == pytest.approx(other, rel=1e-5, abs=1e-4)
+    assert len(given) == 3 + (biased and framework == "pytorch"), "TensorFlow adds biases apart"
+
+
+@pytest.mark.torch
+def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch, library):
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    ops = importlib.import_module("trainer.frameworks.pytorch.ops")
+    word = word_of(3, None, 32, 64)
+    kept = {f"conv/{which}": torch.ones(shape) for which, shape in (("weights", (64, 32, 3, 3)), ("biases", (64,)))}
+    kept["conv/weights"].requires_grad_()
+
+    def way(examples, lying=torch.channels_last, by=library, **said):
+        seen = torch.ones(examples, 32, 8, 8).contiguous(memory_format=lying)
+        return ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by, **said)).grad_fn.name()
+
+    assert way(2) == "WinogradBackward"
+    others = way(1), way(2, torch.contiguous_format), way(2, half=torch.bfloat16), way(2, is_compiled=True)
+    assert {*others, way(2, by=None)} == {"ConvolutionBackward0"}
+
+
+@pytest.mark.torch
+def test_pictures_that_want_no_gradient_get_none(torch, library):
+    tiled = importlib.import_module("trainer.frameworks.pytorch.tiled")
+    word = word_of(3, 1, 32, 32)
+    x, weights, _, gradient = (torch.from_numpy(one) for one in drawn(word, 1, 5, 5))
+    given = tiled.conv(word, x.permute(0, 3, 1, 2), weights.permute(3, 2, 0, 1).requires_grad_(), None, library)
+    pulled, moved, *others = given.grad_fn.apply(gradient.permute(0, 3, 1, 2))
+    assert (pulled, moved.shape, others) == (None, (32, 32, 3, 3), [None] * 3)
+
+
+@pytest.mark.tensorflow
+def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
+    import tensorflow as tf
+
+    ops = importlib.import_module("trainer.frameworks.tf2.ops")
+    word = word_of(3, None, 32, 64)
+
+    def convolves(examples, kind=tf.float32, by=library):
+        kept = {"weights": tf.ones((3, 3, 32, 64), kind), "biases": tf.ones((64,), kind)}
+        at = SimpleNamespace(get=lambda _, which: kept[which], winograd=by)
+        traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
+        graph = traced.get_concrete_function(tf.TensorSpec((examples, 8, 8, 32), kind)).graph
+        return "Conv2D" in {one.type for one in graph.get_operations()}
+
+    assert not convolves(2)
+    assert convolves(1)
+    assert convolves(None), "nobody knows whether it pays"
+    assert convolves(2, tf.bfloat16)
+    assert convolves(2, by=None)
+
+
+def test_a_training_on_a_cpu_uses_it_and_reports_so(framework, tmp_path):
+    for name, said in ("used", ()), ("not", ("--precision", "amp")):
+        words = "--device", "cpu", "--framework", framework, "--steps", 1, "--no-eval", *said
+        train("cifar10-keras", *words, "--out", tmp_path / name, images={"train": 64, "test": 8})
+    assert [events(tmp_path / name, "start")[0]["winograd"] for name in ("used", "not")] == [True, False]
+
+
+def test_without_a_compiler_or_without_a_layer_for_it_there_is_none(fresh, monkeypatch, tmp_path):
+    assert winograd.library([word_of(5, None, 32, 32)]) is None
+    assert winograd.begun == []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert winograd.library([word_of(3, None, 32, 32)]) is None
+    assert winograd.begun
+
+
+def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
+    assert winograd.compiled("-DLANES=8", "-DROWS=none") is None
+    assert winograd.opened(b"no library") is None
+
+
+def test_what_computes_something_else_is_not_used(library):
+    def without(name):
+        kept = {one: getattr(library.loaded, one) for one in ("output", "input_gradient", "filter_gradient")}
+        return winograd.Library(SimpleNamespace(**{**kept, name: lambda *_: 0}))
+
+    assert library.is_right()
+    assert not any(without(name).is_right() for name in ("output", "input_gradient", "filter_gradient"))
+
+
+def test_without_memory_it_says_so():
+    with pytest.raises(MemoryError, match="convolution"):
+        winograd.Library(SimpleNamespace(output=lambda *_: 1)).output(None, 0, 0, None, 0)
+
+
+def test_it_pays_for_3_x_3_with_stride_1_over_a_middling_number_of_channels():
+    assert winograd.pays(word_of(3, None, 32, 128), 1, 10, 10)
+    assert winograd.pays(word_of(3, 0, 32, 32), 24, 3, 3)
+    assert not winograd.pays(word_of(3, 0, 32, 32), 24, 2, 3), "nothing is left of the picture"
+    assert not winograd.pays(word_of(3, None, 32, 32), 1, 8, 8), "the filters take as long as the pictures"
+    for inputs, outputs in (3, 32), (32, 16), (32, 48), (64, 256):
+        assert not winograd.pays(word_of(3, None, inputs, outputs), 32, 16, 16)
+    for window, padding, stride in (5, None, 1), ((3, 1), None, 1), (3, None, 2), (3, 3, 1):
+        assert not winograd.pays(word_of(window, padding, 32, 32, stride), 32, 16, 16)
+    assert not winograd.can_be({"op": "relu"})
