@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 
 from lab_parts import packages, processes
-from lab_parts.where import Lab, LabError, say, step, write_whole
+from lab_parts.where import Lab, say, step, write_whole
 
 SUBNETS = ["172.29.99", "172.30.99", "10.213.99", "192.168.213"]
 CHAINS = {
@@ -204,8 +204,4 @@ def _quiet(command: list[str]) -> bool:
 
 
 def _output(command: list[str]) -> str:
-    environment = {**os.environ, "PATH": SYSTEM_PATH}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise LabError(f"`{' '.join(command)}` failed: {done.stderr.strip()}")
-    return done.stdout
+    return packages.run(command, env={**os.environ, "PATH": SYSTEM_PATH})

@@ -16,10 +16,10 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lab_parts.registry import MANIFEST, MANIFEST_LIST, Storage
-from lab_parts.where import Lab, LabError, write_whole
+from lab_parts.where import Lab, LabError, read_json, write_whole
 
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
@@ -37,7 +37,8 @@ class Layer:
 def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[bytes]]) -> Layer:
     """Return the layer of this recipe, made from a tar's pieces and uploaded if the repository lacks it."""
     storage = Storage(lab)
-    known = _known(lab).get(f"{repository} {key}")
+    kept, name = lab.cache / "layers.json", f"{repository} {key}"
+    known = read_json(kept).get(name)
     if known and storage.has(f"/v2/{repository}/blobs/{known['digest']}"):
         return Layer(**known)
     draft = lab.cache / f"layer-{key}-{threading.get_ident()}.draft"  # two threads may make the same layer
@@ -61,9 +62,7 @@ def layer(lab: Lab, repository: str, key: str, pieces: Callable[[], Iterable[byt
     finally:
         draft.unlink(missing_ok=True)
     with _layers_lock:
-        write_whole(
-            lab.cache / "layers.json", json.dumps({**_known(lab), f"{repository} {key}": asdict(made)}, indent=1)
-        )
+        write_whole(kept, json.dumps({**read_json(kept), name: asdict(made)}, indent=1))
     return made
 
 
@@ -165,10 +164,3 @@ def _put(storage: Storage, repository: str, tag: str | None, kind: str, text: di
     if answer.status != 201:
         raise LabError(f"docker-registry refused {repository}:{tag}: {answer.status} {answer.body!r}")
     return digest
-
-
-def _known(lab: Lab) -> dict[str, Any]:
-    try:
-        return json.loads((lab.cache / "layers.json").read_text())
-    except FileNotFoundError:
-        return {}

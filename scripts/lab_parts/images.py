@@ -21,7 +21,7 @@ from lab_parts.debian_layers import Debian
 from lab_parts.image_writer import Layer, layer, manifest, manifest_index, tar_of_files
 from lab_parts.registry import Storage
 from lab_parts.release_images import PATH_ENV
-from lab_parts.where import PARTS, Lab, LabError, recipe_key, step, write_whole
+from lab_parts.where import PARTS, Lab, LabError, read_json, recipe_key, step, write_whole
 
 # Wheels from the time of TensorFlow 1.4 that are still available, and the hash of the big one.
 TF_WHEELS = [
@@ -123,7 +123,7 @@ def up(lab: Lab) -> dict[str, str]:
         made = [repr(release), [release.config(one) for one in release.architectures]]
         recipes[release.name] = (release_images.builder(release, _busybox_layer), made)
     keys = {name: recipe_key(inspect.getsource(build), made_from) for name, (build, made_from) in recipes.items()}
-    built = _built(lab)
+    built = read_json(lab.cache / "images.json")
     storage = Storage(lab)
 
     def current(name: str) -> bool:
@@ -233,10 +233,3 @@ def _small(lab: Lab, repository: str, tar: bytes) -> Layer:
 
 def _script(name: str) -> str:
     return (PARTS / "entrypoints" / name).read_text()
-
-
-def _built(lab: Lab) -> dict[str, dict[str, str]]:
-    try:
-        return json.loads((lab.cache / "images.json").read_text())
-    except FileNotFoundError:
-        return {}

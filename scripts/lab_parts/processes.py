@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab_parts.where import Lab, LabError, write_whole
+from lab_parts.where import Lab, LabError, read_json, write_whole
 
 _kept: dict[int, subprocess.Popen[bytes]] = {}  # our own children, which must be reaped
 
@@ -114,10 +114,7 @@ def _note(lab: Lab, name: str, pid: int) -> None:
 
 
 def _entries(lab: Lab) -> dict[str, dict[str, int]]:
-    try:
-        return json.loads((lab.dir / "processes.json").read_text())
-    except FileNotFoundError:
-        return {}
+    return read_json(lab.dir / "processes.json")
 
 
 def _start_ticks(pid: int) -> int | None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PARTS = Path(__file__).resolve().parent
 
@@ -59,6 +60,14 @@ def recipe_key(*parts: object) -> str:
     folder."""
     text = json.dumps([p.read_text() if isinstance(p, Path) else p for p in parts], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return what a file has that write_whole() wrote; {} if there is none."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
 
 
 _writing = threading.Lock()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab_parts import processes
 from lab_parts.slurm import accounting, steps
 from lab_parts.slurm.conf import Conf
 from lab_parts.slurm.daemons import Daemons
@@ -84,10 +85,10 @@ class Cluster:
         if self.conf.exists():
             self._daemons.says("scancel", "--user", str(os.geteuid()))
         for name in (*self.nodes, "slurmctld"):
-            self._daemons.stop(name, seconds=2)
+            processes.stop(self._lab, name, seconds=2)
         steps.kill(self.conf)
         for name in (*accounting.NAMES, "munged"):
-            self._daemons.stop(name, seconds=5)
+            processes.stop(self._lab, name, seconds=5)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_node(self, name: str) -> None:
@@ -98,7 +99,7 @@ class Cluster:
     def kill_node(self, name: str) -> None:
         """Crash a node: kill its slurmd, its steps and their tasks at once, and tell slurmctld, which else notices
         after 13 s. Containers that an engine runs for the tasks stay."""
-        self._daemons.kill(name)
+        processes.kill(self._lab, name)
         steps.kill(self.conf, name)
         self._daemons.run("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=lost")
 

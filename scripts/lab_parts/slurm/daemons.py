@@ -25,12 +25,6 @@ class Daemons:
         environment = {**os.environ, **self.environment()}
         processes.start(self._lab, name, [self.at(program or name), *words], lambda: bool(ready()), env=environment)
 
-    def stop(self, name: str, seconds: float) -> None:
-        processes.stop(self._lab, name, seconds)
-
-    def kill(self, name: str) -> None:
-        processes.kill(self._lab, name)
-
     def at(self, name: str) -> str:
         return str(self.bin / name)
 

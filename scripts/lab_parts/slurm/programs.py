@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from lab_parts import packages
-from lab_parts.where import PARTS, Lab, LabError, write_whole
+from lab_parts.where import PARTS, Lab, write_whole
 
 PROGRAMS = (
     *("usr/sbin/munged", "usr/bin/munge", "usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/sbin/slurmstepd-wlm"),
@@ -55,7 +54,7 @@ class Programs:
         shutil.copy2(program, copy)
         loader, path = f"{self._newer[0]}/{LIBRARIES}/{LOADER}", _libraries(self._newer)
         words = ["patchelf", "--set-interpreter", loader, "--force-rpath", "--set-rpath", path, str(copy)]
-        subprocess.run(words, check=True)
+        packages.run(words)
 
     def pyxis(self, folder: Path) -> Path:
         """Compile the stand-in for NVIDIA's plugin; return its path. Raise LabError if it does not compile."""
@@ -63,9 +62,7 @@ class Programs:
         packages.ensure_installed(packages.COMPILER)
         headers = f"-I{(self._newer or self._others)[0]}/usr/include"
         words = ["gcc", "-Wall", "-Werror", "-shared", "-fPIC", headers, "-o", str(plugin), str(PARTS / "pyxis.c")]
-        done = subprocess.run(words, capture_output=True, text=True)
-        if done.returncode:
-            raise LabError(f"pyxis.c does not compile:\n{done.stderr[-1500:]}")
+        packages.run(words)
         return plugin
 
 
