@@ -8,6 +8,7 @@ is not loaded anyway is imported inside the functions, as start-up imports this 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
@@ -20,20 +21,48 @@ if TYPE_CHECKING:
 _NEWEST = 50
 
 
+def _quietly(those: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    @functools.wraps(those)
+    def quiet(incomplete: str) -> list[str]:
+        import re
+        import warnings
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = [one for one in those(incomplete) if one.startswith(incomplete)]
+                # A folder may have any name; bash would split it at blanks, zsh evaluates it, and a terminal obeys it.
+                return [one for one in found if re.fullmatch(r"[\w.:/@-]+", one, re.ASCII)]
+        except Exception:
+            return []
+
+    return quiet
+
+
+@_quietly
 def runs(incomplete: str) -> list[str]:
     """Return `last` and the ids of the newest runs; also their last words, as `ngcdl runs` shows them, and their names,
     once one is begun."""
-    return _quietly(_runs, incomplete)
+    return _newest(_store().ids(), incomplete)
 
 
+@_quietly
 def running(incomplete: str) -> list[str]:
     """Return what runs() does, but only of runs that have not ended; their records are read."""
-    return _quietly(_running, incomplete)
+    store = _store()
+    ids = store.ids()[:_NEWEST]
+    left = [one for one in ids if not store.is_ended(one)]
+    return [one for one in _newest(left, incomplete) if one != "last" or left[0] == ids[0]]
 
 
+@_quietly
 def comparisons(incomplete: str) -> list[str]:
     """Return `last` and the ids of the newest comparisons, as `runs` does those of runs."""
-    return _quietly(_comparisons, incomplete)
+    from ngcdl.storing import comparisons
+
+    found = _newest(comparisons.ids(_store())[::-1], incomplete)
+    word = f"{comparisons.KIND}-"
+    return [*found, *(one.removeprefix(word) for one in found if one.startswith(word))]
 
 
 def runs_and_comparisons(incomplete: str) -> list[str]:
@@ -52,7 +81,7 @@ def images(incomplete: str) -> list[str]:
     typed = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
     if "--" in typed and typed[1] in PARTED:
         return []
-    return _quietly(_images, incomplete)
+    return _images(incomplete)
 
 
 def tags(ctx: Any, incomplete: str) -> list[str]:
@@ -60,11 +89,15 @@ def tags(ctx: Any, incomplete: str) -> list[str]:
     if list(ctx.params.get("stray") or ()) != [":"]:
         return []
     head = f"{ctx.params.get('image')}:"
-    return [one.removeprefix(head) for one in _quietly(_images, head + incomplete)]
+    return [one.removeprefix(head) for one in _images(head + incomplete)]
 
 
+@_quietly
 def trainings(incomplete: str) -> list[str]:
-    return _quietly(_trainings, incomplete)
+    del incomplete
+    from ngcdl.trainings import names
+
+    return list(names())
 
 
 def one_of(metavar: str) -> Callable[[str], list[str]]:
@@ -94,44 +127,11 @@ def apostrophes() -> Iterator[None]:
         sys.stdout.write(written.getvalue().replace("''", "'\\''"))
 
 
-def _quietly(those: Callable[[str], list[str]], incomplete: str) -> list[str]:
-    import re
-    import warnings
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = [one for one in those(incomplete) if one.startswith(incomplete)]
-            # A folder may have any name; bash would split it at blanks, zsh evaluates it, and a terminal obeys it.
-            return [one for one in found if re.fullmatch(r"[\w.:/@-]+", one, re.ASCII)]
-    except Exception:
-        return []
-
-
 def _store() -> Store:
     from ngcdl import settings
     from ngcdl.storing.store import Store
 
     return Store(settings.load().runs)
-
-
-def _runs(incomplete: str) -> list[str]:
-    return _newest(_store().ids(), incomplete)
-
-
-def _running(incomplete: str) -> list[str]:
-    store = _store()
-    ids = store.ids()[:_NEWEST]
-    left = [one for one in ids if not store.is_ended(one)]
-    return [one for one in _newest(left, incomplete) if one != "last" or left[0] == ids[0]]
-
-
-def _comparisons(incomplete: str) -> list[str]:
-    from ngcdl.storing import comparisons
-
-    found = _newest(comparisons.ids(_store())[::-1], incomplete)
-    word = f"{comparisons.KIND}-"
-    return [*found, *(one.removeprefix(word) for one in found if one.startswith(word))]
 
 
 def _newest(ids: list[str], incomplete: str) -> list[str]:
@@ -142,16 +142,10 @@ def _newest(ids: list[str], incomplete: str) -> list[str]:
     return ["last", *ids, *([*map(short, ids), *names] if incomplete else ())] if ids else []
 
 
+@_quietly
 def _images(incomplete: str) -> list[str]:
     from ngcdl.catalog import releases
 
     name = incomplete.partition(":")[0]
     found = list(releases.frameworks())
     return found + [f"{name}:{tag}" for tag in releases.tags(name)] if name in found else found
-
-
-def _trainings(incomplete: str) -> list[str]:
-    del incomplete
-    from ngcdl.trainings import names
-
-    return list(names())

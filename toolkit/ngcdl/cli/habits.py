@@ -7,7 +7,7 @@ import difflib
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from ngcdl import console
 from ngcdl.cli.changed import replaced
@@ -254,7 +254,7 @@ def dockers(option: str, argv: Sequence[str]) -> BadOption | None:
         programs.append(program)
         return []
 
-    by = {**_BY, "--entrypoint": started}
+    by = {"--mount": _as_volume, "--entrypoint": started}
     for name in _DOCKERS:
         while less := replaced(words, name, by.get(name, lambda _: []), has_value=name not in _DOCKERS_FLAGS):
             words = less
@@ -304,9 +304,6 @@ def _as_volume(mount: str) -> list[str]:
     if _UNKNOWN in (source, target) or fields.get("type") not in (None, "bind", "volume"):
         return [_UNKNOWN]
     return ["-v", f"{source}:{target}" + (":ro" if {"readonly", "ro"} & fields.keys() else "")]
-
-
-_BY: dict[str, Callable[[str], list[str]]] = {"--mount": _as_volume}
 
 
 def meant(option: str, known: Collection[str]) -> str | None:

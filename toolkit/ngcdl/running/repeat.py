@@ -19,7 +19,7 @@ from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, retyped, tuned
-from ngcdl.report.measured.lines import last_start
+from ngcdl.report.measured.lines import last_attempt
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.settings import Settings
 from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
@@ -215,7 +215,7 @@ def _environment(before: Run, spec: RunSpec, dry: bool) -> tuple[tuple[tuple[str
 
 def _start(before: Run, store: Store) -> Mapping[str, Any]:
     """Return the last start event, {} if no training began."""
-    return last_start(lines(store.folder(before.id) / EVENTS))
+    return last_attempt(lines(store.folder(before.id) / EVENTS))[0]
 
 
 def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:

@@ -48,11 +48,6 @@ def texts_in(value: object) -> list[str] | None:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else None
 
 
-def last_start(events: Iterable[Line]) -> Line:
-    """Return the last attempt's start event; {} if no training started."""
-    return last_attempt(events)[0]
-
-
 def last_attempt(events: Iterable[Line]) -> tuple[Line, Line]:
     """Return the last attempt's start event, and the error that ended this attempt, not an earlier one; {} if there is
     none."""
