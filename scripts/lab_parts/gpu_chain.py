@@ -38,7 +38,6 @@ def up(lab: Lab) -> dict[str, object]:
             "default_state": str(PARTS / "nvml.state"),
         },
         "nvidia_smi": str(lab.dir / "gpu/nvidia-smi"),
-        "gpu_fault_file": str(lab.dir / "gpu-fault.json"),
         "cdi_spec": str(lab.dir / "gpu/cdi/nvidia.json"),
         "rlimits_log": str(rlimits),
     }

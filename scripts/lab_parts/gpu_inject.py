@@ -12,9 +12,8 @@ the container before it pivots to its root: the NVML library, nvidia-smi, and th
 container that asks for some of the GPUs gets a copy of the state with only those, renumbered; one that asks for all
 sees the live file.
 
-Faults for every container: LAB_DIR/gpu-fault.json, `{"fault": NAME or text, "ways": ["runtime", "gpus", "cdi"]}`
-(without "ways": all of them). For one container, so that tests don't interfere: `-e NGCDL_LAB_GPU_FAULT=NAME`. The
-names are in FAULTS.
+Faults are for one container, so that tests don't interfere: `-e NGCDL_LAB_GPU_FAULT=NAME`, where NAME is in FAULTS, or
+is itself what the hook says.
 """
 
 from __future__ import annotations
@@ -96,9 +95,8 @@ def hook(lab: Path, way: str) -> int:
     if way != "cdi":
         print("Auto-detected mode as 'legacy'", file=sys.stderr)
     try:
-        fault = fault_text(lab, way, config)
-        if fault:
-            raise LookupError(fault)
+        if fault := variables_of(config).get("NGCDL_LAB_GPU_FAULT"):
+            raise LookupError(FAULTS.get(fault, fault))
         gpus = read_state(lab / "nvml/nvml.state")
         if way != "cdi":
             check_requirements(config, gpus)
@@ -128,19 +126,6 @@ def variables_of(config: dict[str, Any]) -> dict[str, str]:
     """Return a container's environment. Of a variable that is set twice the last value counts, which is Docker's
     own."""
     return {name: value for name, _, value in (entry.partition("=") for entry in config["process"].get("env", []))}
-
-
-def fault_text(lab: Path, way: str, config: dict[str, Any]) -> str | None:
-    own = variables_of(config).get("NGCDL_LAB_GPU_FAULT")
-    if own:
-        return FAULTS.get(own, own)
-    try:
-        fault = json.loads((lab / "gpu-fault.json").read_text() or "{}")
-    except FileNotFoundError:
-        return None
-    if "fault" not in fault or way not in fault.get("ways", [way]):
-        return None
-    return FAULTS.get(fault["fault"], fault["fault"])
 
 
 def read_state(path: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@
  *
  * Faults, where CALL is a function's name without nvml (and optionally without _v2, _v3); Init covers InitWithFlags:
  *     fail.CALL=CODE            return this code            fail_after.CALL=N:CODE    after N calls in this process
- *     delay_ms.CALL=N           return late                 hang.CALL=1               block while the line is there
+ *     hang.CALL=1               block while the line is there
  * and each of them for one card: fail.gpu0.CALL=CODE, or MIG device: fail.gpu0.mig1.CALL=CODE. -DNGCDL_OLD_DRIVER omits
  * what drivers before 2018 lack; -DNGCDL_WIDE_RECORDS makes lists of processes as drivers from 535.43 to 535.86 do.
  * -DNGCDL_STILL reads the file and each number only once, and ignores faults, to measure what the caller costs.
@@ -170,7 +170,7 @@ static int fault(const State *state, const char *kind, const char *call, long ca
     return 0;
 }
 
-/* Begin a call: load the state, then delay, hang or fail as it says. `calls` counts this function in this process. */
+/* Begin a call: load the state, then hang or fail as it says. `calls` counts this function in this process. */
 static int begin(State *state, const char *call, long card, int *calls) {
     char value[64];
     const char *at = value;
@@ -179,13 +179,10 @@ static int begin(State *state, const char *call, long card, int *calls) {
 #ifdef NGCDL_STILL
     return OK;
 #endif
-    if (fault(state, "delay_ms", call, card, value, sizeof value))
-        for (u64 left = number(&at); left; left--) usleep(1000);
     while (fault(state, "hang", call, card, value, sizeof value) && strcmp(value, "0")) {
         usleep(20000);
         if (!load(state)) return NOT_LOADED;
     }
-    at = value;
     if (fault(state, "fail", call, card, value, sizeof value)) return (int)number(&at);
     if (fault(state, "fail_after", call, card, value, sizeof value)) {
         u64 good = number(&at);
