@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 from lab_parts import packages
-from lab_parts.where import PARTS, Lab, LabError, step, write_whole
+from lab_parts.where import PARTS, Lab, step, write_whole
 
 
 def up(lab: Lab) -> dict[str, object]:
@@ -74,13 +73,10 @@ def _build_library(lab: Lab) -> None:
     packages.ensure_installed(packages.COMPILER)
     with step("stand-in libnvidia-ml.so.1"):
         library.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(copy, text)
         draft = library.with_name("draft.so")
-        done = subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", draft, copy], capture_output=True, text=True)
-        if done.returncode:
-            copy.unlink()
-            raise LabError(f"gcc could not build {source}:\n{done.stderr}")
+        packages.run(["gcc", "-shared", "-fPIC", "-O2", "-o", str(draft), str(source)])
         draft.replace(library)
+        write_whole(copy, text)
 
 
 def _program(lab: Lab, name: str, *way: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import subprocess
 from pathlib import Path
 
+from lab_parts import packages
 from lab_parts.slurm.conf import Conf
 from lab_parts.slurm.daemons import Daemons
-from lab_parts.where import LabError, write_whole
+from lab_parts.where import write_whole
 
 NAMES = ("slurmdbd", "mariadbd")
 SQL = ["--skip-name-resolve", "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=16M"]
@@ -34,13 +34,9 @@ def up(conf: Conf, root: Path, daemons: Daemons) -> None:
 
 
 def _install(root: Path, data: Path, user: str) -> None:
-    made = subprocess.run(
-        [root / "usr/bin/mariadb-install-db", "--no-defaults", f"--basedir={root}/usr", f"--datadir={data}",
-         "--auth-root-authentication-method=normal", "--skip-test-db", f"--user={user}"],
-        capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": f"{root}/usr/lib/x86_64-linux-gnu"},
-    )  # fmt: skip
-    if made.returncode:
-        raise LabError(f"mariadb-install-db failed:\n{(made.stdout + made.stderr)[-1500:]}")
+    words = [f"{root}/usr/bin/mariadb-install-db", "--no-defaults", f"--basedir={root}/usr", f"--datadir={data}"]
+    words += ["--auth-root-authentication-method=normal", "--skip-test-db", f"--user={user}"]
+    packages.run(words, env={**os.environ, "LD_LIBRARY_PATH": f"{root}/usr/lib/x86_64-linux-gnu"})
 
 
 def _listens(port: int) -> bool:
