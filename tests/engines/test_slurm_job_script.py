@@ -163,9 +163,9 @@ def test_a_job_is_queued_again_for_three_lost_nodes_however_often_a_preemption_e
     (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
     program(tmp_path, "srun", '[ -z "$MARK" ] || echo $MARK >.task-$SLURM_RESTART_COUNT-n1; exit 1')
     program(tmp_path, "scontrol", '[ "$1" != requeue ] || touch again')
-    (tmp_path / ".whole-1").touch()  # by another job in this folder
-    marks = {"preempted": "143", "lost": "began", "its folder emptied": ""}
-    ends = ["preempted", "lost", "preempted", "preempted", "lost", "its folder emptied", "preempted", "lost"]
+    (tmp_path / ".lost-0").touch()  # by another job in this folder
+    marks = {"preempted": "143", "preempted while it fetched the image": "", "lost": "began"}
+    ends = ["preempted", "lost", "preempted while it fetched the image", "lost", "preempted", "lost", "lost"]
     again = []
     for attempt, end in enumerate(ends):
         known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "MARK": marks[end]}
@@ -173,7 +173,7 @@ def test_a_job_is_queued_again_for_three_lost_nodes_however_often_a_preemption_e
         done = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, env=known, cwd=tmp_path, check=False)
         again += [attempt] if (tmp_path / "again").exists() else []
         (tmp_path / "again").unlink(missing_ok=True)
-    assert again == [1, 4], "else Slurm itself did so"
+    assert again == [1, 3, 5], "else Slurm itself did so"
     assert "a node was lost, as in 3 earlier attempts: the job is not requeued" in done.stderr
 
 

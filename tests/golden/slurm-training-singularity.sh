@@ -30,18 +30,15 @@ anew() {
     done
     set +o noclobber
 }
-lost=0 # earlier attempts that may have lost one
-[ "$attempt" != 0 ] || rm -f "$RUN"/.whole-* # of another job in this folder
+lost=0 # earlier attempts that lost one
+[ "$attempt" != 0 ] || rm -f "$RUN"/.lost-* # of another job in this folder
 for ((number = 0; number < attempt; number++)); do
-    is_whole=
     for file in "$RUN/.task-$number-"*; do
-        told=began
+        told=
         [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
-        is_whole=yes
-        [ "$told" != began ] || { is_whole= && break; }
+        [ "$told" != began ] || anew "$RUN/.lost-$number" ""
     done
-    [ -z "$is_whole" ] || anew "$RUN/.whole-$number" ""
-    [ -e "$RUN/.whole-$number" ] || lost=$((lost + 1))
+    [ ! -e "$RUN/.lost-$number" ] || lost=$((lost + 1))
 done
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 unlinked() { [ -f "$RUN/log.txt" ] && [ ! -L "$RUN/log.txt" ] || rm -rf "$RUN/log.txt"; }

@@ -28,19 +28,16 @@ anew() {
     set +o noclobber
 }
 ## Slurm counts all restarts together (SLURM_RESTART_COUNT), and while it requeues a preempted job, scontrol no longer says
-## that it was preempted. But the tasks of an attempt that lost no node have all recorded their end (see below).
-lost=0 # earlier attempts that may have lost one
-[ "$attempt" != 0 ] || rm -f "$RUN"/.whole-* # of another job in this folder
+## that it was preempted. But only a lost node has a task that began and never recorded its end (see below).
+lost=0 # earlier attempts that lost one
+[ "$attempt" != 0 ] || rm -f "$RUN"/.lost-* # of another job in this folder
 for ((number = 0; number < attempt; number++)); do
-    is_whole=
     for file in "$RUN/.task-$number-"*; do
-        told=began
+        told=
         [ ! -f "$file" ] || [ -L "$file" ] || read -r told <"$file"
-        is_whole=yes
-        [ "$told" != began ] || { is_whole= && break; }
+        [ "$told" != began ] || anew "$RUN/.lost-$number" ""
     done
-    [ -z "$is_whole" ] || anew "$RUN/.whole-$number" ""
-    [ -e "$RUN/.whole-$number" ] || lost=$((lost + 1))
+    [ ! -e "$RUN/.lost-$number" ] || lost=$((lost + 1))
 done
 rm -f "$RUN/exit.json" "$RUN/.stopping" "$RUN"/.task-* "$RUN"/.code-*
 ## A requeued job's output is appended to log.txt.

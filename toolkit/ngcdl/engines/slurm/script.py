@@ -2,7 +2,7 @@
 
 Its files in the run's folder: log.txt, its output; exit.json {code, t, restarts, why}, how it ended;
 .task-ATTEMPT-NODE, "began" and then the exit code of a node's task; .code-ATTEMPT-NODE, the exit code of the task's
-command; .stopping, once it was asked to save a checkpoint and end; .whole-ATTEMPT, if an earlier one lost no node.
+command; .stopping, once it was asked to save a checkpoint and end; .lost-ATTEMPT, if an earlier one lost a node.
 """
 
 from __future__ import annotations
