@@ -139,6 +139,8 @@ def test_a_job_that_is_killed_while_it_stops_no_longer_has_time_to_stop(programs
         ("PREEMPTED|None", "ExitCode=0:0", '{"code": 0, "t": 1, "why": null}', (0, None, False)),
         ("CANCELLED|None", "ExitCode=0:0", None, (None, "Slurm: CANCELLED", True)),
         ("CANCELLED|None", "ExitCode=0:15", '{"code": 143, "t": 1}', (143, "Slurm: CANCELLED, by SIGTERM", True)),
+        ("FAILED|NonZeroExitCode", "ExitCode=137:0", '{"code": 137, "t": 1, "why": "lost"}',
+         (137, "a node was lost, and the job was not requeued", False)),
         ("NODE_FAIL|NodeDown", "ExitCode=1:0", None, (1, "Slurm: NODE_FAIL (NodeDown)", False)),
         ("OUT_OF_MEMORY|OutOfMemory", "ExitCode=0:125", None, (137, "Slurm: OUT_OF_MEMORY (OutOfMemory)", False)),
         ("FAILED|RaisedSignal:53(Real-time_signal_19)", "ExitCode=0:53", None,

@@ -175,6 +175,7 @@ def test_a_job_is_queued_again_for_three_lost_nodes_however_often_a_preemption_e
         (tmp_path / "again").unlink(missing_ok=True)
     assert again == [1, 3, 5], "else Slurm itself did so"
     assert "a node was lost, as in 3 earlier attempts: the job is not requeued" in done.stderr
+    assert json.loads((tmp_path / "exit.json").read_text())["why"] == "lost"
 
 
 def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: Path) -> None:

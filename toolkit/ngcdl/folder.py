@@ -171,8 +171,8 @@ def job_of(folder: Path) -> str | None:
 
 @dataclass(frozen=True)
 class RecordedExit:
-    """How a run on a cluster ended, from exit.json. `finished`: s since the epoch. `why`: why the run was told to end
-    (time_limit or preempted); None if nothing told it to end, or if that is unknown."""
+    """How a run on a cluster ended, from exit.json. `finished`: s since the epoch. `why`: why the run had to end
+    (time_limit, preempted or lost, a node); None if nothing made it end, or if that is unknown."""
 
     code: int
     finished: float | None

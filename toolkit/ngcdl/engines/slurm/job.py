@@ -220,6 +220,8 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
     if state is None or state.state in ("COMPLETED", "FAILED"):
         if state and state.is_oom:
             return "out of memory: the kernel killed a process of the job"
+        if why == "lost":
+            return "a node was lost, and the job was not requeued: the end of its log says why"
         is_unseen = code == _SIGNALS[UNSEEN] and state and UNSEEN in (state.signal, state.code)
         return UNOPENED if is_unseen else None
     words = f"Slurm: {state.state}"

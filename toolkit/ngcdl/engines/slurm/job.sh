@@ -99,6 +99,7 @@ for file in "$RUN/.task-$attempt-"*; do
     esac
 done
 if [ -n "$is_lost" ] && [ -z "$is_told" ] && [ ! -e "$RUN/.stopping" ]; then
+    why='"lost"'
     if [ "$lost" -lt @RESTARTS@ ]; then
         echo "ngcdl: a node was lost; requeueing the job" >&2
         unlinked
