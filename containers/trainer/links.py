@@ -144,8 +144,12 @@ class Link(object):
 
 def ready(lines, seconds):
     """Wait until something can be read from one of them; return those. A signal may end the wait early."""
+    asking = select.poll()  # select() takes no number above 1,023 of an open file
+    for line in lines:
+        asking.register(line, select.POLLIN)
     try:
-        return select.select(lines, [], [], seconds)[0]
+        found = dict(asking.poll(int(seconds * 1000)))
+        return [line for line in lines if line.fileno() in found]
     except select.error as error:
         if error.args[0] != errno.EINTR:  # Python 2.7 raises it for a signal that was handled
             raise

@@ -27,7 +27,7 @@ from .links import Link, Unreadable, ready
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
-MOST_STRANGERS = 100  # select() takes 1,024 at most; a node that was not heard out connects again
+MOST_STRANGERS = 100  # a process may mostly open 1,024 files; a node that was not heard out connects again
 SIOCGIFADDR = 0x8915
 NCCL_FILE = "/etc/nccl.conf"
 TEXT = type(b"".decode("ascii"))  # what JSON's strings become, on Python 2, too

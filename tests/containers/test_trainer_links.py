@@ -1,8 +1,10 @@
 """Nodes that have met learn of each other's end, and why, while their replicas may wait for each other in vain."""
 
 import argparse
+import fcntl
 import itertools
 import re
+import resource
 import socket
 from contextlib import ExitStack, closing
 
@@ -51,7 +53,13 @@ def test_one_that_is_done_is_no_bad_news_and_one_that_is_gone_or_says_why_is(thr
     assert vars(three[2].why) == vars(Stop("interrupted", "node 0: told to stop", 7, 143))
 
 
-def test_one_that_was_killed_is_gone(three):
+def test_one_that_was_killed_is_gone_and_beyond_the_numbers_that_select_takes_too(three):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, before[1]))  # mostly it is 1,024
+    above = fcntl.fcntl(three[0].open[1].line, fcntl.F_DUPFD, 1024)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    three[0].open[1].line.close()
+    three[0].open[1].line = socket.socket(fileno=above)
     three[2].close()
     until(three[0].listen, "node 2 is gone")
     assert three[0].why.message == "node 2 is gone: it was killed, or its machine was"
