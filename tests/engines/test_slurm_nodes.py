@@ -355,6 +355,7 @@ NodeName=n5 Arch=x86_64 CoresPerSocket=1 Gres=(null) State=IDLE Partitions=old""
         (("--gpus=3",), None),  # of two nodes
         (("--exclusive", "--gres=gpu:a100,gpu:1g.10gb,gpu:v100:4"), 6),
         (("--gres=gpu",), 1),
+        (("--gpus-per-node=a100,v100:4",), 5),
         (("--gres=shard:4",), None),
     ],
 )

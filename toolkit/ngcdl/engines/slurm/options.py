@@ -26,10 +26,9 @@ _NAMED = {
 }
 # A value that sbatch would split, or cut short, in a script; one with quotes of its own was written for a script.
 _SPLIT = re.compile(r"""(--[\w-]+=)((?!.*\s-)[^"'\\]*[\s#][^"'\\]*)""")
-# Options that ask for GPUs by number, and the numbers in their values: a100:4 or 4; for --gres gpu:a100:4, gpu:4 or,
-# for one, gpu:a100 or gpu
+# Options that ask for GPUs by number, and the numbers in their values: a100:4, 4 or, for one, a100; for --gres
+# gpu:a100:4, gpu:4 or, for one, gpu:a100 or gpu
 _GPUS = re.compile(r"(?:--(gres|gpus(?:-per-(?:node|task))?)(?:=| +)|-(G)[= ]*)(.+)")
-_NUMBER = re.compile(r"(?:^|,)(?:[^:,()]+:)?(\d+)(?=$|[,(])")
 _GRES = re.compile(r"(?:^|,)gpu(?::(?!\d+(?:$|[,(]))[^:,()]+)?(?::(\d+))?(?=$|[,(])")
 _OPTION = re.compile(r"--([\w-]+)|-(\w)")
 _UNFOLLOWED = {
@@ -70,8 +69,8 @@ def gpus_per_node(words: Sequence[str], nodes: int) -> tuple[int, str] | None:
         return None
     last = typed[-1]
     name = last[1] or last[2]
-    numbers = (_GRES if name == "gres" else _NUMBER).findall(last[3])
-    count = sum(int(number or 1) for number in numbers)
+    asked = last[3] if name == "gres" else re.sub(r"(^|,)", r"\1gpu:", last[3])
+    count = sum(int(number or 1) for number in _GRES.findall(asked))
     each = count / nodes if name in ("gpus", "G") else count
     return (int(each), last[0]) if count and each == int(each) else None
 
