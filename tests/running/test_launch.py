@@ -267,12 +267,18 @@ def test_a_training_that_falls_silent_is_said_to_whoever_follows_it(
     assert f"no step for 12 min; check with: ngcdl gpu or ngcdl logs {prepared.run.id}" in show.said[0]
 
 
-def test_another_error_of_the_engine_kills_the_job(store: Store) -> None:
-    job = FakeJob(gpus=EngineRefused("no"))
-    prepared, _ = ready(store, job, gpus="all")
+@pytest.mark.parametrize(("is_cluster", "asked"), [(False, ["kill"]), (True, ["stop 60", "kill"])])
+def test_another_error_of_the_engine_ends_the_job_and_nodes_of_a_cluster_may_save_what_they_have(
+    store: Store, is_cluster: bool, asked: list[str]
+) -> None:
+    def refuse() -> None:
+        raise EngineRefused("no")
+
+    job = FakeJob(chunks=(refuse,))
+    prepared, _ = ready(store, job, is_cluster=is_cluster)
     with pytest.raises(EngineRefused):
         launch.follow(prepared, store, FakeShow())
-    assert job.asked == ["kill", "remove"]
+    assert job.asked == [*asked, "remove"]
     assert (recorded(store).status, recorded(store).exit_code) == ("failed", 125)
 
 

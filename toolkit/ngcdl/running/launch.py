@@ -56,8 +56,7 @@ def follow(
     before there was a job to stop.
 
     Return the open record while the run goes on if the user detaches from the terminal, or, with `leave`, as soon as a
-    cluster has accepted the job; reconcile closes the record later. If a cluster stops answering, the record stays
-    open, too.
+    cluster has accepted the job; reconcile closes it later. If a cluster stops answering, it stays open, too.
     """
     workload = ready.order.spec.workload
     stopper = Stopper(grace_seconds(workload), show.say, is_command=workload is None, before_stop=before_stop)
@@ -228,6 +227,8 @@ class Course:
             self._remove_left(is_given_up=isinstance(error, EngineHangs))
         if self.job and not self._is_lost:
             try:
+                if self._is_cluster:  # of several nodes some may be well, and have something to save
+                    self.job.stop(grace_seconds(self._ready.order.spec.workload))
                 self.job.kill()
                 self._ended = self._by_this_clock(self.job.wait())
             except (NgcdlError, Unkillable) as unkilled:  # the record stays open, and reconcile looks again
@@ -365,8 +366,7 @@ class Course:
         if self._trouble:
             raise self._trouble
         stopper, has_ended = self._stopper, self.run.status in ("finished", "failed")
-        # A signal that comes after the job has ended changes nothing here, but it also stops what the caller would do
-        # next.
+        # A signal after the job's end changes nothing here, but it also stops what the caller would do next.
         number = stopper.signal if self.job is None or self.run.status in ("lost", "finished") else stopper.afterwards
         if number:
             if self.job and has_ended:

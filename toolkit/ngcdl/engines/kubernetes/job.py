@@ -106,10 +106,8 @@ class KubernetesJob(Unconnected):
                 if before not in (None, pod.name):
                     yield Chunk("stderr", f"{state.replaced(before, pod)}\n".encode())
         first = state.of(0)
-        is_new = first is not None and self._is_new(first)
-        waits = is_new or not (state.trouble or state.is_over)  # another node may wait while the first one trains
         this = (first.name if first else None, _ID.sub("", state.waits_for or ""))
-        if waits and state.waits_for and this not in self._said:
+        if state.waits_for and not (state.trouble or state.is_over) and this not in self._said:
             self._said.add(this)
             yield Chunk("stderr", f"waiting: {state.waits_for}\n".encode())
 
@@ -121,8 +119,7 @@ class KubernetesJob(Unconnected):
             looked, is_read = time.monotonic(), False
             while True:
                 if has_others and time.monotonic() - looked > self.look_seconds:
-                    with contextlib.suppress(ClusterError):  # if that lasts, the log ends, too, and `_surely` says so
-                        yield from self._news(self.state())
+                    yield from self._look()
                     looked = time.monotonic()
                 if select.select([pipe], [], [], self.look_seconds if has_others else None)[0]:
                     if not (data := os.read(pipe.fileno(), 65536)):
@@ -137,6 +134,17 @@ class KubernetesJob(Unconnected):
         elif self._errors and not is_read and pod.name not in self._unread:
             self._unread.add(pod.name)
             yield Chunk("stderr", f"the log of {pod.name} can't be read: {self._errors}\nTrying again.\n".encode())
+
+    def _look(self) -> Iterator[Chunk]:
+        """Tell what is new of the nodes. Raise a trouble of theirs: the first one might wait for them, for long."""
+        try:
+            state = self.state()
+        except ClusterError:
+            return  # if that lasts, the log ends, too, and `_surely` says so
+        yield from self._news(state)
+        first = state.of(0)
+        if state.trouble and first and not first.ended:  # else its output comes first
+            raise state.trouble
 
     def _is_fresh(self, pod: Pod) -> bool:
         """Whether the pod has just ended: its log, which holds the record, may be unreadable now and readable soon.
