@@ -79,7 +79,7 @@ class KubernetesJob(Unconnected):
             state = yield from self._surely()
             yield from self._news(state)
             first = state.of(0)
-            if first and self._is_new(first):
+            if first and first.began and first.name not in self._drained:
                 yield from self._follow(first, state.has_others)
                 if first.name not in self._drained:  # the log ended before the pod did, or can't be read yet
                     time.sleep(self.poll_seconds)
@@ -94,9 +94,6 @@ class KubernetesJob(Unconnected):
                 break
             time.sleep(self.poll_seconds)
         yield from self._others(state)
-
-    def _is_new(self, pod: Pod) -> bool:
-        return pod.began and pod.name not in self._drained
 
     def _news(self, state: State) -> Iterator[Chunk]:
         """Tell once of each pod that took another one's place (its program began again), and of what is waited for."""
