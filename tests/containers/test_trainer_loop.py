@@ -94,8 +94,8 @@ def test_every_event_has_the_keys_of_the_contract(run, tmp_path):
         "start": {
             "format", "workload", "framework", "framework_version", "python", "device", "devices", "batch", "steps",
             "seed", "parameters", "dataset", "dataset_images", "dataset_sha256", "dataset_note", "resumed_from_step",
-            "threads", "dropout", "precision", "compiled", "channels_last", "teacher", "feed", "epoch_copied_bytes",
-            "flops_per_example", "share_of_3x3", "replicas", "nodes", "autotune", "pid",
+            "threads", "dropout", "precision", "compiled", "channels_last", "winograd", "teacher", "feed",
+            "epoch_copied_bytes", "flops_per_example", "share_of_3x3", "replicas", "nodes", "autotune", "pid",
         },
         "step": {
             "step", "loss", "learning_rate", "examples_per_second", "seconds_per_batch", "input_seconds_per_batch",

@@ -212,9 +212,10 @@ def test_an_lstm_reads_on_while_it_trains_and_tests_from_the_beginning(framework
     assert np.abs(after["l/cell"] - cell).max() < 1e-5
 
 
-def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework):
+@pytest.mark.parametrize("rate", [0.5, 0.75])
+def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework, rate):
     ones = np.ones((2, 4000), np.float32)
-    words = [layers.dropout("drop", 0.5), layers.dense("end", 4000, 2, constant(1.0), constant(0.0))]
+    words = [layers.dropout("drop", rate), layers.dense("end", 4000, 2, constant(1.0), constant(0.0))]
     made = network(framework, words, (4000,), 2, loss="sigmoid", rate=0.0)
     made.load(made.model.first(0))
     assert made.logits(ones)[:, 0] == pytest.approx([4000, 4000])
@@ -226,7 +227,8 @@ def test_dropout_leaves_out_a_share_of_the_values_while_training_alone(framework
     assert losses[0] == pytest.approx(4000, rel=0.05)
     assert losses[0] == losses[4], "what is drawn is a function of the seed, the step and the replica"
     assert len(set(losses)) == 4, "and of each of them"
-    assert losses[0] == round(losses[0]), "of so many values each became 2"
+    kept = 2 * losses[0] * (1 - rate)  # the loss is the mean over two examples
+    assert kept == round(kept), "so many values, each divided by that"
 
 
 @pytest.fixture
