@@ -35,10 +35,10 @@ def conv(word, x, weights, library):
     @tf.custom_gradient
     def convolved(x, weights):
         def back(gradient):
-            found = tf.numpy_function(backward, [x, weights, gradient], [tf.float32] * 2, stateful=False)
+            found = tf.numpy_function(backward, [x, weights, gradient], [tf.float32] * 2)
             return [tf.ensure_shape(one, like.shape) for one, like in zip(found, (x, weights))]
 
-        return tf.ensure_shape(tf.numpy_function(forward, [x, weights], tf.float32, stateful=False), after), back
+        return tf.ensure_shape(tf.numpy_function(forward, [x, weights], tf.float32), after), back
 
     return convolved(x, weights)
 
