@@ -1,7 +1,7 @@
 """3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in half to two thirds of oneDNN's time.
 
-gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without AVX2
-or NEON, the framework's own convolutions do instead.
+gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
+AVX2 or NEON, the framework's own convolutions do instead.
 """
 from __future__ import absolute_import, division, print_function
 
