@@ -38,6 +38,9 @@ from ngcdl.cli.changed import written_out
          "compare pytorch:24.05-py3 --train x"),
         ("run --time 30 pytorch", "...  # without --time TIME", "run pytorch"),
         ("run --engine local --train x", "... pytorch  # without --engine NAME", "run pytorch --train x"),
+        ("run -it x:1 -p80:80 --publish=8:8 -ti -- ls -i", "run ...  # without -i --interactive -p PORT --publish PORT",
+         "run -t x:1 -t -- ls -i"),
+        ("run pytorch -ii --engine slurm", "run ... -- COMMAND  # without -i", "run pytorch --engine slurm -- COMMAND"),
         # what it replaces is not known, or it is no advice about this command
         ("run pytorch -v /a:/data", "run ... -v /another/folder:/data", None),
         ("compare --train cifar10", "run ... --gpus none", None),
@@ -57,9 +60,11 @@ def test_an_advised_change_is_made_in_the_line_that_was_typed(typed: str, advise
         ("    ngcdl ... --batch 2", "    ngcdl ... --batch 2"),
         ("    ngcdl ...  # without --batch VALUE", "Leave it out."),
         ("    ngcdl ... --seed 1  # without --batch VALUE", "    ngcdl ... --seed 1"),
+        ("    ngcdl ... --batch 2  # without --batch 1", "    ngcdl compare --train x --vary batch=2,8"),
+        ("    ngcdl ... --batch 8  # without --batch 1", "    ngcdl ... --batch 8"),
     ],
 )
-def test_what_is_varied_is_not_also_set(advised: str, shown: str) -> None:
+def test_what_is_varied_is_changed_there_and_not_also_set(advised: str, shown: str) -> None:
     assert written_out(advised, ["compare", "--train", "x", "--vary", "batch=1,8"]) == shown
 
 

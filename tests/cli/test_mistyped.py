@@ -93,6 +93,7 @@ from ngcdl.record import Run
         (("run", "--timeout", "30", "x:1", "--", "ls"), "    ngcdl run x:1 -- timeout 30 ls\n"),
         (("run", "--timeout=30", "--", "a", "--train", "b"), "    ngcdl run -- timeout 30 a --train b\n"),
         (("run", "--timeout=30", "--", "a", "--engine=slurm"), "    ngcdl run -- timeout 30 a --engine=slurm\n"),
+        (("compare", "--train=cifar10", "--times=4"), "    ngcdl compare --train=cifar10 --repeat=4\n"),
         (("compare", "--train=cifar10", "--timeout=30"), "    ngcdl compare --train=cifar10 --seconds 30\n"),
         (("run", "--engine", "slurm", "x:1", "--timeout", "30"), "  Did you mean --time?\n"),
         (("run", "--cpu", "x:1"), "  Did you mean --gpus none?\n      ngcdl run --gpus none x:1\n"),
@@ -182,7 +183,15 @@ from ngcdl.record import Run
         (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
         (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 needs 2 examples"),
         (("run", "--train", "resnet-56", "--batch", "3", "--gpus", "2"), "too small for 2 replicas"),
-        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "batch norm of resnet-56 needs 2 examples"),
+        (
+            ("compare", "--train", "resnet-56", "--vary", "batch=1,8"),
+            "    ngcdl compare --train resnet-56 --vary batch=2,8\n",
+        ),
+        (("run", "--train", "lstm", "--times", "3", "--seed", "4"), "    ngcdl run --train lstm --seed 4\n"),
+        (
+            ("run", "pytorch:1", "--train", "lstm", "-it", "--engine", "slurm"),
+            "    ngcdl run pytorch:1 --train lstm -t --engine slurm\n",
+        ),
         (
             ("compare", "--train", "cifar10", "--gpus", "64", "--vary", "nodes=1,4", "--engine", "slurm", "t:1"),
             "too small for 256 replicas",
@@ -229,7 +238,7 @@ from ngcdl.record import Run
         (("run", "tensorflow:1", "--gpus", "2", "sh", "--", "-c", "ls"), " tensorflow:1 --gpus 2 -- sh -c ls\n"),
         (("run", "tensorflow:1", "--train", "cifar10", "-w", "/x"), "its own working directory"),
         ((*TRAIN, "-v", "/a:/a", "-p", "80:80", "--shm-size", "2g"), "-v, -p, --shm-size: only for containers"),
-        ((*TRAIN, "--cpus", "2", "--memory", "4g"), "--cpus, --memory: only for containers, and this run has none."),
+        ((*TRAIN, "--cpus", "2", "--memory", "4g"), " none.\n  In an image:\n      ngcdl run pytorch --train cifar10 "),
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
         (("run", "--name", "last-try", "--", "ls"), "--name last-try: must begin with a letter or"),
         (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run -- ls\n"),

@@ -27,7 +27,7 @@ def test_a_folder_is_taken_by_what_reads_one_and_by_nothing_else() -> None:
 def test_what_is_made_batch_by_batch_can_t_lie_on_the_device(name: str) -> None:
     with pytest.raises(BadOption, match=f"--feed resident: each batch of {name} is made on the CPU") as refused:
         validation.check_workload(Workload(name, feed="resident"))
-    assert refused.value.hint.endswith("\n    ngcdl ... --feed constant")
+    assert refused.value.hint.endswith("\n    ngcdl ... --feed constant  # without --feed resident")
     validation.check_workload(Workload(name, feed="ahead"))
 
 
@@ -65,7 +65,7 @@ def test_each_replica_must_have_an_example_and_two_where_there_is_batch_norm(
     if least > 1:
         with pytest.raises(BadOption, match=f"--batch {least - 1}: too small") as refused:
             validation.check_workload(replace(asked, batch=least - 1), nodes, cards)
-        assert refused.value.hint == f"    ngcdl ... --batch {least}"
+        assert refused.value.hint.startswith(f"    ngcdl ... --batch {least}  # without")
         assert ("batch norm" in str(refused.value)) == (name != "cifar10")
 
 
@@ -113,7 +113,8 @@ def test_what_the_trainer_would_refuse_is_refused_before_anything_is_pulled(bad:
 def test_a_precision_by_another_s_name_is_told_what_may_be_meant(typed: str, meant: str | None) -> None:
     with pytest.raises(BadOption, match=f"--precision {typed}: auto, float32, tf32 or amp") as refused:
         validation.check_workload(replace(CIFAR10, precision=typed))
-    assert refused.value.hint == (f"Did you mean {meant}?\n    ngcdl ... --precision {meant}" if meant else "")
+    hint = f"Did you mean {meant}?\n    ngcdl ... --precision {meant}  # without --precision {typed}"
+    assert refused.value.hint == (hint if meant else "")
 
 
 @pytest.mark.parametrize(("typed", "option"), [

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from ngcdl.cli.typed import Typed, again, in_an_image, own_end, words_of
+from ngcdl.cli.typed import Typed, again, own_end, words_of
 from ngcdl.errors import BadOption, CannotInvoke, CommandNotFound, EngineAbsent, UnknownTag
 from ngcdl.planning.asked import (
     Asked,
@@ -78,7 +78,8 @@ def _check(typed: Typed, asked: Asked) -> None:
         if stray == ["-w"] and typed.workdir:
             line = again(_without(words, ("-w", "--workdir"), typed.workdir)).strip()
             raise BadOption(said, f"    cd {shlex.quote(typed.workdir)} && {line}")
-        raise BadOption(said, f"In an image:\n{in_an_image(typed)}")
+        name, *more = _without(words, ("--engine", "--engine"), typed.engine)
+        raise BadOption(said, f"In an image:\n{again([name, 'pytorch', *more])}")
     if names := card_variables(asked):
         chosen = dict(asked.extra.environment if asked.extra else ()).get("CUDA_VISIBLE_DEVICES")
         for text in typed.environment:

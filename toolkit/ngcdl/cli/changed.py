@@ -2,6 +2,7 @@
 as the whole line that was typed, with that change.
 
 `ngcdl ... --steps 9  # without --epochs N --amp` leaves options out, and stands for `run` or `compare`, as was typed.
+`ngcdl ... --batch 2  # without --batch 1` also replaces 1 by 2 in `--vary batch=1,8`.
 `ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3` replaces the image that was chosen."""
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _ADVISED = re.compile(
     r"(?P<before> +(?:(?:\w+=|timeout )\S+ )?)ngcdl (?:(?P<command>\w+) )?\.\.\."
     r"(?P<change>[^#]*)(?:# without (?P<less>.+))?"
 )
+_VARIED = re.compile(r"--vary[ =](\w+)=(\S*)")
 _ELSEWHERE = re.compile(r" +ngcdl run (?P<image>\S+)")
 
 
@@ -63,16 +65,19 @@ def _line(line: str, argv: Sequence[str]) -> str:
         change, less = (shlex.split(advised[name] or "") for name in ("change", "less"))
     except ValueError:  # the line is part of one: a word in it has a newline
         return line
-    has_command = change[-2:] == ["--", "COMMAND"]
-    change = change[: len(change) - 2 * has_command]
-    at = own_end(argv)
+    has_command, at = change[-2:] == ["--", "COMMAND"], own_end(argv)
     typed, command = argv[1:at], argv[at:]
     name = advised["command"] or (argv[0] if argv[0] in ("run", "compare") else "")
     is_alone = (argv[0], name) == ("compare", "run") and has_command and command
+    if has_command:
+        command, change = command if command[1:] else change[-2:], change[:-2]
     if is_alone:
         for option in OF_COMPARE:
             typed = _without(typed, option, has_value=True)
-    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change) or _varies(typed, change, less):
+    varies = _varies(typed, change, less)
+    if varies and (others := _with_another_value(argv, change, less)):
+        return f"{advised['before']}{again(others).strip()}"
+    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change) or varies:
         return line.partition("# without ")[0].rstrip() if change or not less else "Leave it out."
     for option, value in pairwise([*less, "-", *change, "-"]):
         if option.startswith("-"):
@@ -91,11 +96,24 @@ def _line(line: str, argv: Sequence[str]) -> str:
 
 def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) -> bool:
     """Return whether `words` vary what `change` would set, or what is to be left out."""
-    found = re.search(r"--vary[ =](\w+)=", " ".join(words))
+    found = _VARIED.search(" ".join(words))
     if not found:
         return False
     sets_image = change and not change[0].startswith("-")
     return found[1] in ("image", "framework") if sets_image else f"--{found[1]}" in (*change, *less)
+
+
+def _with_another_value(argv: Sequence[str], change: Sequence[str], less: Sequence[str]) -> list[str] | None:
+    """Return `argv` with the value in `change` in place of the one in `less` among those that --vary has; None if it
+    has no such value, or would have two alike."""
+    found = _VARIED.search(" ".join(argv))
+    if not found or len(change) != 2 or len(less) != 2:
+        return None
+    values = found[2].split(",")
+    others = [change[1] if value == less[1] else value for value in values]
+    if others == values or len({*others}) < len(others):
+        return None
+    return replaced(argv, "--vary", lambda _: ["--vary", f"{found[1]}={','.join(others)}"], has_value=True)
 
 
 def _choosing_no_cards(words: Sequence[str]) -> list[str]:
@@ -116,6 +134,8 @@ def _without(words: Sequence[str], name: str, *, has_value: bool) -> list[str]:
         if word == name:
             if has_value:
                 next(rest, None)
-        elif not word.startswith(f"{name}="):
+        elif re.fullmatch("-[dit]+", word) and not has_value and len(name) == 2:  # -it, as docker's users type it
+            kept += [word.replace(name[1], "")] if set(word[1:]) != {name[1]} else []
+        elif not word.startswith(name if has_value and len(name) == 2 else f"{name}="):
             kept.append(word)
     return kept

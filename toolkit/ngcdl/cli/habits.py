@@ -50,6 +50,7 @@ _SAME = {
     **dict.fromkeys(("--iterations", "--iters"), "--steps"),
     **dict.fromkeys(("--model", "--workload"), "--train"),
     "--bs": "--batch",
+    "--times": "--repeat",
     **dict.fromkeys(("--requirements", "--requirement", "--packages", "--with", "--install"), "--pip"),
     "--dataset": "--data",
     "-m": "--memory",

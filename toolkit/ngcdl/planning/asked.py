@@ -45,7 +45,7 @@ CARD_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 def check_without_container(asked: Asked) -> None:
     """Raise BadOption if an option was typed that needs a container, or a variable that would undo --gpus."""
     if stray := container_options(asked):
-        raise BadOption(why_no_container_options(stray), "    ngcdl run IMAGE --engine docker ...")
+        raise BadOption(why_no_container_options(stray), "In an image:\n    ngcdl ... pytorch  # without --engine NAME")
     if own_cards := card_variables(asked):
         raise BadOption(why_no_card_variables(own_cards), f"    ngcdl {asked.command} ... --gpus 1")
 
@@ -92,9 +92,10 @@ def check_without_screen(asked: Asked, engine: str) -> None:
     stray = [name for name, is_given in {"-i": typed.stdin, "-p": bool(typed.ports)}.items() if is_given]
     if stray or not has_command:
         what = f"{', '.join(stray)}: not with --engine {engine}" if stray else "A shell needs a terminal"
+        command = "" if has_command else " -- COMMAND"
         raise BadOption(
             f"{what}: a run there has no terminal, and no port on this machine.",
-            f"    ngcdl run IMAGE --engine {engine} -- COMMAND",
+            f"    ngcdl run ...{command}  # without -i --interactive -p PORT --publish PORT",
         )
 
 

@@ -37,7 +37,8 @@ def check_batch(workload: Workload, gpus: GpuRequest, nodes: int = 1) -> None:
         return
     share = f"too small for {many} replicas" if many > 1 else "too small"
     why = f": the batch norm of {workload.name} needs {each} examples{' in each' * (many > 1)}" if each > 1 else ""
-    raise BadOption(f"--batch {workload.batch}: {share}{why}.", f"    ngcdl ... --batch {many * each}")
+    typed = f"--batch {workload.batch}"
+    raise BadOption(f"{typed}: {share}{why}.", f"    ngcdl ... --batch {many * each}  # without {typed}")
 
 
 def check_place(workload: Workload, image: ImageRef | None, device: str) -> None:
@@ -48,7 +49,7 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
         raise BadOption(f"--train {workload.name}: only with PyTorch.", _in_pytorch(image))
     if device == "cpu" and workload.precision == "tf32":
         said = "--precision tf32: only GPUs have it, and this computes on the CPU."
-        raise BadOption(said, "    ngcdl ... --precision float32")
+        raise BadOption(said, "    ngcdl ... --precision float32  # without --precision tf32")
     if workload.channels_last is False and has_tensorflow:
         raise BadOption("--channels-first: only with PyTorch.", f"Leave it out, or:\n{_in_pytorch(image)}")
     if image is not None:
@@ -94,7 +95,7 @@ def _check_words(workload: Workload) -> None:
     ):
         if value not in words:
             meant = _MEANT.get(value.lower()) if option == "--precision" else None
-            hint = f"Did you mean {meant}?\n    ngcdl ... {option} {meant}" if meant else ""
+            hint = f"Did you mean {meant}?\n    ngcdl ... {option} {meant}  # without {option} {value}" if meant else ""
             raise BadOption(f"{option} {value}: {', '.join(words[:-1])} or {words[-1]}.", hint)
 
 
@@ -189,7 +190,7 @@ def _check_data(workload: Workload, known: Bundled) -> None:
             f"--feed resident: each batch of {known.name} is made on the CPU when its turn comes, and can't be on the "
             "device beforehand.",
             "Make batches ahead of time, or use one again and again:\n"
-            "    ngcdl ... --feed ahead\n    ngcdl ... --feed constant",
+            + "\n".join(f"    ngcdl ... --feed {feed}  # without --feed resident" for feed in ("ahead", "constant")),
         )
 
 
@@ -207,5 +208,5 @@ def _check_training(workload: Workload, known: Bundled) -> None:
     if workload.times > 1 and not known.has_times:
         raise BadOption(
             f"--times {workload.times}: {known.name} trains only once in a run.",
-            f"    ngcdl compare --train {known.name} --repeat {workload.times}",
+            "    ngcdl ...  # without --times N",
         )
