@@ -298,6 +298,9 @@ def test_a_training_that_makes_its_data_up_fetches_none(trained: House) -> None:
     assert done.returncode == 0, done.stderr
     assert "CIFAR-10" not in done.stderr
     assert trained.record()["dataset_note"] == "lstm makes its data up, in place of the Penn Treebank"
+    trained.run("run", "--train", "smoke", "--engine", "local", "--gpus", "none")
+    smoke = next(one for one in trained.store.ids() if "smoke" in one)
+    assert trained.store.load(smoke).dataset_note is None, "it has no data"
 
 
 @pytest.mark.parametrize("training", ["cifar10", "catdog"])

@@ -34,10 +34,13 @@ FOLDER = "NGCDL_DATA"
 class Dataset:
     """What a training gets. `folder` is mounted read-only; for CIFAR-10 it holds cifar-10-batches-bin or -py."""
 
-    kind: Literal["cifar10", "pictures", "synthetic"]
+    kind: Literal["cifar10", "pictures", "synthetic"] | None  # None: it takes no data
     folder: Path | None  # None: the trainer makes its images itself
     sha256: str | None  # of CIFAR-10's five training files, concatenated
     note: str | None  # whether the bytes are the official ones, or why the images are synthetic
+
+
+NO_DATA = Dataset(None, None, None, None)
 
 
 def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> Dataset:

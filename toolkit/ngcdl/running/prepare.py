@@ -107,7 +107,8 @@ def decide(
             data = data or sources.data(asked.workload, settings, show, dry)
         else:
             data = data or sources.data_of_claim(asked.workload, asked.placement)
-            show.say(f"data: {f'SYNTHETIC, {data.note}' if data.note else f'what the claim {data.folder} has'}")
+            if data.kind:
+                show.say(f"data: {f'SYNTHETIC, {data.note}' if data.note else f'what the claim {data.folder} has'}")
     spec = _spec(asked, picked, placement, data, store)
     if picked.engine.has_containers and not picked.engine.is_cluster and picked.engine.facts().is_snap:
         picked = _in_snap(picked, spec, settings, store, show)

@@ -25,6 +25,8 @@ def data(workload: Workload, settings: Settings, show: Show, dry: bool) -> datas
     from ngcdl import dataset
 
     known = trainings.bundled(workload.name)
+    if not known.parameters:
+        return dataset.NO_DATA
     stands_for = known.data
     if known.data_folder == "pictures" and workload.data not in ("auto", "synthetic"):
         return dataset.pictures(workload.data, known.classes, workload.evaluate)
@@ -48,6 +50,8 @@ def data_of_claim(workload: Workload, placement: Placement | None) -> dataset.Da
             f"--data {workload.data}: a pod can't see this machine's folders.",
             "Copy it to the top folder of a volume claim:\n    ngcdl run ... --data auto --data-pvc CLAIM",
         )
+    if not known.parameters:
+        return dataset.NO_DATA
     if known.data_folder and claim and workload.data == "auto":
         return dataset.Dataset("pictures" if known.data_folder == "pictures" else "cifar10", Path(claim), None, None)
     is_wanted = claim or workload.data == "synthetic"
