@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from made_facts import GTX_750, GTX_980, HOST, IMAGE, ON_470, RTX_2080, T4, reason, rules
 
-from ngcdl.preflight.facts import ImageFacts
+from ngcdl.preflight.facts import Gpu, ImageFacts
 from ngcdl.preflight.verdict import judge
 
 
@@ -33,6 +33,8 @@ def test_the_best_card_decides_and_the_others_are_a_caution_with_the_words_for_g
 def test_one_good_card_is_named_by_its_index_and_not_as_a_count() -> None:
     verdict = judge(IMAGE, replace(HOST, gpus=(GTX_980, replace(T4, index=0))))
     assert verdict.reasons[0].text.endswith("and GTX 980 does worse: use --gpus '0,'")
+    verdict = judge(IMAGE, replace(HOST, gpus=(Gpu("5.2"), replace(T4, index=1))))  # --host cc=5.2 --gpu T4
+    assert verdict.reasons[0].text.endswith("and card 0 does worse: use --gpus '1,'")
 
 
 def test_a_card_without_an_index_is_named_by_its_uuid() -> None:

@@ -81,7 +81,7 @@ class Gpu:
     @property
     def title(self) -> str:
         """What to call the card in a sentence."""
-        return self.name or "this card"
+        return self.name or "the card"  # it may be one of another machine
 
 
 @dataclass(frozen=True)

@@ -89,12 +89,13 @@ def _mixed(cards: tuple[CardVerdict, ...], best: CardVerdict) -> Reason:
     """Name the cards to use, in the syntax of --gpus."""
     good = [(place, card.gpu) for place, card in enumerate(cards) if card.verdict == best.verdict]
     names = [gpu.uuid or str(place) if gpu.index is None else str(gpu.index) for place, gpu in good]
-    worse = [card for card in cards if card.verdict != best.verdict]
-    does = "can't run it" if worse[0].verdict == "no" else "does worse"
+    worse = [(place, card) for place, card in enumerate(cards) if card.verdict != best.verdict]
+    others = [card.gpu.name or f"card {place if card.gpu.index is None else card.gpu.index}" for place, card in worse]
+    does = "can't run it" if worse[0][1].verdict == "no" else "does worse"
     take = str(GpuRequest("devices", devices=tuple(names)))
     take = f"'{take}'" if take.endswith(",") else take  # so that the comma of "0," isn't read as punctuation
-    text = f"it runs best on {len(good)} of {len(cards)} cards, and {worse[0].gpu.title} {does}: use --gpus {take}"
-    return Reason("mixed", "caution", text, ", ".join(card.gpu.title for card in worse))
+    text = f"it runs best on {len(good)} of {len(cards)} cards, and {others[0]} {does}: use --gpus {take}"
+    return Reason("mixed", "caution", text, ", ".join(others))
 
 
 # -- the rest of the host ---------------------------------------------------------------------------------------------
