@@ -12,6 +12,7 @@ from ngcdl.errors import BadReference
 from ngcdl.preflight import meant
 from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.preflight.image import from_catalog
+from ngcdl.preflight.kernels import wants_igpu
 from ngcdl.preflight.verdict import judge
 from ngcdl.spec import NVCR, ImageRef
 
@@ -114,7 +115,9 @@ def test_an_orin_with_jetpack_6_gets_the_newest_image_that_is_made_for_a_jetson(
     later = replace(orin, driver="595.78")
     assert not releases.is_jetson(str(meant.chosen(both[1:], later)[0].tag)), "JetPack 7.2 runs the ordinary ones"
     for gpus in ((), (Gpu("3.0", "GT 640"),), (*orin.gpus, Gpu("3.0", "GT 640"))):
-        assert not releases.is_jetson(str(meant.chosen(both[1:], replace(orin, gpus=gpus))[0].tag)), gpus
+        other = replace(orin, gpus=gpus)
+        assert not wants_igpu(other)
+        assert not releases.is_jetson(str(meant.chosen(both[1:], other)[0].tag)), gpus
 
 
 # -- an engine's own image --------------------------------------------------------------------------------------------

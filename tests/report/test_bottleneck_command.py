@@ -57,6 +57,8 @@ def test_samples_that_lack_the_card_or_the_host_carry_no_judgement() -> None:
 def test_a_card_whose_use_can_t_be_read_is_not_called_idle_and_the_cpu_not_the_pace() -> None:
     assert filled(COMMAND, [], [reading(second, None) for second in range(300)]).findings == ()
     assert filled(COMMAND, [], [reading(second, gpus=[]) for second in range(300)]).findings == ()
+    on_cpu = replace(COMMAND, gpus=None, device="cpu")  # so its script reported; whether it had a card is not known
+    assert "gpu-idle" not in rules(cpu(20.0, steps=300, **ENOUGH), on_cpu)
 
 
 @pytest.mark.parametrize(("command", "judged"), [
