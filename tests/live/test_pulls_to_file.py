@@ -47,7 +47,7 @@ def test_ctrl_c_keeps_what_has_arrived_for_the_next_try(user: User, front: Front
 
     until(lambda: arrived_bytes() > 300_000, "some bytes")
     child.signal(signal.SIGINT)
-    assert child.done(10).code == 130, "before the connection, on which nothing comes any more, times out"
+    assert child.done().code == 130
     assert not (user.here / "image.tar").exists()
     front.break_down()
     done = user.run("pull", "busybox:big", "--to", "image.tar")
