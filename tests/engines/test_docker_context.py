@@ -121,6 +121,20 @@ def test_tls_goes_with_the_ca_alone(home: Path, monkeypatch: pytest.MonkeyPatch)
     assert (made.base_url, made.verify, made.cert) == ("https://far:2376", str(home / "ca.pem"), None), "as docker"
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_tls_goes_with_the_ca_that_a_context_has_alone(home: Path, skips: bool) -> None:
+    meta = json.loads(_context_of("far", "tcp://far:2376"))
+    meta["Endpoints"]["docker"]["SkipTLSVerify"] = skips
+    _keep_context(home, "far", json.dumps(meta))
+    (home / "config.json").write_text('{"currentContext": "far"}')
+    ca = home / "contexts/tls" / hashlib.sha256(b"far").hexdigest() / "docker/ca.pem"
+    ca.parent.mkdir(parents=True)
+    ca.touch()
+    made = client(version="1.41", timeout=1)
+    expected = ("http://far:2376", True) if skips else ("https://far:2376", str(ca))
+    assert (made.base_url, made.verify, made.cert) == (*expected, None), "nothing goes to a server that nobody verified"
+
+
 @pytest.mark.parametrize("current", ["", "default", None])
 def test_the_default_context_is_the_default_socket(home: Path, current: str | None) -> None:
     (home / "config.json").write_text(json.dumps({"currentContext": current}))

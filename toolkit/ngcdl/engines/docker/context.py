@@ -55,13 +55,29 @@ def without_tls_files() -> EngineNotAsked | None:
 
 
 def ca_alone() -> Path | None:
-    """Return the CA's file if TLS is turned on, and this user has no certificate: docker then shows none.
+    """Return the CA's file if TLS is turned on, by a variable or a context's own files, and this user has no
+    certificate: docker then shows none.
 
     https://github.com/docker/cli/blob/v28.2.2/cli/flags/options.go (SetDefaultOptions)
+    https://github.com/docker/cli/blob/v28.2.2/cli/context/docker/load.go (tlsConfig)
     """
-    folder = tls_folder()
+    folder = _of_context() or tls_folder()
     has_own = folder and any((folder / name).exists() for name in ("cert.pem", "key.pem"))
     return folder / "ca.pem" if folder and not has_own else None
+
+
+def _of_context() -> Path | None:
+    """Return where the context in use, if it is not the default one, has a CA to verify its engine with."""
+    if os.environ.get("DOCKER_HOST"):
+        return None
+    from docker.context import ContextAPI
+    from docker.context.config import get_tls_dir
+
+    context = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
+    if not context or context.endpoints.get("docker", {}).get("SkipTLSVerify"):
+        return None
+    folder = Path(get_tls_dir(context.Name, "docker"))
+    return folder if (folder / "ca.pem").is_file() else None
 
 
 def tls_folder() -> Path | None:
