@@ -53,7 +53,7 @@ def test_what_the_time_does_not_suffice_for_is_said_with_what_was_expected(train
     said = [line for line in done.stdout.splitlines() if line != NO_CARDS]
     assert said[0].startswith("skipped, the budget of 1e-05 min was used up: cifar10, CPU against GPU; ")
     assert len(said) == 1, "one line for all that have the same reason"
-    assert "estimates, from the operation counts and earlier trainings here:" in done.stderr
+    assert "estimates, from the operation counts alone; what has to be fetched first comes on top:" in done.stderr
     assert re.search(r"  cifar10, CPU against GPU: \d+ s; not within the 1e-05 min", done.stderr)
     assert trained.store.ids() == []
     at = ARTICLES.index("local")
@@ -152,8 +152,9 @@ def test_an_estimate_counts_the_arms_with_their_batches_and_the_rounds(house: Ho
         tiny: pytest.approx(2 * (2 * ASSUMED_SECONDS + 100 * 72 * flops / ASSUMED_FLOPS["cpu"])),
         both: pytest.approx(2 * (ASSUMED_SECONDS + 100 * 128 * flops / ASSUMED_FLOPS["cpu"])),
     }
-    said = list(estimates_in_words([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0))
-    assert said[1:] == [
+    said = list(estimates_in_words([tiny, both, skipped], {tiny: 50.0, both: 30.0}, 1.0, is_measured=True))
+    assert said == [
+        "estimates, from the operation counts and earlier trainings here:",
         "  cifar10, batch=8,64: 50 s; within the 1 min", "  cifar10, CPU against GPU: 30 s; not within the 1 min"
     ]  # fmt: skip
 

@@ -107,7 +107,8 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
     no_gpu = _no_gpu(typed)
     listed = _possible(experiments(name, os.cpu_count() or 1, no_gpu), typed, no_gpu)
     store = lookup.open_store()
-    for line in estimates_in_words(listed, estimates(listed, typed, repeat, pace(store), no_gpu), minutes):
+    found = pace(store)
+    for line in estimates_in_words(listed, estimates(listed, typed, repeat, found, no_gpu), minutes, found.is_measured):
         console.say(line)
     outcomes: list[Outcome] = []
     number = None
@@ -206,11 +207,13 @@ def _seen(store: Store) -> Iterator[Run]:
 
 
 def estimates_in_words(
-    listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None
+    listed: Sequence[Experiment], seconds: dict[Experiment, float], minutes: float | None, is_measured: bool
 ) -> Iterator[str]:
-    """Yield lines that say how long each experiment will probably take, and which of them fit into `minutes`."""
+    """Yield lines that say how long each experiment will probably take, and which of them fit into `minutes`. Unless
+    `is_measured`, nothing has trained here yet, and an image, TensorFlow or CIFAR-10 may have to be fetched first."""
     if seconds:
-        yield "estimates, from the operation counts and earlier trainings here:"
+        basis = "and earlier trainings here" if is_measured else "alone; what has to be fetched first comes on top"
+        yield f"estimates, from the operation counts {basis}:"
     passed = 0.0
     for one in listed:
         if one in seconds:
