@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -133,6 +134,10 @@ def test_nothing_happens_at_import(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_character_stands_by_its_name_for_which_the_compiler_would_import_a_module() -> None:
+    assert not [one for one in MODULES if re.search(r"(?<!\\)\\N\{", one.read_text())], "Ctrl-C is a SyntaxError then"
 
 
 def test_every_module_begins_with_its_answer() -> None:

@@ -8,7 +8,9 @@ from ngcdl import console
 from ngcdl.errors import BadReference, NgcdlError, UsageError
 
 PARTED = ("run", "compare", "exec")  # the commands after whose -- comes a command of the user's
-LONG_DASHES = ("\N{EM DASH}", "\N{EN DASH}", "\N{MINUS SIGN}")  # pages and documents make them of --
+# Em dash, en dash and minus sign: pages and documents make them of --. Not by their names, after \N: Python imports a
+# module to compile that, and a Ctrl-C meanwhile is a SyntaxError.
+LONG_DASHES = ("\u2014", "\u2013", "\u2212")
 
 
 def main(argv: list[str]) -> int:
