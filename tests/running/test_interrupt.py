@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -201,16 +202,45 @@ def test_a_job_without_a_time_or_before_it_is_left_alone() -> None:
         assert (job.asked, stopper.is_late) == ([], False)
 
 
-def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer() -> None:
+def test_a_job_that_does_not_end_when_it_is_killed_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    send = signal.pthread_kill
+
+    def just_before_a_call(_thread: int, number: int) -> None:  # which the signal then does not interrupt
+        monkeypatch.setattr(signal, "pthread_kill", send)
+        ctypes.pythonapi.PyErr_SetInterruptEx(number)
+
+    monkeypatch.setattr(signal, "pthread_kill", just_before_a_call)
     stopper = Stopper(7, print, kill_seconds=0.05)
     stopper.job = FakeJob(ignores_stop=True)
 
     def killed() -> None:
         by_signal(signal.SIGINT, signal.SIGINT)()
+        threading.Event().wait(200)
+
+    began = time.monotonic()
+    with stopper.listening(), pytest.raises(Unkillable):
+        killed()
+    assert time.monotonic() - began < 150
+
+
+def test_that_a_job_was_not_killed_in_time_is_raised_also_where_python_ignores_it_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", come_again)
+    stopper = Stopper(7, print, kill_seconds=0.05)
+    stopper.job = FakeJob(ignores_stop=True)
+    lock = FakeJob()
+    kept = weakref.ref(lock, lambda _: threading.Event().wait(0.5))  # the kill's time is over meanwhile
+
+    def killed() -> None:
+        nonlocal lock
+        by_signal(signal.SIGINT, signal.SIGINT)()
+        del lock
         threading.Event().wait(20)
 
     with stopper.listening(), pytest.raises(Unkillable):
         killed()
+    assert kept() is None
 
 
 def test_a_job_that_ended_in_time_is_closed_in_peace() -> None:

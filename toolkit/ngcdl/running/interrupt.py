@@ -13,7 +13,7 @@ from typing import Any
 
 from ngcdl.engines.base import TRAINING_GRACE_SECONDS, Interruptible, Job
 from ngcdl.errors import NgcdlError
-from ngcdl.running.signals import PASSED_ON, Interrupted, heard
+from ngcdl.running.signals import PASSED_ON, Interrupted, OfSignal, heard
 
 STOPPING = "stopping"
 OR_KILL = f"{STOPPING}; press Ctrl-C again to kill"  # only after a Ctrl-C: on a raw terminal it is no signal
@@ -22,10 +22,11 @@ KILL_SECONDS = 5.0
 # How long to wait after a failed stop before the job is asked to stop again. The failed stop may have reached the job
 # all the same, and a training that gets a second SIGTERM ends at once, so its grace period must be over first.
 RETRY_SECONDS = float(TRAINING_GRACE_SECONDS)
+_WAKE_SECONDS = 0.1
 _LOOK_SECONDS = 0.5  # between two looks for a signal during a start
 
 
-class Unkillable(BaseException):
+class Unkillable(OfSignal):
     """The job was killed, but its end was not confirmed within KILL_SECONDS."""
 
 
@@ -58,6 +59,7 @@ class Stopper:
         self._is_asked = False  # a stop is under way, or was accepted
         self._alarm: threading.Timer | None = None
         self._is_given_up = False  # the kill was not confirmed in time
+        self._is_woken = False  # and the main thread knows it
         self._bell: threading.Timer | None = None
 
     @property
@@ -146,14 +148,20 @@ class Stopper:
         return True
 
     def _wake(self) -> None:
-        """Make the main thread raise Unkillable, even in the middle of an engine call."""
-        if not self._is_over:
-            self._is_given_up = True
+        """Make the main thread raise Unkillable, even in the middle of an engine call; see `looking` for why it may
+        take more than one signal."""
+        self._is_given_up = True
+        while not (self._is_over or self._is_woken):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            time.sleep(_WAKE_SECONDS)
 
-    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_given_up and not self._is_over:
-            raise Unkillable
+    def _on_alarm(self, number: int, _frame: FrameType | None) -> None:
+        if self._is_given_up and not self._is_over and not self._is_woken:
+            self._is_woken = True
+            raise Unkillable(number, self._wake_again)
+
+    def _wake_again(self) -> None:
+        self._is_woken = False
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:

@@ -17,17 +17,21 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, *PASSED
 _AGAIN_SECONDS = 0.01
 
 
-class Interrupted(BaseException):
-    """A signal came while no job could be asked to stop. `except Exception` does not catch it."""
+class OfSignal(BaseException):
+    """A signal's handler raised it. `except Exception` does not catch it."""
 
     def __init__(self, number: int, forget: Callable[[], object] = lambda: None) -> None:
         """`forget` is called if Python ignores this exception, before the signal comes once more."""
-        super().__init__(number)
+        super().__init__()
         self.number, self.forget = number, forget
 
 
-def signal_of(error: KeyboardInterrupt | Interrupted) -> int:
-    return error.number if isinstance(error, Interrupted) else signal.SIGINT
+class Interrupted(OfSignal):
+    """A signal came while no job could be asked to stop."""
+
+
+def signal_of(error: KeyboardInterrupt | OfSignal) -> int:
+    return error.number if isinstance(error, OfSignal) else signal.SIGINT
 
 
 def heard() -> list[signal.Signals]:
@@ -51,11 +55,11 @@ def come_again(ignored: sys.UnraisableHookArgs) -> None:
     """Send a signal once more whose exception Python ignored, as it does in a destructor, or in the callback by which
     an import unlocks its module: one of a thousand signals during start-up was lost.
     https://docs.python.org/3/library/sys.html#sys.unraisablehook"""
-    if not isinstance(ignored.exc_value, KeyboardInterrupt | Interrupted):
+    if not isinstance(ignored.exc_value, KeyboardInterrupt | OfSignal):
         sys.__unraisablehook__(ignored)
         return
     number = signal_of(ignored.exc_value)
-    if isinstance(ignored.exc_value, Interrupted):
+    if isinstance(ignored.exc_value, OfSignal):
         ignored.exc_value.forget()
 
     def send() -> None:
