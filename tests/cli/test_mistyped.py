@@ -88,6 +88,7 @@ from ngcdl.record import Run
         (("run", "--tarin", "cifar10"), "    ngcdl run --train cifar10\n"),
         (("run", "--batch-size", "8", "--train", "cifar10"), "    ngcdl run --batch 8 --train cifar10\n"),
         (("compare", "--train", "cifar10", "--epoch=3"), "    ngcdl compare --train cifar10 --epochs=3\n"),
+        (("run", "x:1", "--pip", "-r", "a.txt", "--", "ls"), "    ngcdl run x:1 --pip a.txt -- ls\n"),
         (("run", "--shm_size", "2g", "x:1", "--", "ls"), "    ngcdl run --shm-size 2g x:1 -- ls\n"),
         (("run", "-gpus", "all", "x:1"), "    ngcdl run --gpus all x:1\n"),
         (("run", "--timeout", "30", "x:1", "--", "ls"), "    ngcdl run x:1 -- timeout 30 ls\n"),

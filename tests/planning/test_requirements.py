@@ -19,7 +19,7 @@ def test_names_and_the_lines_of_files_are_one_list_without_doubles_or_comments(t
     )
     (tmp_path / "more/base.txt").write_text("numpy\r\neinops # small\r\n--requirement=deep.txt\r\n")
     (tmp_path / "more/deep.txt").write_text("numpy\nscipy[all]>=1 ; python_version > '3'\n")
-    assert listed(["einops", "requirements.txt", "tqdm"], tmp_path) == (
+    assert listed(["einops", "-r requirements.txt", "tqdm"], tmp_path) == (
         "einops",
         "transformers==4.57.1     --hash=sha256:abc",
         "numpy",

@@ -18,6 +18,16 @@ def _engine(word: str) -> str:
     return next((name for name, kind in KINDS.items() if kind.short == word), word)
 
 
+def _packages(words: list[str] | None) -> list[str] | None:
+    """Return the words that --pip takes, unless one is the option by which pip takes a file: the file is then taken for
+    something else."""
+    if {"-r", "--requirement"}.intersection(words or ()):
+        from ngcdl.errors import BadOption
+
+        raise BadOption("--pip -r: a file is named without -r.", "    ngcdl ...  # without -r --requirement")
+    return words
+
+
 def _completed(declared: Callable[..., Any], *words: str, **how: Any) -> Any:
     """Declare an option or an argument; Tab completes the values that its metavar names."""
     if "|" in how.get("metavar", ""):
@@ -179,6 +189,7 @@ Packages = Annotated[
     container(
         "--pip",
         metavar="PACKAGE|FILE",
+        callback=_packages,
         help="Add a Python package, or what a requirements file lists; installed once for each image. Repeatable.",
     ),
 ]

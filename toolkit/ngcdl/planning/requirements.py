@@ -12,6 +12,7 @@ from ngcdl.spec import redacted
 
 _LISTS, _ARCHIVES = (".txt", ".in"), (".whl", ".tar.gz", ".zip")
 _NAMES = re.compile(r"[\w.-]+(?:\s+[\w.-]+)+")  # several packages in one word
+_FILE = re.compile(r"(?:-r|--requirement)[ =]*(.+)")
 _VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")  # that pip fills in
 _MOST_DEEP = 20  # files that name files
 
@@ -24,7 +25,7 @@ def listed(typed: Sequence[str], folder: Path, within: Path | None = None) -> tu
 
     Raise BadOption for what a record can't repeat: something that only this machine has, or a secret."""
     lines: list[str] = []
-    for word in typed:
+    for word in (own[1] if (own := _FILE.match(word)) else word for word in typed):
         path = folder / word
         if path.suffix in _LISTS or path.name == "pyproject.toml" or (word.count("/") and _is_list(path)):
             lines += _file(path, word, within, 0)
@@ -55,7 +56,7 @@ def _file(path: Path, said: str, within: Path | None, depth: int) -> Iterator[st
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         raise BadOption(f"--pip {said}: {path} can't be read: {why}.") from error
     for line in _lines(text):
-        if nested := re.match(r"(?:-r|--requirement)[ =]*(.+)", line):
+        if nested := _FILE.match(line):
             if depth == _MOST_DEEP:
                 raise BadOption(f"--pip {said}: {path} names files that name each other.")
             yield from _file(path.parent / nested[1], said, within, depth + 1)
