@@ -271,7 +271,7 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
     ((*THREADS, "--partition", "main"), "--partition: engine local does not use it"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "largest"), "the same batch"),
     ((*COMPARE, "--vary", "threads=1,2", "--batch", "many"), "a whole number"),
-    (COMPARE, "--gpus none leaves nothing"),
+    (COMPARE, f"nothing to compare the CPU with.\n      ngcdl {shlex.join(COMPARE)} --vary threads=1,2\n"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can follow --"),
     (("compare", "--engine", "docker", "--", "ls"), "ngcdl compare pytorch --engine docker -- ls"),

@@ -234,7 +234,7 @@ def _devices(base: Asked, values: Sequence[str]) -> list[Variant]:
             f"--device {base.device}: this compares the CPU with the GPU.", "Leave it out, or --vary something else."
         )
     if base.gpus.kind == "none":
-        alone = _example(base) if base.workload else ON_CPU_ALONE
+        alone = "    ngcdl compare ... --vary threads=1,2" if base.workload else ON_CPU_ALONE
         raise BadOption("--gpus none leaves nothing to compare the CPU with.", alone)
     if base.workload is None:
         usual = "1" if kind_of(base.engine).is_cluster else "all"
