@@ -123,6 +123,9 @@ def test_a_run_named_twice_or_not_there_is_told(kept: House) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "is named twice" in done.stderr
     assert kept.run("report", "nothing").returncode == 125
+    done = kept.run("report", RUN, "its.md")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"  To write that file:\n      ngcdl report {RUN} --markdown its.md\n" in done.stderr
 
 
 def test_a_picture_without_a_browser_says_what_to_install_and_that_the_page_needs_none(kept: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ngcdl.report.shown.story import Story
 
 _STDOUT = "-"
+_OF_FILES = {".html": "--html", ".png": "--png", ".md": "--markdown", ".csv": "--csv"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
         names = _runs_of(comparison)
     if len(names) > len(LETTERS):
         raise BadOption(f"{len(names)} runs: a report holds at most {len(LETTERS)}, as two letters name each.")
-    runs = [lookup.loaded(store, name) for name in names or ("last",)]
+    runs = [_loaded(store, name) for name in names or ("last",)]
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
         raise BadOption(f"{', '.join(sorted(twice))} is named twice.")
@@ -75,6 +77,20 @@ def report(names: Sequence[str], asked: Asked) -> None:
     wants_page = asked.html or asked.open or not (asked.png or asked.markdown or asked.csv)
     if wants_page or asked.png or asked.markdown:
         _pages(store, runs, asked, bool(wants_page), comparison)
+
+
+def _loaded(store: Store, name: str) -> Run:
+    """Raise NoSuchRun, with the line to type if a file to write was named like a run."""
+    try:
+        return lookup.loaded(store, name)
+    except NoSuchRun as error:
+        option, words = _OF_FILES.get(Path(name).suffix), sys.argv[1:]
+        if option and name in words:
+            from ngcdl.cli.typed import again
+
+            at = words.index(name)
+            error.hint = f"To write that file:\n{again([*words[:at], option, *words[at:]])}"
+        raise
 
 
 def _comparison(names: Sequence[str], store: Store) -> Comparison | None:
