@@ -45,6 +45,7 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
 
 @pytest.mark.parametrize(("words", "code", "said"), [
     (("run", "--", "no-such-program"), 127, "This host has no such command: no-such-program."),
+    (("run", "--", ""), 127, "This host has no such command: ''."),
     (("run", "--engine", "local", "-v", "/a:/b", "-p", "80:80", "--", "true"), 2, "-v, -p: only for containers, and "
      "this run has none.\n  In an image:\n      ngcdl run pytorch -v /a:/b -p 80:80 -- true\n"),
     (("compare", "--cpus", "2", "--memory=4g", "--", "true"), 2, "--cpus, --memory: only for containers, and this run "

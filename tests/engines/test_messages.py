@@ -100,6 +100,18 @@ def test_a_text_of_the_daemon_is_the_error_it_means(text: str, kind: type[NgcdlE
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('"pyton": executable file not found in $PATH: unknown', "The image has no such command: pyton."),
+        ('"./x": stat ./x: no such file or directory: unknown', "The image has no such command: ./x."),
+        ('"/a b": permission denied: unknown', "The command can't be invoked: /a b."),
+    ],
+)
+def test_a_command_is_named_without_the_runtime_s_words(text: str, said: str) -> None:
+    assert meaning(f"{RUNC}exec: {text}").message == said
+
+
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ('could not select device driver "" with capabilities: [[gpu]]', "no-gpu-driver-in-docker"),

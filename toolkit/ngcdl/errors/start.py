@@ -165,7 +165,7 @@ class CommandNotFound(StartError):
             hint = f"{instead} is here; what follows `--` is the command."
         if needs:
             hint = f"Install that, or correct {what}."
-        lacks = f"lacks what runs {what}: {needs}" if needs else f"has no such command: {what}"
+        lacks = f"lacks what runs {what}: {needs}" if needs else f"has no such command: {what or repr(what)}"
         super().__init__(f"{where} {lacks}", hint)
 
 

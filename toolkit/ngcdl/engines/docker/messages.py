@@ -66,10 +66,13 @@ _HOOK = re.compile(
     r"nvidia-container-cli|nvidia-container-runtime|nvidia-cdi-hook|nvidia-ctk|required modification to OCI spec",
     re.IGNORECASE,
 )
+_PROGRAM = r'exec: "(?P<what>[^"]+)": (?:stat \S+: )?'  # so says runc
 
 # (pattern, what it means); the first match wins.
 _MEANINGS: tuple[tuple[str, Callable[[str], NgcdlError]], ...] = (
     (r"bind source path does not exist: (?P<what>.+)", lambda what: MountMissing(what, seen_here=os.path.exists(what))),  # noqa: PTH110  # it raises nothing
+    (rf"{_PROGRAM}(executable file not found|no such file or directory)", CommandNotFound),
+    (rf"{_PROGRAM}(permission denied|is a directory)", CannotInvoke),
     (r"executable file not found|exec: .*no such file or directory", CommandNotFound),
     (r"exec: .*(permission denied|is a directory)", CannotInvoke),
     (r"(?P<what>.*range of CPUs is from .*)", lambda what: _cpus_refused(what)),
