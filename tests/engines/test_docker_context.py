@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from ngcdl.engines.docker import context
 from ngcdl.engines.docker.client import client
 from ngcdl.engines.docker.engine import address, connect, is_socket
+from ngcdl.engines.docker.messages import docker_errors
 from ngcdl.errors import EngineAbsent, EngineElsewhere
 
 
@@ -133,6 +135,20 @@ def test_tls_goes_with_the_ca_that_a_context_has_alone(home: Path, skips: bool) 
     made = client(version="1.41", timeout=1)
     expected = ("http://far:2376", True) if skips else ("https://far:2376", str(ca))
     assert (made.base_url, made.verify, made.cert) == (*expected, None), "nothing goes to a server that nobody verified"
+
+
+@pytest.mark.parametrize(("typed", "why"), [
+    ("tcp://127.0.0.1:99999", "Port out of range 0-65535"), ("tcp://[::1", "Invalid IPv6 URL"),
+])  # fmt: skip
+def test_an_address_that_can_t_be_one_is_told(
+    home: Path, monkeypatch: pytest.MonkeyPatch, typed: str, why: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", typed)
+    with pytest.raises(EngineAbsent, match=f"answers at {re.escape(typed)}: {why}"):
+        connect()
+    unknown = 'Max retries exceeded (Caused by NameResolutionError("Failed to resolve far"))'
+    with pytest.raises(EngineAbsent, match="its name can't be resolved"), docker_errors(typed, "asked"):
+        raise docker.errors.DockerException(unknown)
 
 
 @pytest.mark.parametrize("current", ["", "default", None])

@@ -15,6 +15,7 @@ from ngcdl.engines.docker.context import ca_alone
 def client(version: str, timeout: int) -> Any:
     """Create a docker.APIClient for the engine that `docker.from_env` finds. Raise what that raises."""
     from docker import APIClient, DockerClient
+    from docker.errors import DockerException
     from docker.tls import TLSConfig
 
     ca = ca_alone()
@@ -51,4 +52,7 @@ def client(version: str, timeout: int) -> Any:
         environment["DOCKER_TLS_VERIFY"] = ""
     if not environment.get("DOCKER_TLS_VERIFY"):  # docker goes without TLS then; with a path the SDK trusts any server
         environment["DOCKER_CERT_PATH"] = ""
-    return Client.from_env(version=version, timeout=timeout, environment=environment).api
+    try:
+        return Client.from_env(version=version, timeout=timeout, environment=environment).api
+    except ValueError as error:  # urllib's, of an address such as tcp://[::1
+        raise DockerException(str(error)) from error

@@ -201,6 +201,8 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         reason = "there is no socket"
     elif "refused" in text:
         reason = "the connection was refused"
+    elif "NameResolutionError" in text:
+        reason = "its name can't be resolved"
     elif found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text):
         place = f"in {folder}" if (folder := tls_folder()) else "of docker's context"
         reason = f"TLS failed with the files {place} ({found[1].rstrip('.')})"
