@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from house import House
+from stand_ins import stand_in
 
 from ngcdl.catalog import releases
 from ngcdl.record import Run
@@ -102,6 +106,16 @@ def test_a_training_is_one_of_those_that_are_bundled(house: House) -> None:
 )
 def test_of_an_option_with_certain_values_these_are_offered(house: House, line: str, values: str) -> None:
     assert offered(house, f"ngcdl {line}") == values.split()
+
+
+def test_the_line_for_another_shell_is_about_that_one(house: House) -> None:
+    refused = house.run("--show-completion", "bash")
+    assert (refused.returncode, "it is for the shell that it is typed in.\n" in refused.stderr) == (2, True)
+    line = refused.stderr.splitlines()[-1].strip()
+    stand_in(house.home, "ngcdl", f'exec "{sys.executable}" -m ngcdl "$@"')
+    environment = house.environment(PATH=f"{house.home}:/usr/bin:/bin")
+    done = subprocess.run(["sh", "-c", f"{line}; true"], env=environment, capture_output=True, text=True, check=True)
+    assert "complete -o" in done.stdout, done.stderr
 
 
 def test_zsh_gets_apostrophes(house: House) -> None:

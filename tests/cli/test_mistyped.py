@@ -11,7 +11,6 @@ from ngcdl.record import Run
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--install-completion", "zsh"), "it is typed in.\n      zsh -c 'ngcdl --install-completion'\n"),
         (("nonsense",), "ngcdl: nonsense: ngcdl has no such command.\n      ngcdl --help\n"),
         (("rusn", "--all"), "  Did you mean runs?\n      ngcdl runs --all\n"),
         (("docter", "--fix"), "  Did you mean doctor?\n      ngcdl doctor --fix\n"),

@@ -99,7 +99,8 @@ def long_dash(argv: Sequence[str], at: int) -> NgcdlError:
 def of_a_shell(argv: Sequence[str]) -> BadOption:
     """Return the error for the name of a shell after an option that is about the shell that it is typed in."""
     option, shell = argv[:2]
-    line = f"{shell} -c 'ngcdl {option}'" if shell in ("bash", "zsh", "fish") else f"ngcdl {option}"
+    # bash and zsh become the last command of a line: without exit, the caller's shell would be found
+    line = f"{shell} -c 'ngcdl {option}; exit'" if shell in ("bash", "zsh", "fish") else f"ngcdl {option}"
     return BadOption(f"{option} {shell}: it is for the shell that it is typed in.", f"    {line}")
 
 
