@@ -305,30 +305,39 @@ def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exc
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "own", "why"),
     [
         (
             "Error while fetching server API version: HTTPSConnectionPool(host='10.0.0.1', port=2376): Max retries "
             "exceeded with url: /version (Caused by SSLError(SSLCertVerificationError(1, '[SSL: "
             "CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
             "(_ssl.c:1006)')))",
-            "TLS failed with the files in /certs (certificate verify failed: unable to get local issuer certificate).",
+            ("cert.pem", "key.pem"),
+            "TLS failed with the files in {} (certificate verify failed: unable to get local issuer certificate).",
+        ),
+        (
+            "(Caused by SSLError(1, '[SSL: X] tlsv13 alert certificate required (_ssl.c:2580)'))",
+            (),
+            "TLS failed with ca.pem alone: {} has neither cert.pem nor key.pem (tlsv13 alert certificate required).",
         ),
         (
             "Error while fetching server API version: 400 Client Error for http://10.0.0.1:2376/version: Bad Request "
             '("Client sent an HTTP request to an HTTPS server.")',
+            (),
             "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on.",
         ),
     ],
 )
 def test_why_an_engine_is_not_reached_over_tls_is_told_in_short(
-    monkeypatch: pytest.MonkeyPatch, text: str, why: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, own: tuple[str, ...], why: str
 ) -> None:
+    for name in own:
+        (tmp_path / name).touch()
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
-    monkeypatch.setenv("DOCKER_CERT_PATH", "/certs")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     with pytest.raises(EngineAbsent) as caught, docker_errors("tcp://10.0.0.1:2376", "was tested"):
         raise docker.errors.DockerException(text)
-    assert caught.value.message == f"No Docker engine answers at tcp://10.0.0.1:2376: {why}"
+    assert caught.value.message == f"No Docker engine answers at tcp://10.0.0.1:2376: {why.format(tmp_path)}"
 
 
 def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tmp_path: Path) -> None:

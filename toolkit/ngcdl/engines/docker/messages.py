@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ngcdl.engines.docker.context import named_by, tls_folder, without_tls_files
+from ngcdl.engines.docker.context import ca_alone, named_by, tls_folder, without_tls_files
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -204,8 +204,10 @@ def _no_connection(address: str, text: str) -> NgcdlError:
     elif "NameResolutionError" in text:
         reason = "its name can't be resolved"
     elif found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text):
-        place = f"in {folder}" if (folder := tls_folder()) else "of docker's context"
-        reason = f"TLS failed with the files {place} ({found[1].rstrip('.')})"
+        files = f"the files in {folder}" if (folder := tls_folder()) else "the files of docker's context"
+        if ca_alone():
+            files = f"ca.pem alone: {folder} has neither cert.pem nor key.pem"
+        reason = f"TLS failed with {files} ({found[1].rstrip('.')})"
     elif "to an HTTPS server" in text:
         reason = "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on"
     return EngineAbsent(address, reason, is_default=address == DEFAULT_ADDRESS, named_by=named_by())
