@@ -240,6 +240,7 @@ class Handler(BaseHTTPRequestHandler):
         log = self.api.logs[pod]
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
+        self.send_header("Warning", '299 - "which is no error"')  # kubectl prints it
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         given = 0

@@ -128,7 +128,7 @@ class KubernetesJob(Unconnected):
             yield Chunk("stdout", rest)
         if pod.ended and not (process.returncode and self._is_fresh(pod)):
             self._drained.add(pod.name)
-        elif self._errors and not is_read and pod.name not in self._unread:
+        elif process.returncode and self._errors and not is_read and pod.name not in self._unread:
             self._unread.add(pod.name)
             yield Chunk("stderr", f"the log of {pod.name} can't be read: {self._errors}\nTrying again.\n".encode())
 
