@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from ngcdl.cli.typed import again, own_end
 
@@ -43,6 +44,25 @@ def replaced(
             is_apart = has_value and own == word and at + 1 < end and not argv[at + 1].startswith("-")
             return [*argv[:at], *by(argv[at + 1] if is_apart else value), *argv[at + 1 + is_apart :]]
     return None
+
+
+def positions(command: Any, words: Sequence[str]) -> Iterator[int]:
+    """Yield the indices of the words that are neither options of `command`, which is typer's, nor their values."""
+    valued = {name for one in command.params if not getattr(one, "is_flag", True) for name in one.opts}
+    is_value = False
+    for at, word in enumerate(words):
+        if not is_value and not word.startswith("-"):
+            yield at
+        is_value = not is_value and word in valued
+
+
+def _command(name: str) -> Any:
+    from typer.main import get_command
+
+    from ngcdl.cli.app import app
+
+    command: Any = get_command(app)
+    return command.commands[name]
 
 
 def _elsewhere(line: str, argv: Sequence[str]) -> str | None:
@@ -82,11 +102,14 @@ def _line(line: str, argv: Sequence[str]) -> str:
     for option, value in pairwise([*less, "-", *change, "-"]):
         if option.startswith("-"):
             typed = _without(typed, option, has_value=not value.startswith("-"))
+    images = list(positions(_command(argv[0]), typed))
+    names = [typed[at].partition(":")[0] for at in images]
     if less and not less[0].startswith("-"):
-        typed = [word for word in typed if not re.search(rf"(^|/){re.escape(word)}(:|@|$)", less[0])]
+        old = [at for at in images if re.search(rf"(^|/){re.escape(typed[at])}(:|@|$)", less[0])]
+        typed = [word for at, word in enumerate(typed) if at not in old]
     if change and not change[0].startswith("-"):
         image, *change = change
-        typed = typed if any(word.partition(":")[0] == image for word in typed) else [image, *typed]
+        typed = typed if image in names else [image, *typed]
     if "--gpus" in change:
         typed = _choosing_no_cards(typed)
     if {"none", "cpu"}.intersection(change):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from ngcdl.cli import LONG_DASHES, habits
-from ngcdl.cli.changed import OF_COMPARE, replaced
+from ngcdl.cli.changed import OF_COMPARE, positions, replaced
 from ngcdl.cli.typed import again, own_end
 from ngcdl.errors import BadOption, NgcdlError, UsageError
 from ngcdl.frozen import dataclass
@@ -180,19 +180,9 @@ def _command_apart(option: str, typed: _Line) -> str:
     if "--" in argv:
         return ""
     before = next((at for at, word in enumerate(argv) if word.partition("=")[0] == option), 0)
-    words = [at for at in _positions(typed.command, argv[:before]) if at]
+    words = [at for at in positions(typed.command, argv[:before]) if at]
     begins = words[:1] if words and shutil.which(argv[words[0]]) else words[1:2]
     return again([*argv[: begins[0]], "--", *argv[begins[0] :]]) if begins else ""
-
-
-def _positions(command: Any, words: Sequence[str]) -> Iterator[int]:
-    """Yield the indices of the words that are neither options nor their values."""
-    valued = {name for one in command.params if not getattr(one, "is_flag", True) for name in one.opts}
-    is_value = False
-    for at, word in enumerate(words):
-        if not is_value and not word.startswith("-"):
-            yield at
-        is_value = not is_value and word in valued
 
 
 # -- a value or a word that is not there, or makes no sense ----------------------------------------------------------
@@ -260,7 +250,7 @@ def _bad_words(said: str, typed: _Line) -> BadOption:
 
 def _one_run(extra: Sequence[str], typed: _Line) -> BadOption:
     """Say that the command takes one run, and what takes all that were typed."""
-    runs = [typed.argv[at] for at in _positions(typed.command, typed.argv) if at]
+    runs = [typed.argv[at] for at in positions(typed.command, typed.argv) if at]
     hint = "\n".join(again([typed.path, run]) for run in dict.fromkeys(runs))
     if typed.path == "show":
         hint = f"What differs, or all on one page:\n{again(['runs', 'diff', *runs[:2]])}\n{again(['report', *runs])}"
