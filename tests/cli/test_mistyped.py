@@ -26,7 +26,7 @@ from ngcdl.record import Run
         (("help",), "    ngcdl --help\n"),
         (("help", "runs", "diff"), "    ngcdl runs diff --help\n"),
         (("update",), "    git pull\n"),
-        (("train.py", "--lr", "3"), "    ngcdl run -- python train.py --lr 3\n"),
+        (("train.py", "--lr", "3"), "    ngcdl run -- python3 train.py --lr 3\n"),
         (("python", "train.py"), "    ngcdl run -- python train.py\n"),
         (("--", "ls"), "    ngcdl run -- ls\n"),
         (("--train", "cifar10"), "    ngcdl run --train cifar10\n"),
@@ -117,10 +117,11 @@ from ngcdl.record import Run
         (("run", "--train", "cifar10", "--resume"), "    ngcdl run --train cifar10 --resume last\n      ngcdl runs\n"),
         (("compare", "--show"), "--show: which comparison?\n      ngcdl compare --show last\n"),
         (
-            ("run", "pytorch", "tensorflow:24.05-tf2-py3", "--train", "smoke"),
+            ("run", "pytorch", "tensorflow:24.05-tf2-py3", "--train", "lstm"),
             "tensorflow:24.05-tf2-py3: a run has one "
-            "image.\n  To compare several:\n      ngcdl compare pytorch tensorflow:24.05-tf2-py3 --train smoke\n",
+            "image.\n  To compare several:\n      ngcdl compare pytorch tensorflow:24.05-tf2-py3 --train lstm\n",
         ),
+        (("run", "pytorch", "tensorflow", "--train", "smoke"), "a run has one image.\n      ngcdl run --help\n"),
         (
             ("run", "--train", "smoke", "--seconds", "0"),
             "--seconds must be a number above 0.\n      ngcdl run --help\n",
@@ -266,14 +267,14 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
 @pytest.mark.parametrize(
     ("argv", "in_an_image", "here"),
     [
-        ("run train.py", "run pytorch -- python train.py", "run -- python train.py"),
+        ("run train.py", "run pytorch -- python train.py", "run -- python3 train.py"),
         ("run ./go.sh", "run pytorch -- bash ./go.sh", "run -- bash ./go.sh"),
         ("run ./tool x", "run pytorch -- ./tool x", "run -- ./tool x"),
         ("run -e A_KEY=hush train.py --gpus none a b", "run -e A_KEY pytorch --gpus none -- python train.py a b",
-         "run -e A_KEY --gpus none -- python train.py a b"),
-        ("run train.py -- --n 3", "run pytorch -- python train.py --n 3", "run -- python train.py --n 3"),
-        ("compare train.py", "compare pytorch -- python train.py", "compare -- python train.py"),
-        ("run ../out.py", None, "run -- python ../out.py"),
+         "run -e A_KEY --gpus none -- python3 train.py a b"),
+        ("run train.py -- --n 3", "run pytorch -- python train.py --n 3", "run -- python3 train.py --n 3"),
+        ("compare train.py", "compare pytorch -- python train.py", "compare -- python3 train.py"),
+        ("run ../out.py", None, "run -- python3 ../out.py"),
     ],
 )  # fmt: skip
 def test_a_file_in_an_image_s_place_leads_on_to_the_commands_that_start_it(

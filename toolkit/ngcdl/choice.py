@@ -224,7 +224,7 @@ def _engine(wanted: Wanted, probe: Probe) -> tuple[Engine, ImageRef | None, str]
     tagged = partial(_image, wanted.registry, _meant(gpus, probe), wanted.usual, on_each=on_each)
     if name == "local":
         if image:
-            usual = "--train cifar10" if is_training else "-- python train.py"
+            usual = "--train cifar10" if is_training else "-- python3 train.py"
             raise BadOption("--engine local runs what this host has, not an image.", f"    ngcdl run {usual}")
         return engines.connect("local"), None, "engine local: it was named"
     if name == "auto" and not image and not is_training:

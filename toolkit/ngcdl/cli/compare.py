@@ -42,7 +42,6 @@ MOMENT_FLOPS, STEPS_TINY = 1e12, 2000
 # The trainer reports a figure every ten steps, and none for the first.
 STEPS_FEWEST = 11
 ROUNDS = 3
-_OWN = ("--", "python", "train.py")
 
 
 def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
@@ -54,11 +53,12 @@ def compare(typed: Typed, others: Sequence[str], rounds: Rounds) -> int:
         vary, said = rounds.vary, "Nothing to compare: name a training with --train, or a command after --."
         if vary is not None and vary.partition("=")[0] not in (*AXES, *OTHERS):
             said += f" --vary {vary}: {FORM}"
+        own = ("--", "python" if images else "python3", "train.py")
         raise BadOption(
             said,
             example((named(vary, tuple(AXES) + OTHERS) or vary).partition("=")[0])
             if vary
-            else "\n".join(again(["compare", *images, *what]) for what in (("--train", "cifar10"), _OWN)),
+            else "\n".join(again(["compare", *images, *what]) for what in (("--train", "cifar10"), own)),
         )
     _check_gpus(typed, others, rounds)
     kept, number = carried_out(typed, others, rounds)

@@ -197,7 +197,7 @@ def _of_run(word: str, rest: Sequence[str]) -> str:
     if word in trainings.names():
         return again(["run", "--train", word, *rest])
     if word in _PYTHONS or word.endswith(".py"):
-        return again(["run", "--", *([] if word in _PYTHONS else ["python"]), word, *(x for x in rest if x != "--")])
+        return again(["run", "--", *([] if word in _PYTHONS else ["python3"]), word, *(x for x in rest if x != "--")])
     return ""
 
 

@@ -134,14 +134,14 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
 def _check(typed: Typed) -> None:
     """Raise BadOption if a word is where none belongs, or two exclude each other."""
     if typed.image and (start := _start(typed.image)):
-        raise BadOption(_no_image(typed.image), _as_command(typed, start))
+        raise BadOption(_NO_IMAGE.format(typed.image), _as_command(typed, start))
     if typed.stray:
         words = " ".join(redacted_words(typed.stray))
         if typed.train and all(one.partition(":")[0] in releases.frameworks() for one in typed.stray):
-            hint = f"To compare several:\n{again(['compare', *sys.argv[2:]])}"
+            known = trainings.find(typed.train)
+            hint = f"To compare several:\n{again(['compare', *sys.argv[2:]])}" if known and known.parameters else ""
             raise BadOption(f"{words}: a run has one image.", hint)
-        said = f"{words}: the command goes after --, ngcdl's own options before it."
-        raise BadOption(said, _parted(typed))
+        raise BadOption(f"{words}: the command goes after --, ngcdl's own options before it.", _parted(typed))
     if typed.train and typed.command:
         raise BadOption("--train runs a bundled training: no command can follow --.")
     if typed.train and typed.workdir:
@@ -193,6 +193,7 @@ def _parted(typed: Typed) -> str:
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
 # The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
 _STARTERS = {".py": "python", ".sh": "bash"}
+_NO_IMAGE = "{} is a file here, not an image."
 
 
 def _patch(word: str) -> str:
@@ -220,8 +221,8 @@ def _start(word: str) -> list[str] | None:
     return ([starter, word] if starter else [word]) if is_meant else None
 
 
-def _no_image(word: str) -> str:
-    return f"{word} is a file here, not an image."
+def _on_host(command: Sequence[str]) -> list[str]:
+    return ["python3" if command[0] == "python" else command[0], *command[1:]]  # Debian has no python
 
 
 def _as_command(typed: Typed, start: Sequence[str]) -> str:
@@ -234,7 +235,7 @@ def _as_command(typed: Typed, start: Sequence[str]) -> str:
     at = rest.index(name)
     first = rest.index(typed.stray[0], at + 1) if typed.stray else end
     options, command = rest[at + 1 : first], [*start, *rest[first:]]
-    here = again([*rest[:at], *options, "--", *command])
+    here = again([*rest[:at], *options, "--", *_on_host(command)])
     if Path(name).is_absolute() or ".." in Path(name).parts:  # a container gets only this folder
         return here
     return f"{again([*rest[:at], 'pytorch', *options, '--', *command])}\nOn this host, without an image:\n{here}"
@@ -264,8 +265,8 @@ def image_of(name: str, config: settings.Settings, command: str = "run") -> Imag
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl {command} --train {name}")
     if start := _start(name):
-        in_an_image, here = (again([*words, "--", *start]) for words in ([command, "pytorch"], [command]))
-        raise BadOption(_no_image(name), f"{in_an_image}\nOn this host, without an image:\n{here}")
+        in_an_image, here = again([command, "pytorch", "--", *start]), again([command, "--", *_on_host(start)])
+        raise BadOption(_NO_IMAGE.format(name), f"{in_an_image}\nOn this host, without an image:\n{here}")
     return meant.typed(name, config.registry)
 
 
@@ -276,9 +277,7 @@ def _at_hand(own: RunSpec, typed: Typed, config: settings.Settings) -> RunSpec:
     there = [mount.host for mount in typed_container.mounts(typed) if mount.place == WORK]
     if any(holds_keys or Path(host).resolve() == here for host in there):  # $PWD may have links, unlike `here`
         return replace(own, workdir=WORK)
-    if not holds_keys:
-        return plan.with_folder_mounted(own, here)
-    if PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
+    if not holds_keys or PurePosixPath(typed.workdir or "/").is_relative_to(WORK):
         return plan.with_folder_mounted(own, here)
     console.say(
         f"{here} is not mounted at {WORK}: a container could read and change the keys and settings in it. "
