@@ -72,6 +72,7 @@ def test_a_command_runs_here_as_without_ngcdl_and_is_recorded(house: House) -> N
      "  Without Docker, on this host:\n      ngcdl run --train cifar10 --seed 3 --engine local\n"),
     (("run", "pytorch:25.03-py3", "--train", "cifar10-94"), 125, "runs on this host without Docker:\n"),
     (("run", "pytorch:25.03-py3", "-p", "80:80", "--", "true"), 125, "runs on this host without Docker:\n"),
+    (("compare", "pytorch:25.03-py3", "--train", "lstm"), 125, "runs on this host without Docker:\n"),
     (("compare", "pytorch:25.03-py3", "--", "true"), 125, "      ngcdl compare -- true\n"),
     (("run", "--engine", "slurm", "--", "true"), 2, "run pytorch --engine slurm -- true\n"),
     (("run", "--engine", "docker", "--", "true"), 2, "With --engine docker a command needs an image."),

@@ -102,6 +102,7 @@ def test_a_training_is_one_of_those_that_are_bundled(house: House) -> None:
         ("export ", "slurm k8s compose"),
         ("compare --vary th", "threads=1,2"),
         ("compare --vary no", "nodes=1,2"),
+        ("compare --vary im", ""),  # bash splits a word at its colons
     ],
 )
 def test_of_an_option_with_certain_values_these_are_offered(house: House, line: str, values: str) -> None:

@@ -243,6 +243,8 @@ from ngcdl.record import Run
         ((*TRAIN, "--ulimit", "stack=1", "-i", "--root", "--pull", "always"), "--ulimit, -i, --root, --pull: only"),
         (("run", "--name", "last-try", "--", "ls"), "--name last-try: must begin with a letter or"),
         (("run", "--time", "10", "--", "ls"), "    timeout 30m ngcdl run -- ls\n"),
+        (("run", "x:1", "--time=9", "--engine", "k8s"), "slurm does.\n      ngcdl run x:1 --time=9 --engine slurm\n"),
+        (("compare", "x:1", "--batch", "largest", "--train", "lstm"), "ngcdl run x:1 --train lstm --batch largest\n"),
         (("pull", ""), "empty"),
         (("gpu", "--watch", "x"), "--watch x: must be a number.\n      ngcdl gpu --help\n"),
         (("_watch",), "RUN"),

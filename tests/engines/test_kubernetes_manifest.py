@@ -126,7 +126,14 @@ def test_what_a_real_server_refuses_and_the_schemas_do_not_is_kept(which: str) -
     assert policy[0]["values"] == sorted(set(policy[0]["values"]))
 
 
-@pytest.mark.parametrize(("spec", "codes"), [(TRAINING, [143]), (replace(TRAINING, workload=None), [])])
+@pytest.mark.parametrize(
+    ("spec", "codes"),
+    [
+        (TRAINING, [143]),
+        (replace(TRAINING, workload=None), []),
+        (replace(TRAINING, placement=Placement(namespace="default")), []),
+    ],
+)
 def test_nodes_of_a_training_that_end_with_an_evicted_one_are_no_failures(spec: RunSpec, codes: list[int]) -> None:
     rules = job(spec)["spec"]["podFailurePolicy"]["rules"]
     ignored = [rule for rule in rules if rule["action"] == "Ignore" and "onExitCodes" in rule]

@@ -213,6 +213,8 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
         (State("PENDING", "ReqNodeNotAvail, UnavailableNodes:n1"), "down, drained or reserved", False),
         (State("PENDING", "JobHeldUser"), "scontrol release 7", False),
         (State("REQUEUE_HOLD", "JobHoldMaxRequeue"), "only an administrator can release it", False),
+        (State("PENDING", "launch failure limit exceeded requeued held"), "only an administrator can", False),
+        (State("PENDING", "job requeued in held state"), "scontrol release 7", False),
         (State("PENDING", "MaxGRESPerAccount"), "your account has reached a limit", False),
         (State("PENDING", "SomethingNew"), "PENDING (SomethingNew)", False),
         (State("PENDING"), "PENDING", False),

@@ -161,13 +161,14 @@ def test_a_task_that_failed_by_itself_speaks_for_the_killed_and_only_a_lost_node
 
 def test_a_job_is_queued_again_for_three_lost_nodes_however_often_a_preemption_ended_it_too(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
-    program(tmp_path, "srun", '[ -z "$MARK" ] || echo $MARK >.task-$SLURM_RESTART_COUNT-n1; exit 1')
+    ends = "echo $MARK >.task-$SLURM_RESTART_COUNT-n1; echo 143 >.task-$SLURM_RESTART_COUNT-n2"
+    program(tmp_path, "srun", f'[ -z "$MARK" ] || {{ {ends}; }}; exit 1')
     program(tmp_path, "scontrol", '[ "$1" != requeue ] || touch again')
     (tmp_path / ".lost-0").touch()  # by another job in this folder
     marks = {"preempted": "143", "preempted while it fetched the image": "", "lost": "began"}
-    ends = ["preempted", "lost", "preempted while it fetched the image", "lost", "preempted", "lost", "lost"]
+    attempts = ["preempted", "lost", "preempted while it fetched the image", "lost", "preempted", "lost", "lost"]
     again = []
-    for attempt, end in enumerate(ends):
+    for attempt, end in enumerate(attempts):
         known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1", "MARK": marks[end]}
         known |= {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_RESTART_COUNT": str(attempt)}
         done = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, env=known, cwd=tmp_path, check=False)

@@ -152,24 +152,30 @@ def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dic
 
 
 @pytest.mark.parametrize(
-    ("asked", "image", "device", "said"),
+    ("asked", "image", "device", "said", "line"),
     [
-        (replace(CIFAR10, precision="amp"), "tensorflow:18.01-py2", "gpu", "amp.*TensorFlow 1.4.0"),
-        (replace(CIFAR10, compile=True), "tensorflow:20.01-tf1-py3", "gpu", "--compile: not with TensorFlow 1.15"),
-        (CIFAR10, "tensorflow:17.05", "gpu", r"not before TensorFlow 1\.4; tensorflow:17\.05 has 1\.0\.1"),
-        (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU"),
-        (Workload("cifar10-94"), "tensorflow:24.05-tf2-py3", "gpu", "cifar10-94: only with PyTorch"),
-        (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "only with PyTorch"),
-        (replace(CIFAR10, channels_last=False), None, "cpu", "--channels-first: only with PyTorch"),
+        (replace(CIFAR10, precision="amp"), "tensorflow:18.01-py2", "gpu", "amp.*TensorFlow 1.4.0",
+         "ngcdl resolve tensorflow"),
+        (replace(CIFAR10, compile=True), "tensorflow:20.01-tf1-py3", "gpu", "--compile: not with TensorFlow 1.15",
+         "ngcdl resolve tensorflow"),
+        (CIFAR10, "tensorflow:17.05", "gpu", r"not before TensorFlow 1\.4; tensorflow:17\.05 has 1\.0\.1",
+         "ngcdl ... tensorflow:18.01-py2  # without nvcr.io/nvidia/tensorflow:17.05"),
+        (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU",
+         "ngcdl ... --precision float32"),
+        (Workload("cifar10-94"), "tensorflow:24.05-tf2-py3", "gpu", "cifar10-94: only with PyTorch",
+         "ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3"),
+        (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "only with PyTorch",
+         "ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3"),
+        (replace(CIFAR10, channels_last=False), None, "cpu", "--channels-first: only with PyTorch",
+         "ngcdl ... pytorch  # without --engine NAME"),
     ],
-)
+)  # fmt: skip
 def test_what_an_image_or_a_device_can_t_compute_is_refused_by_name(
-    asked: Workload, image: str | None, device: str, said: str
+    asked: Workload, image: str | None, device: str, said: str, line: str
 ) -> None:
     with pytest.raises(BadOption, match=said) as refused:
         validation.check_place(asked, ImageRef.parse(image) if image else None, device)
-    if image == "tensorflow:17.05":
-        assert refused.value.hint == "    ngcdl ... tensorflow:18.01-py2  # without nvcr.io/nvidia/tensorflow:17.05"
+    assert refused.value.hint.splitlines()[-1] == f"    {line}"
 
 
 def test_a_gpu_and_none_of_them_are_a_contradiction_before_anything_is_chosen() -> None:

@@ -78,6 +78,9 @@ def test_a_driver_that_is_missing_where_no_gpu_was_asked_for_is_no_cause(log: Pa
     assert name(replace(RUN, gpu_way="none"), log, NO_DRIVER + tf) is None
     assert name(WITH_GPU, log) == "libcuda-missing"
     assert name(replace(RUN, gpus=("GPU-1",)), log) == "libcuda-missing", "of the local engine"
+    missing = "exec: nvidia-smi: not found\n"
+    assert name(replace(RUN, gpu_way="none", engine="docker"), log, missing) == "nvidia-smi-without-gpu"
+    assert name(replace(WITH_GPU, engine="docker"), log) is None, "it has GPUs"
 
 
 def test_what_only_an_image_can_cause_is_no_cause_without_one(log: Path) -> None:
