@@ -301,7 +301,13 @@ def test_without_a_digest_the_command_with_the_tag_is_named(config: settings.Set
     run = replace(SYNTHETIC, digest=None).run("x")
     with pytest.raises(NotRepeatable) as refused:
         again(run, config)
-    assert refused.value.hint.splitlines()[1:] == [f"    {retyped.command(run)}"]
+    lines = refused.value.hint.splitlines()
+    assert lines == ["With the image that its tag is today:", f"    {retyped.command(run)}"]
+    (config.runs / "x" / IMPORTED).touch()
+    with pytest.raises(NotRepeatable) as refused:
+        again(run, config)
+    said = "WARNING: it was imported, and nobody here has checked what it would do."
+    assert refused.value.hint.splitlines() == [said, *lines]
 
 
 def test_a_run_that_went_on_from_one_that_runs_again_is_refused_as_run_refuses_it(config: settings.Settings) -> None:

@@ -43,8 +43,8 @@ def request_again(
 
     With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
     recorded, spec = _recorded(before)
-    image = _image(before, settings)
     why = None if trust else strange(before, store)
+    image = _image(before, settings, why)
     if why and not dry:
         trusting = f"If you trust who made it:\n    ngcdl runs replay {before.id} --trust"
         raise NotRepeatable(before.id, why, f"{_would_get(before, spec, image)}\n{trusting}")
@@ -141,12 +141,13 @@ def _unusable(folder: Path) -> str | None:
         return f"can't be entered: {error.strerror}"
 
 
-def _image(before: Run, settings: Settings) -> ImageRef | None:
+def _image(before: Run, settings: Settings, doubt: str | None) -> ImageRef | None:
     if not before.kind.has_containers:
         return None
     if not before.image.reference or not before.image.identity:
         why = "the digest of its image was not recorded: a tag may be another image by now"
-        today = f"With the image that its tag is today:\n    {retyped.command(before)}"
+        warning = f"WARNING: {doubt}.\n" if doubt else ""
+        today = f"{warning}With the image that its tag is today:\n    {retyped.command(before)}"
         raise NotRepeatable(before.id, why, today if before.image.reference else "")
     try:
         image = ImageRef.parse(before.image.reference, settings.registry)
