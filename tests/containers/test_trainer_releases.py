@@ -38,15 +38,17 @@ def test_nccl_waits_as_long_as_gloo_for_a_replica_that_still_compiles(torch, mon
 
     from trainer.frameworks.pytorch.together import PATIENCE, Together
 
-    told = {}
+    told = []
 
     def made(backend=None, timeout=None, **_):
-        told[backend] = timeout
+        told.append((backend, timeout))
 
     monkeypatch.setattr(distributed, "init_process_group", made)
     monkeypatch.setattr(distributed, "new_group", made)
-    Together(Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"]), torch.device("cuda"))
-    assert told == {"gloo": PATIENCE, "nccl": PATIENCE}
+    group = Group(0, 2, workers=["127.0.0.1:1", "127.0.0.1:2"])
+    monkeypatch.setattr(group, "report", lambda joins: told.append(joins))
+    Together(group, torch.device("cuda"))
+    assert told == [True, ("gloo", PATIENCE), False, ("nccl", PATIENCE)]
 
 
 @pytest.mark.torch

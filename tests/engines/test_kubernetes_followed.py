@@ -56,7 +56,7 @@ def test_a_connection_that_is_cut_loses_and_doubles_nothing(engine: KubernetesEn
     followed.until("step 2\n")
     api.ends()
     api.job_ends()
-    assert followed.end() == "step 0\nstep 1\nstep 2\n"
+    assert (followed.end(), followed.text("stderr")) == ("step 0\nstep 1\nstep 2\n", "")
     title = f"ngcdl: pod {pod}\n"
     assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"{title}step 0\nstep 1\n{title}step 2\n"
 
@@ -144,6 +144,10 @@ def test_what_becomes_of_another_node_is_said_while_the_first_one_s_output_is_fo
     followed = Followed(job)
     api.writes(pod, b"step 0\n")
     followed.until("step 0\n")
+    api.refusals["GET", "pods"] = (500, "InternalError", "etcd is away")
+    looks = len(api.asked)
+    api.until(lambda: len(api.asked) > looks + 6, "nobody looks any more")
+    del api.refusals["GET", "pods"]
     api.pod(1, phase="Failed", reason="Preempting", message="more important")
     said = 'pods "x-1" is forbidden: exceeded quota: gpus'
     about = {"metadata": {"name": "e", "namespace": "vision"}, "involvedObject": {"name": NAME}}
@@ -238,13 +242,14 @@ def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_
     api.refusals["GET", "log"] = (403, "Forbidden", "pods/log is forbidden: User me cannot get it")
     followed.until(f"the log of {pod} can't be read: ", "stderr")
     followed.until("User me cannot get it", "stderr")
+    job.poll_seconds, looks = 0.05, api.asked.count(asked)
+    api.until(lambda: api.asked.count(asked) > looks + 1, "nobody reads its log again")
     del api.refusals["GET", "log"]
     with api.changed:
         first, second, *_ = [at for at, one in zip(api.asked_at, api.asked, strict=True) if one == asked]
     assert second - first >= 0.7
     api.writes(pod, b"step 0\n" + record(events__jsonl=b"{}\n"))
     api.refusals["GET", "log"] = (500, "InternalError", "proxy error: no answer of the node")
-    job.poll_seconds = 0.05
     api.ends(finished=datetime.now(UTC).isoformat())
     api.job_ends()
     later = engine.find(RUN)
