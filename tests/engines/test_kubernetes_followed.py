@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +28,10 @@ def at_step_0(engine: KubernetesEngine, api: Api, tmp_path: Path) -> tuple[Kuber
     return job, followed, pod
 
 
-def test_the_output_is_followed_to_its_end_and_the_record_with_it(
-    engine: KubernetesEngine, api: Api, tmp_path: Path
+def test_the_output_is_followed_to_its_end_and_the_record_with_it_though_tmp_is_full(
+    engine: KubernetesEngine, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     job, followed, pod = at_step_0(engine, api, tmp_path)
     api.writes(pod, b"step 1\n" + record(events__jsonl=b"{}\n", exit__json=b'{"code": 0, "t": 5}'))
     api.ends()

@@ -8,7 +8,6 @@ import re
 import select
 import shlex
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -181,7 +180,7 @@ class KubernetesJob(Unconnected):
     @contextlib.contextmanager
     def _logs(self, pod: str, follow: bool) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
         words = ("logs", *(["--follow"] if follow else []), f"--container={CONTAINER}", pod)
-        with tempfile.TemporaryFile() as errors:
+        with os.fdopen(os.memfd_create("errors"), "w+b") as errors:  # a disk may be full
             with self._kubectl.stream(*words, errors=errors) as process:
                 assert process.stdout is not None  # PIPE was asked for
                 try:
