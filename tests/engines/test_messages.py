@@ -353,13 +353,15 @@ def test_an_engine_that_gives_no_answer_is_told_with_the_time_that_was_waited(tm
 @pytest.mark.parametrize(
     ("variables", "lacks"),
     [
-        (
-            {"DOCKER_TLS_VERIFY": "1"},
-            "DOCKER_TLS_VERIFY asks for TLS, but {home}/.docker lacks ca.pem.",
-        ),
+        ({"DOCKER_TLS_VERIFY": "1"}, "DOCKER_TLS_VERIFY asks for TLS, but {home}/.docker lacks ca.pem."),
         (
             {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "{home}/certs"},
             "DOCKER_TLS_VERIFY asks for TLS, but {home}/certs lacks ca.pem, key.pem.",
+        ),
+        # as in a folder that may not be entered, it can't be known what is there
+        (
+            {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/" + "x" * 300},
+            f"DOCKER_TLS_VERIFY asks for TLS, but /{'x' * 300} lacks ca.pem.",
         ),
     ],
 )

@@ -50,7 +50,7 @@ def without_tls_files() -> EngineNotAsked | None:
     if not (folder := tls_folder()):
         return None
     own = () if ca_alone() else ("cert.pem", "key.pem")
-    lacks = [name for name in ("ca.pem", *own) if not (folder / name).is_file()]
+    lacks = [name for name in ("ca.pem", *own) if not os.path.isfile(folder / name)]  # noqa: PTH113  # it raises nothing
     return EngineNotAsked(str(folder), lacks) if lacks else None
 
 
@@ -62,7 +62,7 @@ def ca_alone() -> Path | None:
     https://github.com/docker/cli/blob/v28.2.2/cli/context/docker/load.go (tlsConfig)
     """
     folder = _of_context() or tls_folder()
-    has_own = folder and any((folder / name).exists() for name in ("cert.pem", "key.pem"))
+    has_own = folder and any(os.path.exists(folder / name) for name in ("cert.pem", "key.pem"))  # noqa: PTH110  # nor this
     return folder / "ca.pem" if folder and not has_own else None
 
 
