@@ -99,6 +99,8 @@ def test_a_replica_that_waits_for_others_says_for_whom(three, tmp_path, monkeypa
 
     replicas.watch(started, Signals(), three[0], say)
     assert said == [f"Waiting for others to join: {whom}"]
+    assert not three[2].listen()
+    assert three[2].open[0].joins == ("loads" not in texts), "the others hear of it"
 
 
 LOSES = "from trainer import group, replicas\nexit(replicas.Telling(1, '').tell(group.Lost('')))"
