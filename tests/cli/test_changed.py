@@ -37,7 +37,12 @@ from ngcdl.cli.changed import written_out
         ("compare tensorflow pytorch:24.05-py3 --train x", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
          "compare pytorch:24.05-py3 --train x"),
         ("run --name tensorflow tensorflow --train x", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
-         "run pytorch --name tensorflow --train x"),
+         "run --name tensorflow pytorch --train x"),
+        ("suite table7 --repeat 2 tensorflow:17.05 --gpus 1",
+         "... tensorflow:18.01-py2  # without nvcr.io/nvidia/tensorflow:17.05",
+         "suite table7 --repeat 2 tensorflow:18.01-py2 --gpus 1"),
+        ("suite table7 --gpus 1", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
+         "suite table7 --gpus 1 pytorch"),
         ("run tensorflow --train x --name pytorch", "... pytorch  # without nvcr.io/nvidia/tensorflow:24.05",
          "run pytorch --train x --name pytorch"),
         ("run --time 30 pytorch", "...  # without --time TIME", "run pytorch"),
@@ -50,6 +55,7 @@ from ngcdl.cli.changed import written_out
         ("compare --train cifar10", "run ... --gpus none", None),
         ("runs replay last", "run ... --gpus none", None),
         ("doctor", "run ... --gpus none", None),
+        ("tests/cli", "... --gpus none", None),  # a program that embeds ngcdl
         ("run pytorch", "run ... -v 'a", None),  # a folder with a newline in its name
     ],
 )  # fmt: skip
@@ -76,3 +82,7 @@ def test_what_stands_before_the_line_stays() -> None:
     shown = written_out("    XDG_STATE_HOME=/shared ngcdl run ...", ["run", "pytorch", "--engine", "slurm"])
     assert shown == "    XDG_STATE_HOME=/shared ngcdl run pytorch --engine slurm"
     assert written_out("    timeout 30m ngcdl run ...", ["run", "pytorch"]) == "    timeout 30m ngcdl run pytorch"
+
+
+def test_an_option_that_the_command_lacks_is_not_advised() -> None:
+    assert written_out("Why:\n    ngcdl ... --batch 99", ["suite", "articles", "--gpus", "99"]) == "Why:"

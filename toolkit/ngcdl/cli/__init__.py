@@ -42,14 +42,14 @@ def main(argv: list[str]) -> int:
         raise
     except NgcdlError as error:
         _as_meant(error, argv)
-        if not error.hint and _is_about_a_word(error, argv):
-            from ngcdl.cli.mistyped import help_of
-
-            error.hint = help_of(argv)
         if "..." in error.hint or "ngcdl run " in error.hint:
             from ngcdl.cli.changed import written_out
 
             error.hint = written_out(error.hint, argv)
+        if not error.hint and _is_about_a_word(error, argv):
+            from ngcdl.cli.mistyped import help_of
+
+            error.hint = help_of(argv)
         raise
     except Exception as error:
         return _usage(error, argv)

@@ -1,7 +1,8 @@
 """Writes out advice such as `ngcdl run ... --gpus none`, or `ngcdl run docker.io/ubuntu:latest` where ubuntu was typed:
 as the whole line that was typed, with that change.
 
-`ngcdl ... --steps 9  # without --epochs N --amp` leaves options out, and stands for `run` or `compare`, as was typed.
+`ngcdl ... --steps 9  # without --epochs N --amp` leaves options out, and stands for the command that was typed; if that
+has no such option, nothing is advised.
 `ngcdl ... --batch 2  # without --batch 1` also replaces 1 by 2 in `--vary batch=1,8`.
 `ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3` replaces the image that was chosen."""
 
@@ -29,7 +30,8 @@ _ELSEWHERE = re.compile(r" +ngcdl run (?P<image>\S+)")
 
 def written_out(hint: str, argv: Sequence[str]) -> str:
     """Return `hint` with each line that abbreviates `argv` by `...`, or names its image in full, written out."""
-    return "\n".join(_elsewhere(line, argv) or _line(line, argv) for line in hint.split("\n"))
+    lines = [(line, _elsewhere(line, argv) or _line(line, argv)) for line in hint.split("\n")]
+    return "\n".join(now for line, now in lines if now or not line)
 
 
 def replaced(
@@ -57,12 +59,13 @@ def positions(command: Any, words: Sequence[str]) -> Iterator[int]:
 
 
 def _command(name: str) -> Any:
+    """Return typer's command; None if there is none, as in the argv of a program that embeds ngcdl."""
     from typer.main import get_command
 
     from ngcdl.cli.app import app
 
     command: Any = get_command(app)
-    return command.commands[name]
+    return command.commands.get(name)
 
 
 def _elsewhere(line: str, argv: Sequence[str]) -> str | None:
@@ -87,7 +90,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
         return line
     has_command, at = change[-2:] == ["--", "COMMAND"], own_end(argv)
     typed, command = argv[1:at], argv[at:]
-    name = advised["command"] or (argv[0] if argv[0] in ("run", "compare") else "")
+    name = advised["command"] or argv[0]
     is_alone = (argv[0], name) == ("compare", "run") and has_command and command
     if has_command:
         command, change = command if command[1:] else change[-2:], change[:-2]
@@ -97,24 +100,37 @@ def _line(line: str, argv: Sequence[str]) -> str:
     varies = _varies(typed, change, less)
     if varies and (others := _with_another_value(argv, change, less)):
         return f"{advised['before']}{again(others).strip()}"
-    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change) or varies:
+    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change):
+        return line
+    if varies:
         return line.partition("# without ")[0].rstrip() if change or not less else "Leave it out."
+    its = _command(argv[0])
+    if its is None:
+        return line
+    takes = {option for one in its.params for option in (*one.opts, *one.secondary_opts)}
+    if not (advised["command"] or takes.issuperset(word for word in change if word.startswith("-"))):
+        return ""
     for option, value in pairwise([*less, "-", *change, "-"]):
         if option.startswith("-"):
             typed = _without(typed, option, has_value=not value.startswith("-"))
-    images = list(positions(_command(argv[0]), typed))
-    names = [typed[at].partition(":")[0] for at in images]
-    if less and not less[0].startswith("-"):
-        old = [at for at in images if re.search(rf"(^|/){re.escape(typed[at])}(:|@|$)", less[0])]
-        typed = [word for at, word in enumerate(typed) if at not in old]
-    if change and not change[0].startswith("-"):
-        image, *change = change
-        typed = typed if image in names else [image, *typed]
+    new, change = (change[:1], change[1:]) if change and not change[0].startswith("-") else ([], change)
+    typed = _with_image(its, typed, new, "" if not less or less[0].startswith("-") else less[0])
     if "--gpus" in change:
         typed = _choosing_no_cards(typed)
     if {"none", "cpu"}.intersection(change):
         typed = _without(typed, "--wait", has_value=False)  # nobody waits for no GPU
     return f"{advised['before']}{again([name, *typed, *change, *command]).strip()}"
+
+
+def _with_image(its: Any, typed: Sequence[str], new: Sequence[str], old: str) -> list[str]:
+    """Return `typed`, the words of typer's command `its`, without the image `old`, but with the `new` one, if any."""
+    places = list(positions(its, typed))
+    left_out = [at for at in places if re.search(rf"(^|/){re.escape(typed[at])}(:|@|$)", old)]
+    words = [word for at, word in enumerate(typed) if at not in left_out]
+    if not {typed[at].partition(":")[0] for at in places}.issuperset(new):
+        at = left_out[0] if left_out else len(words) if its.name == "suite" else 0  # suite's first word is no image
+        words[at:at] = new
+    return words
 
 
 def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) -> bool:
