@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -297,13 +298,13 @@ def test_halves_that_nobody_came_back_for_are_swept_and_those_in_use_are_not(tmp
     for number, name in enumerate(["sha256-a.part", "sha256-b", "sha256-c.part", "pull-x"]):
         (tmp_path / name).write_bytes(b"x")
         age = 0.0 if number == 2 else STALE_SECONDS + 60
-        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
     line = Line()
     held = Blob(tmp_path, DIGEST, len(CONTENT))
 
     def at_piece() -> None:
         os.utime(tmp_path / f"{NAME}.part", (1e8, 1e8))
-        sweep(tmp_path, 1e9)
+        sweep(tmp_path)
 
     line.at_piece = at_piece
     held.fill(line.open)
@@ -323,5 +324,5 @@ def test_on_nfs_too_which_locks_only_what_is_open_for_writing(tmp_path: Path, mo
     monkeypatch.setattr(fcntl, "flock", as_nfs)
     (tmp_path / "sha256-a.part").write_bytes(b"x")
     os.utime(tmp_path / "sha256-a.part", (1e8, 1e8))
-    sweep(tmp_path, 1e9)
+    sweep(tmp_path)
     assert names(tmp_path) == []

@@ -10,6 +10,7 @@ import os
 import signal
 import tarfile
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def test_a_blob_that_was_damaged_while_it_was_kept_makes_no_file_and_is_fetched_
 def test_the_draft_of_a_process_that_was_killed_is_removed_and_that_of_a_living_one_is_not(
     table: Table, tmp_path: Path
 ) -> None:
-    dead, alive = tmp_path / ".image.tar.ngcdl-dead", tmp_path / ".image.tar.ngcdl-alive"
+    dead, alive = (tmp_path / f".ngcdl-{zlib.crc32(b'image.tar'):08x}{word}" for word in ("dead", "alive"))
     dead.write_bytes(b"half")
     with alive.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

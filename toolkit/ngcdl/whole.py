@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import shutil
 import stat
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +30,12 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
     makes the rename durable, too. A link at `path` is replaced, not followed. `is_new`: raise FileExistsError if `path`
     exists, and leave it alone.
     """
-    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}")  # unique: two threads may write the same file
+    own = f"{DRAFT}{zlib.crc32(os.fsencode(path.name)):08x}"
+    draft = path.with_name(own + os.urandom(4).hex())  # unique: two threads may write the same file
     way = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     remove_dead(path.parent, _DRAFTS)
+    if is_new:  # a dead one may have gigabytes, and of two writers at once one fails anyway
+        remove_dead(path.parent, f"{own}*", older_seconds=-math.inf)
     try:
         with os.fdopen(os.open(draft, way, mode), "wb") as file:
             with contextlib.suppress(OSError):  # a file system without locks: drafts there stay
@@ -39,23 +44,22 @@ def written(path: Path, mode: int = 0o600, sync: bool = True, is_new: bool = Fal
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-            if not (is_new and linked(draft, path)):  # while it is locked, so that nobody takes it for a dead one
+            if not (is_new and _linked(draft, path)):  # while it is locked, so that nobody takes it for a dead one
                 draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
 
 
-def remove_dead(folder: Path, drafts: str, *, of_any_age: bool = False, folders: bool = False) -> None:
-    """Remove the files in `folder`, and with `folders` the folders, too, that match `drafts` and that nobody has
-    locked: their writers were killed. One of an export or import may have gigabytes. `of_any_age`: also such that may
-    be too new to be locked."""
+def remove_dead(folder: Path, drafts: str, *, older_seconds: float = _FRESH_SECONDS, folders: bool = False) -> None:
+    """Remove the files in `folder`, and with `folders` the folders, too, that match `drafts`, that nobody has locked,
+    and that nobody has changed for `older_seconds`: their writers were killed. One of an import may have gigabytes."""
     with contextlib.suppress(OSError):
         for draft in folder.glob(drafts):
             # RecursionError: of folders nested a thousand deep
             with contextlib.suppress(OSError, RecursionError), _opened(draft, _way(draft)) as descriptor:
                 state = os.fstat(descriptor)
-                if of_any_age or time.time() - state.st_mtime > _FRESH_SECONDS:
+                if time.time() - state.st_mtime > older_seconds:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if not stat.S_ISDIR(state.st_mode):
                         draft.unlink()
@@ -74,7 +78,8 @@ def kept(draft: Path) -> Iterator[None]:
 
 
 def _way(draft: Path) -> int:
-    """Return the flags by which to open a draft to lock it."""
+    """Return the flags by which to open a draft to lock it: a file on NFS needs to be open for writing.
+    https://man7.org/linux/man-pages/man2/flock.2.html"""
     is_folder = stat.S_ISDIR(os.lstat(draft).st_mode)
     return (os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR) | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -88,7 +93,7 @@ def _opened(path: Path, way: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def linked(draft: Path, path: Path) -> bool:
+def _linked(draft: Path, path: Path) -> bool:
     """Link `path` to `draft`: unlike a rename, this fails if `path` exists. Return False if `path` is free, but its
     file system (FAT, exFAT) has no hard links: another file may take the name between this check and the rename. Raise
     OSError."""

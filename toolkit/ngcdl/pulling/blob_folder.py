@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from pathlib import Path
+
+from ngcdl import whole
 
 STALE_SECONDS = 14 * 86400.0
 
@@ -19,11 +19,6 @@ def here_bytes(folder: Path, digest: str) -> int:
     return max(sizes)
 
 
-def sweep(folder: Path, now: float) -> None:
+def sweep(folder: Path) -> None:
     """Remove blobs and parts that nobody has changed for STALE_SECONDS, and that no process has locked."""
-    for path in folder.glob("sha*-*"):
-        # Opened for writing, because a lock on NFS needs that: https://man7.org/linux/man-pages/man2/flock.2.html
-        with contextlib.suppress(OSError), path.open("r+b") as file:
-            if now - os.fstat(file.fileno()).st_mtime > STALE_SECONDS:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+    whole.remove_dead(folder, "sha*-*", older_seconds=STALE_SECONDS)

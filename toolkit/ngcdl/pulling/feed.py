@@ -122,7 +122,7 @@ class Feed:
             self._turn.forget()
             for name in pull_lock.left_behind(self.folder, self.engine.identity):
                 self.engine.untag(name)
-        blob_folder.sweep(self.folder, time.time())
+        blob_folder.sweep(self.folder)
 
     def _drop(self) -> None:
         for blob in self._blobs:

@@ -4,20 +4,15 @@ The file is an OCI image layout in a tar, with a manifest.json for engines befor
 https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 https://docs.docker.com/reference/cli/docker/image/save/
 The same image gives the same bytes. No engine is needed. What has arrived is kept in blobs, as during a pull.
-
-    FILE                   complete, and every blob hashed while it was copied
-    .FILE.ngcdl-<hex>      a draft; its process has it locked, so that the next one removes a dead one's
+Every blob is hashed while it is copied.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import glob
 import json
 import os
-import secrets
 import tarfile
 import threading
 import time
@@ -26,9 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO
+from typing import IO
 
-from ngcdl import tars
+from ngcdl import tars, whole
 from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
 from ngcdl.frozen import dataclass
@@ -40,7 +35,6 @@ from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
 from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest, configuration
 from ngcdl.spec import ImageRef
-from ngcdl.whole import linked, remove_dead
 
 _LOOK_SECONDS = 0.5  # between two looks for a Ctrl-C
 
@@ -69,29 +63,25 @@ class Saving:
         Raise RegistryError, DigestMismatch, DiskFull or NotWritten; nothing is then at `path`."""
         with contextlib.ExitStack() as stack:
             # before anything is asked: a mistyped folder is told at once, not after 20 GB
-            draft = stack.enter_context(_draft(self.path))
-            with self._registry() as registry:
-                image, document = registry.described(self.ref, platform)
-            parts = self._parts(image, document)
-            self._check_room(parts)
-            screen = threading.Lock()
-            waits = Waits(self.say, screen)
-            try:
-                blobs = [Blob(self.folder, part.digest, part.size_bytes, waits) for part in parts]
-                for blob in blobs:
-                    stack.callback(blob.close)
-                self._fetch(blobs, screen)
-            except FolderTrouble as trouble:
-                raise _not_kept(self.folder, trouble) from trouble
-            self.say(f"writing {self.path}")
-            try:
-                _write(draft.file, loaded_name(self.ref), image, document, blobs)
-                draft.keep()
-            except OSError as error:
-                raise _trouble(self.path, error) from error
+            with _new(self.path) as draft:
+                with self._registry() as registry:
+                    image, document = registry.described(self.ref, platform)
+                parts = self._parts(image, document)
+                self._check_room(parts)
+                screen = threading.Lock()
+                waits = Waits(self.say, screen)
+                try:
+                    blobs = [Blob(self.folder, part.digest, part.size_bytes, waits) for part in parts]
+                    for blob in blobs:
+                        stack.callback(blob.close)
+                    self._fetch(blobs, screen)
+                except FolderTrouble as trouble:
+                    raise _not_kept(self.folder, trouble) from trouble
+                self.say(f"writing {self.path}")
+                _write(draft, loaded_name(self.ref), image, document, blobs)
             for blob in blobs:
                 blob.close(keep=False)
-        blob_folder.sweep(self.folder, time.time())
+        blob_folder.sweep(self.folder)
         return image.digest
 
     def _registry(self, sleep: Callable[[float], object] = time.sleep) -> Registry:
@@ -173,7 +163,7 @@ def _got(ends: SimpleQueue[Exception | None]) -> Exception | None:
 # -- the file -------------------------------------------------------------------------------------------------------
 
 
-def _write(draft: BinaryIO, name: str, image: Manifest, document: Document, blobs: Sequence[Blob]) -> None:
+def _write(draft: IO[bytes], name: str, image: Manifest, document: Document, blobs: Sequence[Blob]) -> None:
     """Write the tar. Raise DigestMismatch if a blob that an earlier process left is damaged; that one is removed."""
     about = {
         "mediaType": document.kind,
@@ -208,47 +198,18 @@ def _member(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 
-class Draft:
-    """A new file beside `path`, which gets that name by `keep`."""
-
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._path, self.file = path, file
-
-    def keep(self) -> None:
-        """Sync the file, and give it its name. Raise FileExistsError if something has that name by now."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        draft = Path(self.file.name)
-        if not linked(draft, self._path):
-            draft.rename(self._path)
-
-
 @contextlib.contextmanager
-def _draft(path: Path) -> Iterator[Draft]:
-    """Yield a draft for `path`; remove its own name after the block. Raise NotWritten if something is at `path`, or if
-    no file can be made beside it."""
-    begins = f".{path.name}.ngcdl-"
-    draft = path.with_name(f"{begins}{secrets.token_hex(6)}")
+def _new(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file that is at `path` after the block. Raise DiskFull, or NotWritten, at once if something is there."""
     try:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "it is there already")
-        remove_dead(path.parent, f"{glob.escape(begins)}*", of_any_age=True)
-        file = draft.open("xb")
+        with whole.written(path, 0o666, is_new=True) as file:
+            yield file
     except OSError as error:
-        raise _trouble(path, error) from error
-    with file:
-        try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield Draft(path, file)
-        finally:
-            draft.unlink(missing_ok=True)
-
-
-def _trouble(path: Path, error: OSError) -> NgcdlError:
-    if error.errno == errno.ENOSPC:
-        return DiskFull(str(path.parent), f"{path} could not be written", is_engines=False)
-    return NotWritten(path, error.strerror or str(error))
+        if error.errno == errno.ENOSPC:
+            raise DiskFull(str(path.parent), f"{path} could not be written", is_engines=False) from error
+        raise NotWritten(path, error.strerror or str(error)) from error
 
 
 def _not_kept(folder: Path, trouble: FolderTrouble) -> NgcdlError:
