@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
+import os
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -248,14 +247,9 @@ def bring_output(job: Job, log: Path) -> None:
     Docker's json-file does, by U+FFFD), its output does not begin like `log`. Then all of the output is appended:
     output twice is better than output lost.
     """
-    with tempfile.TemporaryFile(dir=log.parent) as kept, opened(log, to_extend=True) as file:
-        kept.writelines(chunk.data for chunk in job.output())
-        kept.seek(0)
-        while data := file.read(65536):
-            if kept.read(len(data)) != data:
-                kept.seek(0)
-                break
-        shutil.copyfileobj(kept, file)
+    with opened(log, to_extend=True) as file:
+        file.seek(0, os.SEEK_END)
+        file.writelines(_beyond(job, file))
 
 
 def engine_of(run: Run, command: str) -> Engine:
@@ -293,6 +287,7 @@ def last_output(run: Run, lines: int) -> Iterator[bytes] | None:
 
 
 def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
+    """Yield the job's output that follows the part of `log` already read; all of it if it does not begin with that."""
     left = log.tell()
     log.seek(0)
     for chunk in job.output():
@@ -303,7 +298,8 @@ def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
         if len(known) < len(chunk.data):
             yield chunk.data[len(known) :]
     else:
-        return
+        if not left:
+            return
     yield from (chunk.data for chunk in job.output())
 
 
