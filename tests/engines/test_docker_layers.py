@@ -8,7 +8,8 @@ from typing import Any
 import docker.errors
 import pytest
 
-from ngcdl.engines.docker.layers import layer_store, untag
+from ngcdl.engines.docker import DockerEngine
+from ngcdl.engines.docker.layers import layer_store
 from ngcdl.engines.values import LayerStore
 from ngcdl.spec import ImageRef
 
@@ -19,6 +20,7 @@ INFO: dict[str, Any] = {"Architecture": "aarch64", "OSType": "linux", "DockerRoo
 class Daemon:
     images_there: dict[str, list[str] | None] = field(default_factory=dict)
     removed: list[str] = field(default_factory=list)
+    base_url: str = "http+docker://localhost"
 
     def images(self, quiet: bool) -> list[str]:
         assert quiet
@@ -74,5 +76,5 @@ def test_a_layer_is_there_where_all_below_it_are(chains: tuple[tuple[str, ...], 
 
 def test_a_name_that_is_gone_already_is_fine() -> None:
     daemon = Daemon()
-    untag(daemon, ImageRef("127.0.0.1:1", "ngcdl/x", None, f"sha256:{'a' * 64}"))
+    DockerEngine(daemon).untag(ImageRef("127.0.0.1:1", "ngcdl/x", None, f"sha256:{'a' * 64}"))
     assert daemon.removed == [f"127.0.0.1:1/ngcdl/x@sha256:{'a' * 64}"]

@@ -204,8 +204,11 @@ class DockerEngine(OfKind):
             return layers.layer_store(self._client, self.info, self.is_here)
 
     def untag(self, image: ImageRef) -> None:
-        with messages.docker_errors(self.address, "was cleaning up"):
-            layers.untag(self._client, image)
+        import docker.errors
+
+        # a name that is gone already is no error
+        with messages.docker_errors(self.address, "was cleaning up"), contextlib.suppress(docker.errors.APIError):
+            self._client.remove_image(_asked_for(image))
 
     def without_image(self, own: RunSpec | None, has_gpu: bool, show: ShowPull | None) -> str:
         del own, has_gpu, show

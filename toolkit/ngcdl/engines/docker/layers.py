@@ -9,7 +9,6 @@ from typing import Any
 
 from ngcdl.engines.docker import host, podman
 from ngcdl.engines.values import LayerStore, architecture
-from ngcdl.spec import ImageRef
 
 
 def layer_store(client: Any, info: Mapping[str, Any], is_here: bool) -> LayerStore:
@@ -40,11 +39,3 @@ def _chains(client: Any) -> dict[str, tuple[str, ...]]:
             layers = (client.inspect_image(name).get("RootFS") or {}).get("Layers") or []
             chains[str(name)] = tuple(str(layer) for layer in layers)
     return chains
-
-
-def untag(client: Any, image: ImageRef) -> None:
-    """Remove one name of an image. Layers that an image of another name needs stay; a missing name is no error."""
-    import docker.errors
-
-    with contextlib.suppress(docker.errors.APIError):
-        client.remove_image(image.pinned(image.digest) if image.digest else str(image))
