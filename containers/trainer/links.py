@@ -38,31 +38,24 @@ class Links(object):
         while self.open:
             self.open.pop().line.close()
 
-    def tell(self, what):
-        for link in self.open:
-            try:
-                link.line.sendall((json.dumps(what) + "\n").encode("ascii"))
-            except EnvironmentError:  # listen() will say why
-                continue
-
     def choose(self, framework):
         """Tell the others which framework this node's replicas have loaded; None: none yet."""
         if framework and not self.framework:
             self.framework = framework
-            self.tell({"framework": framework})
+            tell(self.open, {"framework": framework})
 
     def join(self):
         """Tell the others, once, that this node's replicas are there."""
         if not self.joins:
             self.joins = True
-            self.tell({"joins": True})
+            tell(self.open, {"joins": True})
 
     def end(self, stop=None):
         """Say the last word: that all replicas are done, or why they are not."""
         if stop:
             message = stop.message if stop is self.why else "node %d: %s" % (self.node, stop.message)
             stop = dict(vars(stop), message=message)
-        self.tell({"ended": stop})
+        tell(self.open, {"ended": stop})
 
     def listen(self):
         """Take in what has come, and return whether there is bad news."""
@@ -140,6 +133,15 @@ class Link(object):
                 self.said, self.gone = self.said + more, None if more else "is gone: it was killed, or its machine was"
         except EnvironmentError as error:
             self.gone = "is gone: %s" % (error.strerror or error)
+
+
+def tell(links, what):
+    """Send a word to other nodes. What became of one that is gone is seen when it is listened to, or connected to."""
+    for link in links:
+        try:
+            link.line.sendall((json.dumps(what) + "\n").encode("ascii"))
+        except EnvironmentError:
+            continue
 
 
 def ready(lines, seconds):

@@ -22,7 +22,7 @@ import time
 
 from .events import QUIET_SECONDS, Stop, clock
 from .host import text
-from .links import Link, Unreadable, ready
+from .links import Link, Unreadable, ready, tell
 
 PATIENCE_SECONDS = 600.0  # each machine pulls the container image by itself
 POLL_SECONDS = 0.2
@@ -175,14 +175,6 @@ def unlike(guest, theirs, own):
     if not isinstance(guest.ports, list) or not all(isinstance(port, int) for port in guest.ports):
         return "node %d sent ports that are no numbers: %s" % (guest.node, json.dumps(guest.ports)[:100])
     return None
-
-
-def tell(guests, what):
-    for guest in guests:
-        try:
-            guest.line.sendall((json.dumps(what) + "\n").encode("ascii"))
-        except EnvironmentError:  # the node died meanwhile: the replicas will fail when they connect
-            continue
 
 
 def of_both_families():
