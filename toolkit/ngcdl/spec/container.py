@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -67,13 +68,7 @@ class Mount:
 
 def _normal(path: str) -> str:
     """Remove . and .. lexically, without looking at the disk."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
+    return posixpath.normpath(f"///{path}")  # of two slashes at the beginning it keeps both, of three one
 
 
 @dataclass(frozen=True)

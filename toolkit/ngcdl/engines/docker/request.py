@@ -6,7 +6,6 @@ oldest API that is supported: Docker 20.10).
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -120,7 +119,7 @@ def _label(terms: Terms) -> list[str]:
 
 def _mounts(order: Order) -> list[Mount]:
     mounts = [*order.spec.mounts, Mount(str(order.folder), inside.RUN, writable=True)]
-    has_own = any(posixpath.normpath(one.container) == inside.CACHE for one in order.spec.mounts)
+    has_own = any(one.place == inside.CACHE for one in order.spec.mounts)
     mounts += [Mount(str(order.cache), inside.CACHE, writable=True)] if order.cache and not has_own else []
     return mounts + ([Mount(str(order.packages), inside.PACKAGES)] if order.packages else [])
 
