@@ -23,7 +23,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from ngcdl import waiting, whole
@@ -150,7 +149,7 @@ def _install(
     run, run_id = part / RUN, _run_id(part)
     _end(engine, run_id, show)  # what a killed ngcdl left running
     _remove(part)
-    with _emptied_on_failure(part):
+    try:
         for made in (part, run, run / HOME, part / BASE):
             made.mkdir(mode=0o700)
         _write_lists(run, spec, pins)
@@ -168,6 +167,9 @@ def _install(
             why = "the list of what pip installed is missing, or is no file that pip writes"
             raise PackagesNotInstalled(spec.packages, str(spec.image), (), part / LOG, why) from error
         (part / INSTALLED).write_bytes("".join(f"{line}\n" for line in there).encode())
+    except BaseException:
+        _empty(part)  # the disk may be full of it
+        raise
     _remove(folder)  # somebody has emptied it
     # else a power cut may leave the new name with empty files, as ext4 writes files seconds after names
     whole.sync_all(part)
@@ -202,15 +204,6 @@ def _of_pip(spec: RunSpec, base: Path, engine: Engine) -> RunSpec:
 def _run_id(part: Path) -> str:
     # the engine may serve other users, each with a folder of their own
     return f"packages-{hashlib.sha256(f'{os.getuid()} {part}'.encode()).hexdigest()[:20]}"
-
-
-@contextlib.contextmanager
-def _emptied_on_failure(part: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        _empty(part)  # the disk may be full of it
-        raise
 
 
 def _empty(part: Path) -> None:
