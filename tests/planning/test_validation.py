@@ -193,5 +193,4 @@ def test_an_image_that_can_or_that_nobody_knows_is_left_to_the_trainer(image: st
     validation.check_place(asked, ImageRef.parse(image) if image else None, "cpu")
     for tag in "18.01-py2", "18.11-py3", "17.12":  # TensorFlow 1.4.0, 1.12.0-rc2, unknown
         validation.check_place(CIFAR10, ImageRef.parse(f"tensorflow:{tag}"), "cpu")
-    validation.check_place(Workload(""), ImageRef.parse("tensorflow:17.05"), "gpu")
     validation.check_place(Workload("cifar10-94"), ImageRef.parse("pytorch:24.05-py3"), "gpu")

@@ -45,7 +45,7 @@ def check_place(workload: Workload, image: ImageRef | None, device: str) -> None
     """Raise BadOption if a training can't run with these options in `image`, as far as the catalogue knows the image,
     or on `device`."""
     has_tensorflow = image is None or image.framework == "tensorflow"  # None: this host's own Python
-    if has_tensorflow and workload.name and "tf2" not in bundled(workload.name).frameworks:
+    if has_tensorflow and "tf2" not in bundled(workload.name).frameworks:
         raise BadOption(f"--train {workload.name}: only with PyTorch.", _in_pytorch(image))
     if device == "cpu" and workload.precision == "tf32":
         said = "--precision tf32: only GPUs have it, and this computes on the CPU."
@@ -66,7 +66,7 @@ def _check_release(workload: Workload, image: ImageRef) -> None:
     TensorFlow 1 lacks."""
     typed = {"--precision amp": workload.precision == "amp", "--compile": workload.compile}
     stray = [name for name, is_given in typed.items() if is_given]
-    if not workload.name or image.framework != "tensorflow" or image.tag is None:
+    if image.framework != "tensorflow" or image.tag is None:
         return
     release = releases.find(image.framework, image.tag)
     version = release.framework_version if release else None
