@@ -265,10 +265,7 @@ class Feed:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
         from ngcdl.registry import manifest
 
-        try:
-            about = manifest.configuration(document.tree)
-        except ValueError as error:
-            raise RegistryAnswer(self.ref.registry, f"{error}.") from error
+        about = registry.config_blob(document)
         blob = self._whole(registry, about)
         if manifest.digest(blob.read(), about.digest) != about.digest:  # damaged here, as by a power cut: try once more
             blob.close(keep=False)

@@ -33,7 +33,7 @@ from ngcdl.pulling.relay import CONNECTIONS
 from ngcdl.pulling.waits import Waits
 from ngcdl.registry.client import Registry
 from ngcdl.registry.key import Credential
-from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest, configuration
+from ngcdl.registry.manifest import INDEX_TYPES, Document, Layer, Manifest
 from ngcdl.spec import ImageRef
 
 _LOOK_SECONDS = 0.5  # between two looks for a Ctrl-C
@@ -66,7 +66,7 @@ class Saving:
             with _new(self.path) as draft:
                 with self._registry() as registry:
                     image, document = registry.described(self.ref, platform)
-                parts = self._parts(image, document)
+                    parts = self._parts(registry, image, document)
                 self._check_room(parts)
                 screen = threading.Lock()
                 waits = Waits(self.say, screen)
@@ -87,16 +87,12 @@ class Saving:
     def _registry(self, sleep: Callable[[float], object] = time.sleep) -> Registry:
         return Registry(self.ref.registry, self.credential, sleep=self.sleep or sleep)
 
-    def _parts(self, image: Manifest, document: Document) -> tuple[Layer, ...]:
+    def _parts(self, registry: Registry, image: Manifest, document: Document) -> tuple[Layer, ...]:
         """Return the configuration, first, and the layers, each once."""
         if image.is_schema_1:
             said = f"{self.ref} has a manifest of schema 1, of before 2017, which no file can hold."
             raise RegistryAnswer(self.ref.registry, said)
-        try:
-            config = configuration(document.tree)
-        except ValueError as error:
-            raise RegistryAnswer(self.ref.registry, f"{error}.") from error
-        return tuple(dict.fromkeys((config, *image.layers)))
+        return tuple(dict.fromkeys((registry.config_blob(document), *image.layers)))
 
     def _check_room(self, parts: Sequence[Layer]) -> None:
         """Raise DiskFull before a byte is fetched if the blobs, or the file beside them, have no room."""

@@ -28,7 +28,7 @@ from ngcdl.registry import challenge, manifest
 from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.docker_config import HUB_HOSTS
 from ngcdl.registry.key import Credential
-from ngcdl.registry.manifest import Document, Manifest
+from ngcdl.registry.manifest import Document, Layer, Manifest
 from ngcdl.registry.nearest import nearest
 from ngcdl.registry.tokens import Tokens
 from ngcdl.registry.wire import TIMEOUT_SECONDS, R, Request, Response, Stream, Wire, host_of
@@ -221,6 +221,10 @@ class Registry:
         if digest != image.config_digest:
             raise DigestMismatch(f"the configuration of {ref} hashes to {digest}, not {image.config_digest}.")
         return self._json(answer)
+
+    def config_blob(self, document: Document) -> Layer:
+        """Return an image's configuration as a blob. Raise RegistryAnswer if it has no size, or a huge one."""
+        return self._shape(manifest.configuration, document.tree)
 
     def open(self, repository: str, digest: str, start: int = 0) -> Stream:
         """Open a blob, from byte `start` on if the registry supports that (status 206). Raise RegistryError."""
