@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import WAITING, LayerStore, PullEvent, ShowPull, short_id
@@ -31,18 +31,17 @@ from ngcdl.errors import (
     RegistryUnreachable,
 )
 from ngcdl.preflight.image import estimated_unpacked
-from ngcdl.pulling import disk_space
+from ngcdl.pulling import blob_folder, disk_space, given_as_tars, offer
+from ngcdl.pulling.blobs import PATIENCE_SECONDS, Blob, FolderTrouble
+from ngcdl.pulling.pull_lock import PullLock, left_behind
+from ngcdl.pulling.relay import Relay
 from ngcdl.pulling.waits import Waits
+from ngcdl.registry import manifest
+from ngcdl.registry.client import Registry
+from ngcdl.registry.key import Credential
+from ngcdl.registry.manifest import Document, Layer, Manifest
+from ngcdl.registry.wire import RETRY_AFTER_LIMIT_SECONDS
 from ngcdl.spec import ImageRef
-
-if TYPE_CHECKING:
-    from ngcdl.pulling.blobs import Blob
-    from ngcdl.pulling.pull_lock import PullLock
-    from ngcdl.pulling.relay import Relay
-    from ngcdl.registry.client import Registry
-    from ngcdl.registry.key import Credential
-    from ngcdl.registry.manifest import Document, Layer, Manifest
-
 
 WAY = "NGCDL_PULL"
 WAYS = ("relay", "engine")
@@ -98,8 +97,6 @@ class Feed:
         Raise what would end any pull: DiskFull before a byte is fetched, a refusal of the registry, or a connection
         that fails for too long. What has arrived is kept.
         """
-        from ngcdl.pulling.blobs import FolderTrouble
-
         try:
             self._bring()
         except _ByItself as why:
@@ -113,14 +110,12 @@ class Feed:
         self._drop()
         if self._turn is None:
             return
-        from ngcdl.pulling import blob_folder, pull_lock
-
         # If the engine goes away now, the next pull finds the leftover names; the image is there all the same.
         with contextlib.suppress(NgcdlError, OSError):
             for name in self._turn.names():
                 self.engine.untag(name)
             self._turn.forget()
-            for name in pull_lock.left_behind(self.folder, self.engine.identity):
+            for name in left_behind(self.folder, self.engine.identity):
                 self.engine.untag(name)
         blob_folder.sweep(self.folder)
 
@@ -146,9 +141,6 @@ class Feed:
             raise _ByItself(f"it does not list its images ({error.message.rstrip('.')})") from error
         if store.foreign:
             raise _ByItself(store.foreign)
-        from ngcdl.pulling.pull_lock import PullLock
-        from ngcdl.registry.client import Registry
-
         with Registry(self.ref.registry, self.credential, sleep=self.sleep) as registry:
             image, document = self._look(registry, store)
             try:
@@ -179,9 +171,6 @@ class Feed:
 
     def _described(self, registry: Registry, store: LayerStore) -> tuple[Manifest, Document]:
         """Ask the registry about the image; once more if it asks for a wait that the registry's client leaves to us."""
-        from ngcdl.pulling.blobs import PATIENCE_SECONDS
-        from ngcdl.registry.wire import RETRY_AFTER_LIMIT_SECONDS
-
         try:
             return registry.described(self.ref, store.platform)
         except RateLimited as error:
@@ -193,8 +182,6 @@ class Feed:
 
     def _wait(self, turn: PullLock, image: Manifest) -> None:
         """Show the progress of another ngcdl with the same image, until that process is done or gone."""
-        from ngcdl.pulling import blob_folder
-
         self.say("Another ngcdl is pulling this image to this engine: waiting for it.")
         while not turn.take():
             for layer in image.layers:
@@ -210,11 +197,6 @@ class Feed:
         self, registry: Registry, image: Manifest, document: Document, store: LayerStore, *, is_last: bool
     ) -> Relay | None:
         """Return the relay, None if the engine has all layers. Raise DiskFull."""
-        from ngcdl.pulling import given_as_tars, offer
-        from ngcdl.pulling.blobs import Blob
-        from ngcdl.pulling.relay import Relay
-        from ngcdl.registry.client import Registry
-
         config, described = self._config(registry, document)
         holds = offer.contents(described, len(image.layers))
         there = store.has(holds) if holds else 0
@@ -245,10 +227,8 @@ class Feed:
     ) -> disk_space.LayerForm:
         """Return the form in which there is room for the `missing` layers; unless `is_told`, say what they need. Raise
         DiskFull."""
-        from ngcdl.pulling.blob_folder import here_bytes
-
         whole = sum(sizes[digest] for digest in missing)
-        here = sum(here_bytes(self.folder, digest) for digest in missing)
+        here = sum(blob_folder.here_bytes(self.folder, digest) for digest in missing)
         need = disk_space.Need(str(self.ref), whole, here, estimated_unpacked(whole) or 0)
         form = disk_space.judge(need, store.folder, self.folder, self.say)
         if form is disk_space.LayerForm.NOT_HERE:
@@ -263,8 +243,6 @@ class Feed:
 
     def _config(self, registry: Registry, document: Document) -> tuple[Blob, dict[str, Any]]:
         """Return the image's configuration, both as a blob, which the engine will fetch, and parsed."""
-        from ngcdl.registry import manifest
-
         about = registry.config_blob(document)
         blob = self._whole(registry, about)
         if manifest.digest(blob.read(), about.digest) != about.digest:  # damaged here, as by a power cut: try once more
@@ -276,8 +254,6 @@ class Feed:
             raise RegistryAnswer(self.ref.registry, f"a configuration that can't be read: {error}.") from error
 
     def _whole(self, registry: Registry, about: Layer) -> Blob:
-        from ngcdl.pulling.blobs import Blob
-
         blob = self._about = Blob(self.folder, about.digest, about.size_bytes, self.patient)
         self._blobs.append(blob)
         try:
@@ -288,10 +264,8 @@ class Feed:
 
     def _left(self, sizes: Mapping[str, int]) -> list[Blob]:
         """Open the blobs of these layers that earlier pulls, such as a killed client's, left on this host."""
-        from ngcdl.pulling.blob_folder import here_bytes
-        from ngcdl.pulling.blobs import Blob
-
-        return [Blob(self.folder, digest, size) for digest, size in sizes.items() if here_bytes(self.folder, digest)]
+        some = [digest for digest in sizes if blob_folder.here_bytes(self.folder, digest)]
+        return [Blob(self.folder, digest, sizes[digest]) for digest in some]
 
     # -- the engine pulls from the relay ----------------------------------------------------------------------------
 
@@ -328,8 +302,6 @@ class Feed:
 
     def _as_layer(self, event: PullEvent, relay: Relay, content: str) -> PullEvent:
         """Return a tar's event as an event of its layer. If the engine has unpacked the tar, let more be sent."""
-        from ngcdl.pulling import given_as_tars
-
         if event.status == "Pull complete":
             relay.lead.taken(content)
             given_as_tars.add(self.folder.parent, self.engine.identity, content)
