@@ -6,18 +6,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ngcdl import choice
+from ngcdl import choice, hostfacts
 from ngcdl.engines.base import Cluster, Engine
 from ngcdl.errors import NgcdlError
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
+from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
 from ngcdl.telemetry.card import Card, Probe, is_mig, whole_cards
 
 if TYPE_CHECKING:
     from ngcdl.judging.imagefacts import Found
-    from ngcdl.preflight.facts import Gpu, HostFacts
 
 
 def _named(uuids: Collection[str], cards: Sequence[Gpu], seen: Sequence[Card]) -> Iterator[Gpu]:
@@ -109,14 +109,12 @@ class Verdicts:
         The registry is asked once; with `dry`, not at all."""
         if self._found is None:
             from ngcdl.judging import judge
-            from ngcdl.preflight.facts import HostFacts
 
             self._found = judge.facts_of(image, HostFacts(architecture), self.settings, None, offline=dry)
         return self._found
 
     def _look(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[HostFacts, Found | NgcdlError]:
         if self._seen is None:
-            from ngcdl import hostfacts
             from ngcdl.judging import judge
 
             host = hostfacts.gather(engine, probe)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ngcdl.catalog import cuda
+from ngcdl.catalog import cards, cuda
 from ngcdl.catalog.rows import comparable, known
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason
 
@@ -204,7 +204,5 @@ def _unfit(image: ImageFacts, gpu: Gpu, text: str, needed: str | None, name: str
 
 def _family(capability: str | None) -> str:
     """Add the architecture's name: 6.0 -> 6.0 (Pascal)."""
-    from ngcdl.catalog import cards
-
     row = cards.family(capability) if capability else None
     return f"{capability} ({row.architecture})" if row else str(capability)

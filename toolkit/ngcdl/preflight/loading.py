@@ -7,6 +7,7 @@ Rules: native, forward, minor, driver, unknown. https://docs.nvidia.com/deploy/c
 
 from __future__ import annotations
 
+from ngcdl.catalog import cards
 from ngcdl.catalog.cuda import branch_of
 from ngcdl.catalog.rows import comparable, known
 from ngcdl.preflight.facts import Gpu, ImageFacts, Reason
@@ -38,8 +39,6 @@ def loading(image: ImageFacts, gpu: Gpu, driver: str | None, *, needs_ptx: bool)
 
 def _undriven(gpu: Gpu, driver: str, host: tuple[int, ...]) -> Reason | None:
     """Refuse a driver that is too old or too new to drive the card, whatever the image."""
-    from ngcdl.catalog import cards
-
     family = cards.family(gpu.capability) if gpu.capability else None
     if family is None or driver == ANY_DRIVER:
         return None

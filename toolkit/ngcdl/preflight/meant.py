@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ngcdl.catalog import releases
 from ngcdl.errors import BadReference, NgcdlError
 from ngcdl.spec import NVCR, ImageRef
 
@@ -84,8 +85,6 @@ def on_docker_hub(image: ImageRef) -> str:
 
 def _frameworks(registry: str) -> set[str]:
     """Return the names of the catalogue's frameworks, at NGC and in `registry`."""
-    from ngcdl.catalog import releases
-
     return {f"{where}/nvidia/{one}" for where in (NVCR, registry) for one in releases.frameworks()}
 
 
@@ -95,8 +94,6 @@ def named(name: str, registry: str) -> ImageRef:
     image = ImageRef.parse(name, registry, needs_tag=False)
     if not is_open(image):
         return image
-    from ngcdl.catalog import releases
-
     known = _frameworks(registry)
     if image.name in known:
         return image
@@ -129,8 +126,6 @@ def chosen(
     fit = [one for framework in frameworks if (one := newest(framework, host, on_each))]
     image = next((one for one in fit if not _has_only_ptx(one, host, on_each)), fit[0] if fit else None)
     if image is None:
-        from ngcdl.catalog import releases
-
         first, *_ = frameworks
         if wants_igpu(host) and (tags := releases.tags(first.framework, for_jetson=True)):
             image = replace(first, tag=tags[0])
@@ -150,7 +145,6 @@ def _short(image: ImageRef) -> str:
 
 def newest(framework: ImageRef, host: HostFacts, on_each: bool = False) -> ImageRef | None:
     """Return the newest image of `framework` that runs on `host` according to the catalogue, None if there is none."""
-    from ngcdl.catalog import releases
     from ngcdl.preflight.newest import newest as newest_of
 
     def facts_of(tag: str) -> ImageFacts | None:
