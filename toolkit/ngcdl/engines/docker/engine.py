@@ -186,13 +186,8 @@ class DockerEngine(OfKind):
 
     def _inspected(self, name: str) -> Mapping[str, Any] | None:
         """Return what the engine reports about the image of that name; None if it has none. Raise EngineError."""
-        import docker.errors
-
         with messages.docker_errors(self.address, "looked for the image"):
-            try:
-                found: Mapping[str, Any] = self._client.inspect_image(name)
-            except docker.errors.NotFound:
-                return None
+            found: Mapping[str, Any] | None = messages.if_there(self._client.inspect_image, name)
         return found
 
     def pull(self, image: ImageRef, show: ShowPull, auth: Mapping[str, str] | None = None) -> str:

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from ngcdl.engines.docker import gpus, keys, stream
-from ngcdl.engines.docker.messages import docker_errors
+from ngcdl.engines.docker.messages import docker_errors, if_there
 from ngcdl.engines.docker.visit import DockerVisit
 from ngcdl.engines.values import AWAY, UNSEEN, Chunk, Exit, Started
 from ngcdl.errors import ContainerLeft, EngineLost, GpuUnknown, NgcdlError
@@ -46,6 +46,8 @@ _KILLED = (
 # https://github.com/moby/moby/blob/007daf50452f/daemon/monitor.go
 _OOM_SECONDS = 0.2
 _REMOVED = "the container was removed outside ngcdl"
+# In place of the State of a container that is missing.
+_MISSING: dict[str, Any] = {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
 # States of a container that is being removed: https://docs.docker.com/reference/api/engine/version/v1.47/
 _GOING = ("removing", "dead")
 
@@ -180,17 +182,13 @@ class DockerJob:
 
         An engine that was given up is not queried again: each query may keep a person waiting for seconds.
         """
-        import docker.errors
-
         if self._given_up:
             return None
         began = time.monotonic()
         try:
             with docker_errors(self._address, "asked about the run"):
-                try:
-                    state: dict[str, Any] = self._quick.inspect_container(self.identity)["State"]
-                except docker.errors.NotFound:
-                    state = {"Running": False, "ExitCode": None, "OOMKilled": None, "Removed": True, "FinishedAt": ""}
+                found = if_there(self._quick.inspect_container, self.identity)
+                state: dict[str, Any] = found["State"] if found else _MISSING
         except NgcdlError as error:
             if self._silent_since is None:
                 self._silent_since = began
@@ -289,12 +287,10 @@ class DockerJob:
             self._quick.kill(self.identity, signal=number)
 
     def stop(self, grace_seconds: float) -> None:
-        import docker.errors
-
         self._killed_by_us = True
         # The SDK adds the grace period to its timeout.
-        with docker_errors(self._address, "was stopping the run"), contextlib.suppress(docker.errors.NotFound):
-            self._quick.stop(self.identity, timeout=int(grace_seconds))
+        with docker_errors(self._address, "was stopping the run"):
+            if_there(self._quick.stop, self.identity, timeout=int(grace_seconds))
 
     def kill(self) -> None:
         self._killed_by_us = True
@@ -305,13 +301,11 @@ class DockerJob:
     def remove(self) -> None:
         """Delete the container. If only its log has the end of its output, keep it and raise EngineLost. Raise
         ContainerLeft if the engine does not delete it."""
-        import docker.errors
-
         if self._is_kept:
             raise EngineLost(_READING)
         try:
-            with docker_errors(self._address, "was cleaning up"), contextlib.suppress(docker.errors.NotFound):
-                self._client.remove_container(self.identity, force=True, v=True)
+            with docker_errors(self._address, "was cleaning up"):
+                if_there(self._client.remove_container, self.identity, force=True, v=True)
         except NgcdlError as error:
             if "is already in progress" not in error.message:  # somebody else removes it
                 raise ContainerLeft(self.identity, error.message) from error

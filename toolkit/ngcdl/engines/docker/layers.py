@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.docker import host, podman
+from ngcdl.engines.docker.messages import if_there
 from ngcdl.engines.values import LayerStore, architecture
 
 
@@ -31,11 +31,9 @@ def _foreign(info: Mapping[str, Any], is_here: bool) -> str | None:
 
 
 def _chains(client: Any) -> dict[str, tuple[str, ...]]:
-    import docker.errors
-
     chains = {}
     for name in set(client.images(quiet=True)):
-        with contextlib.suppress(docker.errors.NotFound):  # it has just been removed
-            layers = (client.inspect_image(name).get("RootFS") or {}).get("Layers") or []
+        if found := if_there(client.inspect_image, name):  # else it has just been removed
+            layers = (found.get("RootFS") or {}).get("Layers") or []
             chains[str(name)] = tuple(str(layer) for layer in layers)
     return chains

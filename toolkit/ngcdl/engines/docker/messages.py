@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ngcdl.engines.docker.context import ca_alone, named_by, tls_folder, without_tls_files
 from ngcdl.errors import (
@@ -181,6 +182,17 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
         if "Connection refused" in text or "No such file" in text or "Permission denied" in text:
             raise _no_connection(address, text) from error
         raise EngineLost(doing) from error
+
+
+def if_there(ask: Callable[..., Any], *words: Any, **more: Any) -> Any:
+    """Return what the engine answers to a call of the SDK; None if it has no such image, container or file (any more).
+    Raise the SDK's other errors."""
+    import docker.errors
+
+    try:
+        return ask(*words, **more)
+    except docker.errors.NotFound:
+        return None
 
 
 def _waited_seconds(text: str, usual: float) -> float:

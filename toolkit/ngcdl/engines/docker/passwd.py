@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ngcdl import tars
+from ngcdl.engines.docker.messages import if_there
 from ngcdl.spec import inside
 
 NAME = "ngcdl"
@@ -50,14 +51,11 @@ def add_caller(client: Any, container: str, user: str | None, groups: Iterable[s
 
 
 def _read(client: Any, container: str, path: str) -> str | None:
-    import docker.errors
-
-    try:
-        stream, _ = client.get_archive(container, path)
-    except docker.errors.NotFound:
+    found = if_there(client.get_archive, container, path)
+    if found is None:
         return None
     packed = b""
-    for some in stream:
+    for some in found[0]:
         packed += some
         if len(packed) > _MOST_BYTES:
             return None

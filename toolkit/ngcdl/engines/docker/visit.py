@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ngcdl.engines.docker import stream
-from ngcdl.engines.docker.messages import docker_errors, meaning
+from ngcdl.engines.docker.messages import docker_errors, if_there, meaning
 from ngcdl.engines.values import Chunk, Exit
 from ngcdl.errors import EngineLost, NgcdlError
 
@@ -90,26 +90,16 @@ class DockerVisit:
     def _inspected(self) -> dict[str, Any] | None:
         """Return what the engine knows of the command; None if nothing, as of one in a container that is gone, or from
         before the engine was restarted."""
-        import docker.errors
-
         with docker_errors(self._address, "asked about the command"):
-            try:
-                found: dict[str, Any] = self._client.exec_inspect(self._identity)
-            except docker.errors.NotFound:
-                return None
+            found: dict[str, Any] | None = if_there(self._client.exec_inspect, self._identity)
         return found
 
     def _is_run_over(self) -> bool:
         """Whether the container has ended. The engine hears of its processes' ends one by one."""
-        import docker.errors
-
         until = time.monotonic() + _APART_SECONDS
         with docker_errors(self._address, "asked about the run"):
-            try:
-                while self._client.inspect_container(self._container)["State"]["Running"]:
-                    if time.monotonic() > until:
-                        return False
-                    time.sleep(_ASK_SECONDS)
-            except docker.errors.NotFound:
-                return True
+            while (found := if_there(self._client.inspect_container, self._container)) and found["State"]["Running"]:
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_ASK_SECONDS)
         return True
