@@ -274,6 +274,7 @@ def test_one_that_can_t_be_recorded_any_more_says_how_to_see_what_is_complete(tr
     (COMPARE, f"nothing to compare the CPU with.\n      ngcdl {shlex.join(COMPARE)} --vary threads=1,2\n"),
     ((*COMPARE[:-2], "--device", "cpu"), "--device cpu"),
     ((*THREADS, "--", "ls"), "no command can follow --"),
+    (("compare", "x:1", "--pip", "y", "--engine", "slurm", "--", "ls"), "    ngcdl compare "),
     (("compare", "--engine", "docker", "--", "ls"), "ngcdl compare pytorch --engine docker -- ls"),
     (("compare", "pytorch", "--vary", "threads=1,2", "--", "ls"), "compared by device, image, gpus or nodes."),
     (("compare", "pytorch", "--vary", "batch=1,2", "--", "ls"), "--vary batch: only a bundled training has that."),

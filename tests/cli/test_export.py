@@ -157,7 +157,7 @@ def test_what_ran_without_an_image_or_with_added_packages_becomes_no_service(hou
     Made("cpu").keep(house.store, GPU, spec=spec)
     done = house.run("export", "compose", GPU)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "ngcdl run IMAGE -- sh -c 'pip install --user einops && python train.py'\n" in done.stderr
+    assert f"@sha256:{64 * '5'} -- sh -c 'pip install --user einops && true'\n" in done.stderr
 
 
 def test_an_image_of_this_engine_s_own_is_pulled_from_nowhere_and_one_that_was_loaded_from_a_file_is(

@@ -60,10 +60,10 @@ def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: S
 
 def _service(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
     """Return the file for docker compose. No engine is asked, because it may be meant for another machine's."""
-    if packages := packages_of(asked):
+    if packages_of(asked):
         raise BadOption(
             f"{run.id} had packages added (--pip), which docker compose does not do.",
-            f"Install them in the same command, and export that run:\n    ngcdl run IMAGE -- {installing(packages)}",
+            f"Install them in the same command, and export that run:\n{installing(asked)}",
         )
     assert asked.image is not None  # of a run in a container
     way = run.gpu_way if run.engine == USUAL and run.gpu_way in ("runtime", "cdi") else "device-request"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ngcdl.errors import BadOption, MountMissing
 from ngcdl.frozen import dataclass
-from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload, kind_of
+from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload, kind_of, redacted_words
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,10 @@ def check_without_screen(asked: Asked, engine: str) -> None:
 
 def check_without_packages(asked: Asked, engine: str) -> None:
     """Raise BadOption if packages are to be added where ngcdl can't install them beforehand."""
-    if packages := packages_of(asked):
+    if packages_of(asked):
         raise BadOption(
             f"--pip: only with an engine of this machine, which --engine {engine} is not.",
-            "Install them in the same run, or put them into an image:\n"
-            f"    ngcdl run IMAGE --engine {engine} -- {installing(packages)}",
+            f"Install them in the same run, or put them into an image:\n{installing(asked, '--engine', engine)}",
         )
 
 
@@ -113,9 +112,14 @@ def packages_of(asked: Asked) -> tuple[str, ...]:
     return (*(asked.extra.packages if asked.extra else ()), *(asked.own.packages if asked.own else ()))
 
 
-def installing(packages: Sequence[str]) -> str:
-    """Return a command that installs packages before it begins."""
-    return "sh -c " + shlex.quote(f"pip install --user {shlex.join(packages)} && python train.py")
+def installing(asked: Asked, *options: str) -> str:
+    """Return the line that installs the packages in the same run, before its command, or an example of one, begins."""
+    image = asked.image.typable if asked.image else "IMAGE"
+    command = asked.own.command if asked.own else ()
+    then = shlex.join(redacted_words(command or ("python", "train.py")))
+    steps = shlex.quote(f"pip install --user {shlex.join(packages_of(asked))} && {then}")
+    name = "compare" if asked.command == "compare" else "run"
+    return f"    ngcdl {name} {shlex.join([image, *options])} -- sh -c {steps}"
 
 
 def check_waiting(asked: Asked) -> None:
