@@ -9,7 +9,6 @@
    for the processor that it runs on, and describes the functions. */
 #include <stdlib.h> /* aligned_alloc: C11, gcc's default since 5 */
 #include <string.h>
-#include <omp.h>
 
 #if defined(LANES) /* for tests */
 #elif defined(__AVX512F__)
@@ -195,7 +194,7 @@ static int convolve(const struct Shape *s, const float *x, const float *filters,
     {
         float *before = floats(POINTS * in), *after = floats(POINTS * out);
         failed = !before || !after;
-#pragma omp for
+#pragma omp for schedule(dynamic)
         for (long block = 0; block < t.blocks; block++) {
             long first = block * BLOCK, end = first + BLOCK < t.count ? first + BLOCK : t.count;
             if (failed) continue;
@@ -241,36 +240,47 @@ int input_gradient(const struct Shape *s, const float *gradient, const float *fi
     return failed;
 }
 
+/* Add to sums [POINTS][inputs][outputs] the products of a block's transformed tiles, of x and of the output's gradient,
+   over the tiles. before, after: room for them. */
+static void add_products(
+    const struct Shape *s, const struct Tiles *t, long block, const float *x, const float *gradient, float *before,
+    float *after, float *sums) {
+    long in = BLOCK * s->inputs, out = BLOCK * s->outputs;
+    long first = block * BLOCK, end = first + BLOCK < t->count ? first + BLOCK : t->count;
+    for (long k = first; k < end; k++) {
+        long picture = k / (t->down * t->across), top = k / t->across % t->down * 2, left = k % t->across * 2;
+        transform_input(
+            x + picture * s->height * s->width * s->inputs, s->height, s->width, s->inputs, top - s->above,
+            left - s->left, before + (k - first) * s->inputs, in);
+        transform_gradient(
+            gradient + picture * t->height * t->width * s->outputs, t->height, t->width, s->outputs, top, left,
+            after + (k - first) * s->outputs, out);
+    }
+    for (long point = 0; point < POINTS; point++)
+        for (long c = 0; c < s->outputs; c += COLUMNS)
+            for (long r = 0; r < s->inputs; r += ROWS)
+                multiply(
+                    s->inputs - r, end - first, before + point * in + r, 1, s->inputs, after + point * out + c,
+                    s->outputs, sums + (point * s->inputs + r) * s->outputs + c, s->outputs, 1);
+}
+
 int filter_gradient(const struct Shape *s, const float *x, const float *gradient, float *found) {
     struct Tiles t = tiles_of(s);
     long in = BLOCK * s->inputs, out = BLOCK * s->outputs, size = POINTS * s->inputs * s->outputs;
-    float *sums = floats(s->threads * size); /* each thread's own */
+    long parts = s->threads < t.blocks ? s->threads : t.blocks; /* each with its own sums, so always rounded alike */
+    float *sums = floats(parts * size);
     int failed = !sums;
     if (failed) return failed;
 #pragma omp parallel num_threads(s->threads) reduction(| : failed)
     {
-        float *before = floats(POINTS * in), *after = floats(POINTS * out), *own = sums + omp_get_thread_num() * size;
+        float *before = floats(POINTS * in), *after = floats(POINTS * out);
         failed = !before || !after;
-        memset(own, 0, size * sizeof(float));
 #pragma omp for
-        for (long block = 0; block < t.blocks; block++) {
-            long first = block * BLOCK, end = first + BLOCK < t.count ? first + BLOCK : t.count;
-            if (failed) continue;
-            for (long k = first; k < end; k++) {
-                long picture = k / (t.down * t.across), top = k / t.across % t.down * 2, left = k % t.across * 2;
-                transform_input(
-                    x + picture * s->height * s->width * s->inputs, s->height, s->width, s->inputs, top - s->above,
-                    left - s->left, before + (k - first) * s->inputs, in);
-                transform_gradient(
-                    gradient + picture * t.height * t.width * s->outputs, t.height, t.width, s->outputs, top, left,
-                    after + (k - first) * s->outputs, out);
-            }
-            for (long point = 0; point < POINTS; point++)
-                for (long c = 0; c < s->outputs; c += COLUMNS)
-                    for (long r = 0; r < s->inputs; r += ROWS)
-                        multiply(
-                            s->inputs - r, end - first, before + point * in + r, 1, s->inputs, after + point * out + c,
-                            s->outputs, own + (point * s->inputs + r) * s->outputs + c, s->outputs, 1);
+        for (long part = 0; part < parts; part++) {
+            float *own = sums + part * size;
+            memset(own, 0, size * sizeof(float));
+            for (long block = part * t.blocks / parts; block < (part + 1) * t.blocks / parts && !failed; block++)
+                add_products(s, &t, block, x, gradient, before, after, own);
         }
         free(before);
         free(after);
@@ -280,8 +290,8 @@ int filter_gradient(const struct Shape *s, const float *x, const float *gradient
                 vector u[4][4], rows[3][4];
                 for (int point = 0; point < POINTS; point++) {
                     u[point / 4][point % 4] = (vector){0};
-                    for (int thread = 0; thread < omp_get_num_threads(); thread++)
-                        u[point / 4][point % 4] += LOAD(sums + thread * size + (point * s->inputs + i) * s->outputs + o);
+                    for (long part = 0; part < parts; part++)
+                        u[point / 4][point % 4] += LOAD(sums + part * size + (point * s->inputs + i) * s->outputs + o);
                 }
                 for (int x = 0; x < 4; x++) {
                     vector sum = (u[1][x] + u[2][x]) / 2;
