@@ -18,17 +18,17 @@ from .ahead import meanwhile
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "winograd.c")
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
-MULTIPLE, MOST = 32, 128
-LEAST_TILES = 24  # with fewer the filters take longer to transform than the tiles
+MULTIPLE, MOST = 32, 256
+LEAST_TILES = 48  # for each thread: with fewer, transforming filters and their gradients takes longer than the products
 NO_LIBRARY = "-nodefaultlibs", "-lc"
 
 begun, loaded = [], []  # at most one each: what returns the compiled library, and a Library or None
 
 
-def pays(word, examples, height, width):
+def pays(word, threads, examples, height, width):
     """Return whether this is faster for a convolution of this many examples of this size."""
     down, across = ((side + 2 * edge - 1) // 2 for side, edge in zip((height, width), word["padding"]))
-    return can_be(word) and min(down, across) > 0 and examples * down * across >= LEAST_TILES
+    return can_be(word) and min(down, across) > 0 and examples * down * across >= LEAST_TILES * threads
 
 
 def can_be(word):

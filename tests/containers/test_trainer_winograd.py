@@ -58,12 +58,12 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch
     kept["conv/weights"].requires_grad_()
 
     def way(examples, lying=torch.channels_last, by=library, **said):
-        seen = torch.ones(examples, 32, 8, 8).contiguous(memory_format=lying)
+        seen = torch.ones(examples * torch.get_num_threads(), 32, 8, 8).contiguous(memory_format=lying)
         return ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by, **said)).grad_fn.name()
 
-    assert way(2) == "WinogradBackward"
-    others = way(1), way(2, torch.contiguous_format), way(2, half=torch.bfloat16), way(2, is_compiled=True)
-    assert {*others, way(2, by=None)} == {"ConvolutionBackward0"}
+    assert way(3) == "WinogradBackward"
+    others = way(2), way(3, torch.contiguous_format), way(3, half=torch.bfloat16), way(3, is_compiled=True)
+    assert {*others, way(3, by=None)} == {"ConvolutionBackward0"}
 
 
 @pytest.mark.torch
@@ -80,21 +80,22 @@ def test_pictures_that_want_no_gradient_get_none(torch, library):
 def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
     import tensorflow as tf
 
-    ops = importlib.import_module("trainer.frameworks.tf2.ops")
+    ops, tiled = (importlib.import_module(f"trainer.frameworks.tf2.{name}") for name in ("ops", "tiled"))
     word = word_of(3, None, 32, 64)
 
-    def convolves(examples, kind=tf.float32, by=library):
+    def convolves(share, kind=tf.float32, by=library):
+        examples = share and share * tiled.threads()
         kept = {"weights": tf.ones((3, 3, 32, 64), kind), "biases": tf.ones((64,), kind)}
         at = SimpleNamespace(get=lambda _, which: kept[which], winograd=by)
         traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
         graph = traced.get_concrete_function(tf.TensorSpec((examples, 8, 8, 32), kind)).graph
         return "Conv2D" in {one.type for one in graph.get_operations()}
 
-    assert not convolves(2)
-    assert convolves(1)
+    assert not convolves(3)
+    assert convolves(2)
     assert convolves(None), "nobody knows whether it pays"
-    assert convolves(2, tf.bfloat16)
-    assert convolves(2, by=None)
+    assert convolves(3, tf.bfloat16)
+    assert convolves(3, by=None)
 
 
 def test_a_training_on_a_cpu_uses_it_and_reports_so(framework, tmp_path):
@@ -132,12 +133,13 @@ def test_without_memory_it_says_so():
 
 
 def test_it_pays_for_3_x_3_with_stride_1_over_a_middling_number_of_channels():
-    assert winograd.pays(word_of(3, None, 32, 128), 1, 10, 10)
-    assert winograd.pays(word_of(3, 0, 32, 32), 24, 3, 3)
-    assert not winograd.pays(word_of(3, 0, 32, 32), 24, 2, 3), "nothing is left of the picture"
-    assert not winograd.pays(word_of(3, None, 32, 32), 1, 8, 8), "the filters take as long as the pictures"
-    for inputs, outputs in (3, 32), (32, 16), (32, 48), (64, 256):
-        assert not winograd.pays(word_of(3, None, inputs, outputs), 32, 16, 16)
+    assert winograd.pays(word_of(3, None, 32, 256), 1, 2, 10, 10)
+    assert winograd.pays(word_of(3, 0, 32, 32), 1, 48, 3, 3)
+    assert not winograd.pays(word_of(3, 0, 32, 32), 1, 48, 2, 3), "nothing is left of the picture"
+    assert not winograd.pays(word_of(3, None, 32, 32), 1, 2, 8, 8), "the filters take as long as the pictures"
+    assert not winograd.pays(word_of(3, None, 32, 32), 2, 2, 10, 10), "and there are as many threads to share them"
+    for inputs, outputs in (3, 32), (32, 16), (32, 48), (64, 288):
+        assert not winograd.pays(word_of(3, None, inputs, outputs), 1, 32, 16, 16)
     for window, padding, stride in (5, None, 1), ((3, 1), None, 1), (3, None, 2), (3, 3, 1):
-        assert not winograd.pays(word_of(window, padding, 32, 32, stride), 32, 16, 16)
+        assert not winograd.pays(word_of(window, padding, 32, 32, stride), 1, 32, 16, 16)
     assert not winograd.can_be({"op": "relu"})

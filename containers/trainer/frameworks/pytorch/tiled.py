@@ -9,7 +9,7 @@ def can_be(word, x, at):
     """Return whether this would be faster, and can be had here: not in 16 bits, nor in a layout with channels first."""
     return (at.winograd is not None and not (at.half or at.is_compiled) and x.device.type == "cpu"
             and x.dtype == torch.float32 and x.is_contiguous(memory_format=LAST)
-            and winograd.pays(word, len(x), *x.shape[2:]))
+            and winograd.pays(word, torch.get_num_threads(), len(x), *x.shape[2:]))
 
 
 def conv(word, x, weights, biases, library):

@@ -10,14 +10,13 @@ ALIGNED = 64  # bytes: TensorFlow takes an array over if it begins at a multiple
 def can_be(word, x, weights, at):
     """Return whether this would be faster, and can be had here: not in 16 bits, nor for batches of unknown sizes."""
     return (at.winograd is not None and None not in x.shape and x.dtype == weights.dtype == tf.float32
-            and winograd.pays(word, *x.shape[:3]))
+            and winograd.pays(word, threads(), *x.shape[:3]))
 
 
 def conv(word, x, weights, library):
     """x [n, height, width, inputs], weights [3, 3, inputs, outputs]."""
     inputs, outputs = word["shape"][2:]
-    threads = tf.config.threading.get_intra_op_parallelism_threads() or host.usable_cores()
-    shape = winograd.shaped(threads, x.shape[:3], (inputs, outputs), word["padding"],
+    shape = winograd.shaped(threads(), x.shape[:3], (inputs, outputs), word["padding"],
                             (1, 3 * inputs * outputs, inputs * outputs, outputs))
     after = [x.shape[0], *(side + 2 * edge - 2 for side, edge in zip(x.shape[1:3], word["padding"])), outputs]
 
@@ -41,6 +40,10 @@ def conv(word, x, weights, library):
         return tf.ensure_shape(tf.numpy_function(forward, [x, weights], tf.float32), after), back
 
     return convolved(x, weights)
+
+
+def threads():
+    return tf.config.threading.get_intra_op_parallelism_threads() or host.usable_cores()
 
 
 def address(array):
