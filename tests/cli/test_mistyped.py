@@ -184,10 +184,7 @@ from ngcdl.record import Run
         (("run", "--train", "cifar10", "--gpus", "none", "--precision", "tf32"), "computes on the CPU"),
         (("run", "--train", "resnet-56", "--batch", "1"), "batch norm of resnet-56 needs 2 examples"),
         (("run", "--train", "resnet-56", "--batch", "3", "--gpus", "2"), "too small for 2 replicas"),
-        (
-            ("compare", "--train", "resnet-56", "--vary", "batch=1,8"),
-            "    ngcdl compare --train resnet-56 --vary batch=2,8\n",
-        ),
+        (("compare", "--train", "resnet-56", "--vary", "batch=1,8"), "compare --train resnet-56 --vary batch=2,8\n"),
         (("run", "--train", "lstm", "--times", "3", "--seed", "4"), "    ngcdl run --train lstm --seed 4\n"),
         (
             ("run", "pytorch:1", "--train", "lstm", "-it", "--engine", "slurm"),

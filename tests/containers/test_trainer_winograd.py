@@ -67,13 +67,15 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch
 
 
 @pytest.mark.torch
-def test_pictures_that_want_no_gradient_get_none(torch, library):
+@pytest.mark.parametrize("wanted", [(True, False), (False, True)])
+def test_what_wants_no_gradient_gets_none(torch, library, wanted):
     tiled = importlib.import_module("trainer.frameworks.pytorch.tiled")
-    word = word_of(3, 1, 32, 32)
-    x, weights, _, gradient = (torch.from_numpy(one) for one in drawn(word, 1, 5, 5))
-    given = tiled.conv(word, x.permute(0, 3, 1, 2), weights.permute(3, 2, 0, 1).requires_grad_(), None, library)
-    pulled, moved, *others = given.grad_fn.apply(gradient.permute(0, 3, 1, 2))
-    assert (pulled, moved.shape, others) == (None, (32, 32, 3, 3), [None] * 3)
+    x, weights, _, gradient = (torch.from_numpy(one) for one in drawn(word_of(3, 1, 32, 32), 1, 5, 5))
+    both = x.permute(0, 3, 1, 2), weights.permute(3, 2, 0, 1)
+    seen, kernel = (one.requires_grad_(wants) for one, wants in zip(both, wanted, strict=True))
+    given = tiled.conv(word_of(3, 1, 32, 32), seen, kernel, None, library)
+    found = given.grad_fn.apply(gradient.permute(0, 3, 1, 2))
+    assert [one is not None for one in found] == [*wanted, False, False, False]
 
 
 @pytest.mark.tensorflow

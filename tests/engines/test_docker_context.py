@@ -184,3 +184,24 @@ def test_an_engine_over_ssh_is_refused_with_a_socket_that_ssh_brings(
     assert hint.endswith("    docker context use default" if is_context else "    unset DOCKER_HOST DOCKER_CONTEXT")
     assert "hush" not in hint + refused.value.message
     assert not is_socket(address())
+
+
+@pytest.mark.parametrize(
+    ("variable", "leave"),
+    [
+        ("DOCKER_HOST", "unset DOCKER_HOST"),
+        ("DOCKER_CONTEXT", "unset DOCKER_CONTEXT"),
+        (None, "docker context use default"),
+    ],
+)
+def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, leave: str
+) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "x")
+    with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "was tested"):
+        raise docker.errors.DockerException("No such file or directory")
+    assert f"{variable or 'config.json'} sets that address." in caught.value.hint
+    assert f"    {leave}\n" in caught.value.hint

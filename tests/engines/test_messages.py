@@ -380,27 +380,6 @@ def test_tls_without_its_files_is_told_with_the_variables_that_turn_it_on(
     assert caught.value.commands == ["unset DOCKER_TLS_VERIFY"]
 
 
-@pytest.mark.parametrize(
-    ("variable", "leave"),
-    [
-        ("DOCKER_HOST", "unset DOCKER_HOST"),
-        ("DOCKER_CONTEXT", "unset DOCKER_CONTEXT"),
-        (None, "docker context use default"),
-    ],
-)
-def test_what_names_an_address_where_nobody_answers_is_told_with_how_it_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, variable: str | None, leave: str
-) -> None:
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
-        monkeypatch.delenv(name, raising=False)
-    if variable:
-        monkeypatch.setenv(variable, "x")
-    with pytest.raises(EngineAbsent) as caught, docker_errors("unix:///x.sock", "was tested"):
-        raise docker.errors.DockerException("No such file or directory")
-    assert f"{variable or 'config.json'} sets that address." in caught.value.hint
-    assert f"    {leave}\n" in caught.value.hint
-
-
 def test_a_folder_that_is_here_and_that_the_engine_does_not_see_is_not_said_to_be_missing(tmp_path: Path) -> None:
     said = 'invalid mount config for type "bind": bind source path does not exist: '
     assert (

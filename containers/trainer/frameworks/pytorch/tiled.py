@@ -35,13 +35,14 @@ class Winograd(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        (x, weights), library, pulled, sums = ctx.saved_tensors, ctx.library, None, None
+        (x, weights), library, pulled, moved, sums = ctx.saved_tensors, ctx.library, None, None, None
         gradient = gradient.contiguous(memory_format=LAST)
         if ctx.needs_input_grad[0]:
             pulled = torch.empty_like(x)
             library.input_gradient(ctx.shape, gradient.data_ptr(), weights.data_ptr(), pulled.data_ptr())
-        moved = torch.empty_like(weights)
-        library.filter_gradient(ctx.shape, x.data_ptr(), gradient.data_ptr(), moved.data_ptr())
+        if ctx.needs_input_grad[1]:
+            moved = torch.empty_like(weights)
+            library.filter_gradient(ctx.shape, x.data_ptr(), gradient.data_ptr(), moved.data_ptr())
         if ctx.needs_input_grad[2]:
             sums = gradient.sum((0, 2, 3))
         return pulled, moved, sums, None, None
