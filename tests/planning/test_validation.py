@@ -161,7 +161,7 @@ def test_what_is_over_within_seconds_takes_nothing_of_a_long_training(typed: dic
         (CIFAR10, "tensorflow:17.05", "gpu", r"not before TensorFlow 1\.4; tensorflow:17\.05 has 1\.0\.1",
          "ngcdl ... tensorflow:18.01-py2  # without nvcr.io/nvidia/tensorflow:17.05"),
         (replace(CIFAR10, precision="tf32"), "pytorch:24.05-py3", "cpu", "computes on the CPU",
-         "ngcdl ... --precision float32"),
+         "ngcdl ... --precision float32  # without --precision tf32"),
         (Workload("cifar10-94"), "tensorflow:24.05-tf2-py3", "gpu", "cifar10-94: only with PyTorch",
          "ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3"),
         (replace(CIFAR10, channels_last=False), "tensorflow:24.05-tf2-py3", "gpu", "only with PyTorch",
