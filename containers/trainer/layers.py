@@ -197,6 +197,11 @@ def keeps_size(word):
     return word["stride"] == 1 and all(2 * edge == size - 1 for edge, size in zip(word["padding"], word["shape"]))
 
 
+def sides_after(word, sides):
+    """Return the height and width of a convolution's output, with stride 1."""
+    return tuple(side + 2 * edge - size + 1 for side, edge, size in zip(sides, word["padding"], word["shape"]))
+
+
 def hanging_over(side, size, stride):
     """Return how far the windows of TensorFlow's SAME extend beyond the top and left, and the bottom and right."""
     total = max((-(-side // stride) - 1) * stride + size - side, 0)

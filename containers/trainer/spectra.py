@@ -13,6 +13,8 @@ import collections
 
 import numpy as np
 
+from . import layers
+
 # Spectra must need at least PAYS times fewer multiplications, because products of many small matrices run at a lower
 # rate than a convolution. The kernels' spectra may take MOST_BYTES, because larger ones do not fit into the cache.
 # docs/performance.md, "Training on the CPU", has the measurements.
@@ -28,7 +30,7 @@ def pays(word, examples, height, width):
     """Return whether spectra save enough for a convolution of this many examples of this size."""
     if word["stride"] != 1:
         return False
-    (rows, columns, inputs, outputs), after = word["shape"], sides_after(word, (height, width))
+    (rows, columns, inputs, outputs), after = word["shape"], layers.sides_after(word, (height, width))
     count, window, places = counted(period(word, (height, width))), rows * columns, after[0] * after[1]
     if 2 * 4 * count * inputs * outputs > MOST_BYTES:
         return False
@@ -43,13 +45,9 @@ def tables(word, height, width):
     found = frequencies(across)
     # one of two mirrored frequencies is the other's complex conjugate: only one is computed, and counts twice
     shares = np.array([1 if mirrored(one, across) == one else 2 for one in found])[:, None] / (across[0] * across[1])
-    out = waves(found, across, sides_after(word, (height, width)), word["padding"]) * shares
+    out = waves(found, across, layers.sides_after(word, (height, width)), word["padding"]) * shares
     return Tables(len(found), parts(waves(found, across, (height, width))), parts(waves(found, across, size)),
                   parts(out))
-
-
-def sides_after(word, sides):
-    return tuple(side + 2 * edge - size + 1 for side, edge, size in zip(sides, word["padding"], word["shape"]))
 
 
 def period(word, sides):

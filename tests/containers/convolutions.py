@@ -1,8 +1,11 @@
 """Convolutions by definition, and a framework's with its gradients."""
 
+import importlib
+from types import SimpleNamespace
+
 import numpy as np
 
-from trainer import layers, spectra
+from trainer import layers
 
 
 def word_of(window, padding, inputs=3, outputs=4, stride=1):
@@ -13,7 +16,7 @@ def word_of(window, padding, inputs=3, outputs=4, stride=1):
 def drawn(word, examples, height, width):
     random = np.random.RandomState(0)
     inputs, outputs = word["shape"][2:]
-    after = spectra.sides_after(word, (height, width))
+    after = layers.sides_after(word, (height, width))
     shapes = (examples, height, width, inputs), word["shape"], (outputs,), (examples, *after, outputs)
     return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
 
@@ -62,6 +65,19 @@ def by_tensorflow(conv, x, weights, biases, gradient):
         return [found, *tape.gradient(found, [x, weights], tf.constant(gradient))]
 
     return [one.numpy() for one in both(tf.constant(x), tf.constant(weights))]
+
+
+def is_tensorflows_own(word, shape, kind=None, winograd=None):
+    """Return whether TensorFlow's own convolution computes a word for images of this shape and dtype."""
+    import tensorflow as tf
+
+    ops = importlib.import_module("trainer.frameworks.tf2.ops")
+    kind = kind or tf.float32
+    kept = {"weights": tf.ones(word["shape"], kind), "biases": tf.ones(word["shape"][-1:], kind)}
+    at = SimpleNamespace(get=lambda _, which: kept[which], winograd=winograd)
+    traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
+    graph = traced.get_concrete_function(tf.TensorSpec(shape, kind)).graph
+    return "Conv2D" in {one.type for one in graph.get_operations()}
 
 
 BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}

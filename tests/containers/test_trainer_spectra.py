@@ -2,11 +2,10 @@
 
 import importlib
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from convolutions import drawn, led_back, slid, word_of
+from convolutions import drawn, is_tensorflows_own, led_back, slid, word_of
 
 from trainer import spectra
 
@@ -102,15 +101,10 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch
 def test_tensorflow_takes_it_where_it_pays_for_32_bits():
     import tensorflow as tf
 
-    ops = importlib.import_module("trainer.frameworks.tf2.ops")
     word = word_of(5, None, 64, 64)
 
     def convolves(examples, kind=tf.float32):
-        kept = {"weights": tf.ones((5, 5, 64, 64), kind), "biases": tf.ones((64,), kind)}
-        at = SimpleNamespace(get=lambda _, which: kept[which], winograd=None)
-        traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
-        graph = traced.get_concrete_function(tf.TensorSpec((examples, 12, 12, 64), kind)).graph
-        return "Conv2D" in {one.type for one in graph.get_operations()}
+        return is_tensorflows_own(word, (examples, 12, 12, 64), kind)
 
     assert not convolves(128)
     assert convolves(1)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import events, train
-from convolutions import drawn, led_back, slid, word_of
+from convolutions import drawn, is_tensorflows_own, led_back, slid, word_of
 
 from trainer import winograd
 
@@ -82,16 +82,11 @@ def test_what_wants_no_gradient_gets_none(torch, library, wanted):
 def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
     import tensorflow as tf
 
-    ops, tiled = (importlib.import_module(f"trainer.frameworks.tf2.{name}") for name in ("ops", "tiled"))
+    threads = importlib.import_module("trainer.frameworks.tf2.tiled").threads()
     word = word_of(3, None, 32, 64)
 
     def convolves(share, kind=tf.float32, by=library):
-        examples = share and share * tiled.threads()
-        kept = {"weights": tf.ones((3, 3, 32, 64), kind), "biases": tf.ones((64,), kind)}
-        at = SimpleNamespace(get=lambda _, which: kept[which], winograd=by)
-        traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
-        graph = traced.get_concrete_function(tf.TensorSpec((examples, 8, 8, 32), kind)).graph
-        return "Conv2D" in {one.type for one in graph.get_operations()}
+        return is_tensorflows_own(word, (share and share * threads, 8, 8, 32), kind, by)
 
     assert not convolves(3)
     assert convolves(2)

@@ -3,7 +3,7 @@ import functools
 
 import torch
 
-from ... import spectra
+from ... import layers, spectra
 from . import products
 from .numbers import LAST
 
@@ -25,7 +25,7 @@ def tables_of(shape, padding, height, width):
     """Return the output's sides, and into, taps and out of spectra.Tables."""
     word = {"shape": shape, "padding": padding}
     found = spectra.tables(word, height, width)[1:]
-    return (spectra.sides_after(word, (height, width)), *map(torch.from_numpy, found))
+    return (layers.sides_after(word, (height, width)), *map(torch.from_numpy, found))
 
 
 class Spectral(torch.autograd.Function):

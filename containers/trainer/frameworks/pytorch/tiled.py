@@ -1,7 +1,7 @@
 """3 x 3 convolutions on a CPU by trainer/winograd.c in PyTorch, with their backward pass."""
 import torch
 
-from ... import winograd
+from ... import layers, winograd
 from .numbers import LAST
 
 
@@ -13,22 +13,20 @@ def can_be(word, x, at):
 
 
 def conv(word, x, weights, biases, library):
-    return Winograd.apply(x, weights, biases, word["padding"], library)
+    return Winograd.apply(x, weights, biases, word, library)
 
 
 class Winograd(torch.autograd.Function):
     """x [n, inputs, height, width], channels last; weights [outputs, inputs, 3, 3]; biases may be None."""
 
     @staticmethod
-    def forward(ctx, x, weights, biases, padding, library):
-        outputs, inputs = weights.shape[:2]
+    def forward(ctx, x, weights, biases, word, library):
         far = weights.stride()
-        ctx.shape = winograd.shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), (inputs, outputs), padding,
+        ctx.shape = winograd.shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word,
                                     (far[0], far[2], far[3], far[1]))
         ctx.library = library
         ctx.save_for_backward(x, weights)
-        sides = [side + 2 * edge - 2 for side, edge in zip(x.shape[2:], padding)]
-        found = torch.empty((len(x), outputs, *sides), memory_format=LAST)
+        found = torch.empty((len(x), len(weights), *layers.sides_after(word, x.shape[2:])), memory_format=LAST)
         added = None if biases is None else biases.data_ptr()
         library.output(ctx.shape, x.data_ptr(), weights.data_ptr(), added, found.data_ptr())
         return found

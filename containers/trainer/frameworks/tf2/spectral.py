@@ -1,7 +1,7 @@
 """A convolution as a product of spectra (trainer/spectra.py) in TensorFlow 2, with its backward pass."""
 import tensorflow as tf
 
-from ... import spectra
+from ... import layers, spectra
 
 
 def can_be(word, x, weights):
@@ -28,7 +28,7 @@ def conv(word, x, weights):
             pulled = spatial(into, times(pull, windows, False, transpose_b=True), sides)
             return tf.transpose(pulled, (2, 0, 1, 3)), moved
 
-        found = spatial(out, times(spectrum, windows, True), spectra.sides_after(word, sides))
+        found = spatial(out, times(spectrum, windows, True), layers.sides_after(word, sides))
         return tf.transpose(found, (2, 0, 1, 3)), back
 
     return convolved(x, weights)

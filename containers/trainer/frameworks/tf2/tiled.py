@@ -2,7 +2,7 @@
 import numpy
 import tensorflow as tf
 
-from ... import host, winograd
+from ... import host, layers, winograd
 
 ALIGNED = 64  # bytes: TensorFlow takes an array over if it begins at a multiple, else copies it
 
@@ -16,9 +16,8 @@ def can_be(word, x, weights, at):
 def conv(word, x, weights, library):
     """x [n, height, width, inputs], weights [3, 3, inputs, outputs]."""
     inputs, outputs = word["shape"][2:]
-    shape = winograd.shaped(threads(), x.shape[:3], (inputs, outputs), word["padding"],
-                            (1, 3 * inputs * outputs, inputs * outputs, outputs))
-    after = [x.shape[0], *(side + 2 * edge - 2 for side, edge in zip(x.shape[1:3], word["padding"])), outputs]
+    shape = winograd.shaped(threads(), x.shape[:3], word, (1, 3 * inputs * outputs, inputs * outputs, outputs))
+    after = [x.shape[0], *layers.sides_after(word, x.shape[1:3]), outputs]
 
     def forward(x, weights):
         found = empty(after)
