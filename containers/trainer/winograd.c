@@ -5,8 +5,8 @@
    a tile's 16 numbers is multiplied on its own, so over all channels it takes 16 matrix products. They are computed for
    a block of tiles at a time, which stays in the cache.
 
-   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py compiles this file
-   for the processor that it runs on, and describes the functions. */
+   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py has this file compiled
+   for the processor that it runs on, and describes the functions, which return 1 if there is no memory, else 0. */
 #include <stdlib.h> /* aligned_alloc: C11, gcc's default since 5 */
 #include <string.h>
 
@@ -131,9 +131,10 @@ static void transform_output(
     }
 }
 
-/* Write A y A' of the gradient y of an output's tile: the transpose of transform_output. */
+/* Write A y A' of the gradient y of an output's tile, the transpose of transform_output, and add y to sums [channels]. */
 static void transform_gradient(
-    const float *picture, long height, long width, long channels, long top, long left, float *found, long far) {
+    const float *picture, long height, long width, long channels, long top, long left, float *found, long far,
+    float *sums) {
     const float *at[2][2];
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++)
@@ -145,6 +146,7 @@ static void transform_gradient(
             vector one = LOAD(at[0][j] + c), two = LOAD(at[1][j] + c);
             t[0][j] = one, t[1][j] = one + two, t[2][j] = one - two, t[3][j] = -two;
         }
+        STORE(sums + c, LOAD(sums + c) + t[1][0] + t[1][1]);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
             float *place = found + 4 * i * far + c;
@@ -156,36 +158,38 @@ static void transform_gradient(
     }
 }
 
-/* Return [POINTS][inputs][outputs], G g G' of each filter g; or, turned, [POINTS][outputs][inputs] of the filters turned
-   by 180 degrees, which convolve the output's gradient into the input's. NULL without memory. */
+/* Return the matrices [inputs][outputs] of G g G' of each filter g, one for each point; or, turned, the matrices
+   [outputs][inputs] of the filters turned by 180 degrees, which convolve the output's gradient into the input's. NULL
+   without memory. */
 static float *transform_filters(const struct Shape *s, const float *filters, int turned) {
     float *found = floats(POINTS * s->inputs * s->outputs);
     if (!found) return NULL;
-#pragma omp parallel for collapse(2) num_threads(s->threads)
-    for (long o = 0; o < s->outputs; o++)
-        for (long i = 0; i < s->inputs; i++) {
-            const float *one = filters + o * s->output + i * s->input;
-            float t[4][3];
+    long rows = turned ? s->outputs : s->inputs, columns = turned ? s->inputs : s->outputs;
+    long row = turned ? s->output : s->input, column = turned ? s->input : s->output;
+#pragma omp parallel for num_threads(s->threads)
+    for (long r = 0; r < rows; r++)
+        for (long c = 0; c < columns; c += LANES) {
+            const float *from = filters + r * row + c * column;
+            vector g[3][3], t[4][3];
+            for (int y = 0; y < 3; y++)
+                for (int x = 0; x < 3; x++) {
+                    const float *one = from + (turned ? 2 - y : y) * s->row + (turned ? 2 - x : x) * s->column;
+                    for (int lane = 0; lane < LANES; lane++) g[y][x][lane] = one[lane * column];
+                }
             for (int x = 0; x < 3; x++) {
-                float g[3];
-                for (int y = 0; y < 3; y++)
-                    g[y] = turned ? one[(2 - y) * s->row + (2 - x) * s->column] : one[y * s->row + x * s->column];
-                float ends = (g[0] + g[2]) / 2, middle = g[1] / 2;
-                t[0][x] = g[0], t[1][x] = ends + middle, t[2][x] = ends - middle, t[3][x] = g[2];
+                vector ends = (g[0][x] + g[2][x]) / 2, middle = g[1][x] / 2;
+                t[0][x] = g[0][x], t[1][x] = ends + middle, t[2][x] = ends - middle, t[3][x] = g[2][x];
             }
             for (int y = 0; y < 4; y++) {
-                float ends = (t[y][0] + t[y][2]) / 2, middle = t[y][1] / 2;
-                float row[4] = {t[y][0], ends + middle, ends - middle, t[y][2]};
-                for (int x = 0; x < 4; x++) {
-                    long point = 4 * y + x, place = turned ? o * s->inputs + i : i * s->outputs + o;
-                    found[point * s->inputs * s->outputs + place] = row[x];
-                }
+                vector ends = (t[y][0] + t[y][2]) / 2, middle = t[y][1] / 2;
+                vector found_row[4] = {t[y][0], ends + middle, ends - middle, t[y][2]};
+                for (int x = 0; x < 4; x++) STORE(found + (4 * y + x) * s->inputs * s->outputs + r * columns + c, found_row[x]);
             }
         }
     return found;
 }
 
-/* Convolve by transformed filters. Return 0, or 1 without memory. */
+/* Convolve by transformed filters. */
 static int convolve(const struct Shape *s, const float *x, const float *filters, const float *biases, float *y) {
     struct Tiles t = tiles_of(s);
     long in = BLOCK * s->inputs, out = BLOCK * s->outputs; /* numbers in one point of a block */
@@ -222,26 +226,26 @@ static int convolve(const struct Shape *s, const float *x, const float *filters,
     return failed;
 }
 
-int output(const struct Shape *s, const float *x, const float *filters, const float *biases, float *y) {
-    float *transformed = transform_filters(s, filters, 0);
-    int failed = !transformed || convolve(s, x, transformed, biases, y);
+int output(const struct Shape *s, const float **given, float **found) {
+    float *transformed = transform_filters(s, given[1], 0);
+    int failed = !transformed || convolve(s, given[0], transformed, given[2], found[0]);
     free(transformed);
     return failed;
 }
 
-int input_gradient(const struct Shape *s, const float *gradient, const float *filters, float *found) {
+int input_gradient(const struct Shape *s, const float **given, float **found) {
     struct Tiles t = tiles_of(s);
     struct Shape back = *s;
     back.height = t.height, back.width = t.width, back.inputs = s->outputs, back.outputs = s->inputs;
     back.above = 2 - s->above, back.left = 2 - s->left;
-    float *transformed = transform_filters(s, filters, 1);
-    int failed = !transformed || convolve(&back, gradient, transformed, NULL, found);
+    float *transformed = transform_filters(s, given[1], 1);
+    int failed = !transformed || convolve(&back, given[0], transformed, NULL, found[0]);
     free(transformed);
     return failed;
 }
 
 /* Add to sums [POINTS][inputs][outputs] the products of a block's transformed tiles, of x and of the output's gradient,
-   over the tiles. before, after: room for them. */
+   over the tiles; and to the numbers after them, [outputs], the gradient itself. before, after: room for tiles. */
 static void add_products(
     const struct Shape *s, const struct Tiles *t, long block, const float *x, const float *gradient, float *before,
     float *after, float *sums) {
@@ -254,7 +258,7 @@ static void add_products(
             left - s->left, before + (k - first) * s->inputs, in);
         transform_gradient(
             gradient + picture * t->height * t->width * s->outputs, t->height, t->width, s->outputs, top, left,
-            after + (k - first) * s->outputs, out);
+            after + (k - first) * s->outputs, out, sums + POINTS * s->inputs * s->outputs);
     }
     for (long point = 0; point < POINTS; point++)
         for (long c = 0; c < s->outputs; c += COLUMNS)
@@ -264,9 +268,9 @@ static void add_products(
                     s->outputs, sums + (point * s->inputs + r) * s->outputs + c, s->outputs, 1);
 }
 
-int filter_gradient(const struct Shape *s, const float *x, const float *gradient, float *found) {
+int filter_gradient(const struct Shape *s, const float **given, float **found) {
     struct Tiles t = tiles_of(s);
-    long in = BLOCK * s->inputs, out = BLOCK * s->outputs, size = POINTS * s->inputs * s->outputs;
+    long in = BLOCK * s->inputs, out = BLOCK * s->outputs, size = (POINTS * s->inputs + 1) * s->outputs;
     long parts = s->threads < t.blocks ? s->threads : t.blocks; /* each with its own sums, so always rounded alike */
     float *sums = floats(parts * size);
     int failed = !sums;
@@ -280,7 +284,7 @@ int filter_gradient(const struct Shape *s, const float *x, const float *gradient
             float *own = sums + part * size;
             memset(own, 0, size * sizeof(float));
             for (long block = part * t.blocks / parts; block < (part + 1) * t.blocks / parts && !failed; block++)
-                add_products(s, &t, block, x, gradient, before, after, own);
+                add_products(s, &t, block, given[0], given[1], before, after, own);
         }
         free(before);
         free(after);
@@ -302,9 +306,13 @@ int filter_gradient(const struct Shape *s, const float *x, const float *gradient
                     vector row[3] = {rows[y][0] + sum, (rows[y][1] - rows[y][2]) / 2, sum + rows[y][3]};
                     for (int x = 0; x < 3; x++)
                         for (int lane = 0; lane < LANES; lane++)
-                            found[(o + lane) * s->output + y * s->row + x * s->column + i * s->input] = row[x][lane];
+                            found[0][(o + lane) * s->output + y * s->row + x * s->column + i * s->input] = row[x][lane];
                 }
             }
+    }
+    for (long o = 0; o < s->outputs; o++) {
+        found[1][o] = 0;
+        for (long part = 0; part < parts; part++) found[1][o] += sums[(part + 1) * size - s->outputs + o];
     }
     free(sums);
     return failed;

@@ -6,22 +6,17 @@ AVX2 or NEON, the framework's own convolutions do instead.
 from __future__ import absolute_import, division, print_function
 
 import ctypes
-import os
-import shutil
-import subprocess
-import tempfile
 
 import numpy as np
 
-from . import layers
+from . import layers, native
 from .ahead import meanwhile
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "winograd.c")
+SOURCE = "winograd.c"
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
 LEAST_TILES = 48  # for each thread: with fewer, transforming filters and their gradients takes longer than the products
-NO_LIBRARY = "-nodefaultlibs", "-lc"
 
 begun, loaded = [], []  # at most one each: what returns the compiled library, and a Library or None
 
@@ -45,7 +40,7 @@ def can_be(word):
 def begin(words):
     """Start to compile in a thread, if this can compute one of the words (layers.flat)."""
     if not begun and any(can_be(word) for word in words):
-        begun.append(meanwhile(compiled))
+        begun.append(meanwhile(native.compiled, SOURCE))
 
 
 def library(words):
@@ -57,64 +52,38 @@ def library(words):
     return loaded[0] if loaded and any(can_be(word) for word in words) else None
 
 
-def compiled(*flags):
-    """Return the content of a shared library; None without gcc, or if it fails."""
-    folder = tempfile.mkdtemp()
-    try:
-        path = os.path.join(folder, "winograd.so")
-        # Not linked with an OpenMP library: a process must have a single one, or idle threads of one keep the other's
-        # from the processors.
-        words = ("gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC") + flags
-        with open(os.devnull, "r+b") as null:
-            if subprocess.call(words + ("-o", path, SOURCE) + NO_LIBRARY, stdin=null, stdout=null, stderr=null):
-                return None
-        with open(path, "rb") as file:
-            return file.read()
-    except EnvironmentError:
-        return None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def opened(content):
     """Return the Library; None if there is no content, or it can't be loaded, or computes something else."""
-    folder = tempfile.mkdtemp()
+    loaded = native.opened(content, load)
+    found = loaded and Library(loaded)
+    return found if found and found.is_right() else None
+
+
+def load(path):
     try:
-        path = os.path.join(folder, "winograd.so")
-        with open(path, "wb") as file:
-            file.write(content or b"")
-        try:
-            found = Library(ctypes.CDLL(path))  # with the OpenMP library that the framework has loaded, as PyTorch does
-        except OSError:
-            ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
-            found = Library(ctypes.CDLL(path))
-        return found if found.is_right() else None
-    except EnvironmentError:
-        return None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return ctypes.CDLL(path)  # with the OpenMP library that the framework has loaded, as PyTorch does
+    except OSError:
+        ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(path)
 
 
 class Library(object):
-    """The functions of winograd.c. Arrays are given by their addresses, and are float32: pictures are
-    [examples, height, width, channels], filters lie as the shape tells."""
+    """The functions of winograd.c. Each takes a shape, and arrays to read and to fill: given by their addresses, all
+    float32. Pictures are [examples, height, width, channels], filters lie as the shape tells.
+
+    output(shape, (x, filters, biases or None), (found,))
+    input_gradient(shape, (gradient, filters), (found,))
+    filter_gradient(shape, (x, gradient), (of filters, of biases))"""
 
     def __init__(self, loaded):
         self.loaded = loaded
 
-    def output(self, shape, x, filters, biases, found):
-        """Convolve x by the filters, and add biases, unless they are None."""
-        self.call("output", shape, x, filters, biases, found)
-
-    def input_gradient(self, shape, gradient, filters, found):
-        self.call("input_gradient", shape, gradient, filters, found)
-
-    def filter_gradient(self, shape, x, gradient, found):
-        self.call("filter_gradient", shape, x, gradient, found)
-
-    def call(self, name, shape, *addresses):
-        if getattr(self.loaded, name)(shape, *map(ctypes.c_void_p, addresses)):
+    def call(self, name, shape, given, found):
+        if getattr(self.loaded, name)(shape, *((ctypes.c_void_p * len(array))(*array) for array in (given, found))):
             raise MemoryError("no memory for a convolution")
+
+    def address(self, name):
+        return ctypes.cast(getattr(self.loaded, name), ctypes.c_void_p).value
 
     def is_right(self):
         """Return whether this computes what it should on this processor: a small convolution, and its gradients. It is
@@ -122,17 +91,18 @@ class Library(object):
         random, many = np.random.RandomState(0), MULTIPLE
         x, filters, gradient = (random.standard_normal(sides).astype(np.float32) for sides in (
             (2, 5, 6, many), (3, 3, many, many), (2, 5, 6, many)))
-        y, pulled, moved = np.empty_like(gradient), np.empty_like(x), np.empty_like(filters)
+        y, pulled, moved, sums = (np.empty_like(one) for one in (gradient, x, filters, filters[0, 0, 0]))
         word = layers.conv("c", 3, many, many, None)
         shape = shaped(2, x.shape[:3], word, (1, 3 * many * many, many * many, many))
-        at = [array.ctypes.data for array in (x, filters, gradient, y, pulled, moved)]
-        self.output(shape, at[0], at[1], None, at[3])
-        self.input_gradient(shape, at[2], at[1], at[4])
-        self.filter_gradient(shape, at[0], at[2], at[5])
+        at = [array.ctypes.data for array in (x, filters, gradient, y, pulled, moved, sums)]
+        self.call("output", shape, (at[0], at[1], None), at[3:4])
+        self.call("input_gradient", shape, (at[2], at[1]), at[4:5])
+        self.call("filter_gradient", shape, (at[0], at[2]), at[5:])
         wide = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "constant")
         wanted = sum(wide[:, a:a + 5, b:b + 6].dot(filters[a, b]) for a in range(3) for b in range(3))
-        sums = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
-        return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, np.vdot(wanted, gradient), rtol=1e-3))
+        products = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
+        return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, gradient.sum((0, 1, 2)), atol=1e-3)
+                    and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3))
 
 
 def shaped(threads, pictures, word, strides):

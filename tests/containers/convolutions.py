@@ -39,7 +39,7 @@ def slid(word, x, weights, biases, gradient):
 
 
 def led_back(framework, conv, x, weights, biases, gradient):
-    """Return what conv gives for them in this framework, then the gradients of x, weights and, with PyTorch, biases."""
+    """Return what conv gives for them in this framework, then the gradients of x, weights and, unless None, biases."""
     return BY[framework](conv, x, weights, biases, gradient)
 
 
@@ -57,14 +57,16 @@ def by_pytorch(conv, x, weights, biases, gradient):
 def by_tensorflow(conv, x, weights, biases, gradient):
     import tensorflow as tf
 
-    @tf.function(autograph=False)
-    def both(x, weights):
-        with tf.GradientTape() as tape:
-            tape.watch([x, weights])
-            found = conv(x, weights) + (0 if biases is None else biases)
-        return [found, *tape.gradient(found, [x, weights], tf.constant(gradient))]
+    given = [tf.constant(array) for array in (x, weights, biases) if array is not None]
 
-    return [one.numpy() for one in both(tf.constant(x), tf.constant(weights))]
+    @tf.function(autograph=False)
+    def both(*given):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            found = conv(*given, *[None] * (3 - len(given)))
+        return [found, *tape.gradient(found, given, tf.constant(gradient))]
+
+    return [one.numpy() for one in both(*given)]
 
 
 def is_tensorflows_own(word, shape, kind=None, winograd=None):

@@ -28,7 +28,7 @@ class Winograd(torch.autograd.Function):
         ctx.save_for_backward(x, weights)
         found = torch.empty((len(x), len(weights), *layers.sides_after(word, x.shape[2:])), memory_format=LAST)
         added = None if biases is None else biases.data_ptr()
-        library.output(ctx.shape, x.data_ptr(), weights.data_ptr(), added, found.data_ptr())
+        library.call("output", ctx.shape, (x.data_ptr(), weights.data_ptr(), added), (found.data_ptr(),))
         return found
 
     @staticmethod
@@ -37,10 +37,9 @@ class Winograd(torch.autograd.Function):
         gradient = gradient.contiguous(memory_format=LAST)
         if ctx.needs_input_grad[0]:
             pulled = torch.empty_like(x)
-            library.input_gradient(ctx.shape, gradient.data_ptr(), weights.data_ptr(), pulled.data_ptr())
-        if ctx.needs_input_grad[1]:
-            moved = torch.empty_like(weights)
-            library.filter_gradient(ctx.shape, x.data_ptr(), gradient.data_ptr(), moved.data_ptr())
-        if ctx.needs_input_grad[2]:
-            sums = gradient.sum((0, 2, 3))
-        return pulled, moved, sums, None, None
+            library.call("input_gradient", ctx.shape, (gradient.data_ptr(), weights.data_ptr()), (pulled.data_ptr(),))
+        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+            moved, sums = torch.empty_like(weights), torch.empty(len(weights))
+            given = x.data_ptr(), gradient.data_ptr()
+            library.call("filter_gradient", ctx.shape, given, (moved.data_ptr(), sums.data_ptr()))
+        return pulled, *(one if wanted else None for one, wanted in zip((moved, sums), ctx.needs_input_grad[1:])), None, None

@@ -4,12 +4,12 @@ import functools
 
 import tensorflow as tf
 
-from ... import driver, layers, winograd
+from ... import driver, layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES, right
-from . import numbers
+from . import numbers, tiled
 from .feeding import FEEDS, gathers_bytes
 from .learning import OPTIMISERS, unscaled
 from .ops import LAYERS
@@ -52,6 +52,7 @@ class Network:
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
         is_plain = self.device == "cpu" and self.precision == "float32" and not way.compiled
         self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
+        tiled.begin(self.tiled)
         with tf.device(self.on):
             self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
                          for name, shape in model.kept().items()}
@@ -62,7 +63,7 @@ class Network:
         self.guess, self.quick = (tf.function(self.look, autograph=False, **said) for said in ({}, compiling))
 
     def load(self, values):
-        self.winograd = winograd.library(self.tiled)
+        self.winograd = tiled.library(self.tiled)
         for name, variable in self.kept.items():
             variable.assign(self.rows(name, values[name]))
 

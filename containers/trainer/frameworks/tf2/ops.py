@@ -16,14 +16,14 @@ def conv(word, x, at):
         padding = "VALID"
     elif layers.keeps_size(word):
         padding = "SAME"
-    weights = at.get(word, "weights")
+    weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
     if spectral.can_be(word, x, weights):
         x = spectral.conv(word, x, tf.convert_to_tensor(weights))
     elif tiled.can_be(word, x, weights, at):
-        x = tiled.conv(word, x, tf.convert_to_tensor(weights), at.winograd)
+        return tiled.conv(word, x, weights, biases, at.winograd)
     else:
         x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
-    return tf.nn.bias_add(x, at.get(word, "biases")) if len(word["arrays"]) == 2 else x
+    return x if biases is None else tf.nn.bias_add(x, biases)
 
 
 def dense(word, x, at):

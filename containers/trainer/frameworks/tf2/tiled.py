@@ -1,10 +1,20 @@
 """3 x 3 convolutions on a CPU by trainer/winograd.c in TensorFlow 2, with their backward pass."""
-import numpy
 import tensorflow as tf
 
 from ... import host, layers, winograd
+from . import calls
 
-ALIGNED = 64  # bytes: TensorFlow takes an array over if it begins at a multiple, else copies it
+
+def begin(words):
+    """Start to compile what TensorFlow needs to call winograd.c, if that can compute one of these words."""
+    if any(winograd.can_be(word) for word in words):
+        calls.begin()
+
+
+def library(words):
+    """Return the winograd.Library for these words if TensorFlow can call it, else None."""
+    found = winograd.library(words)
+    return found if found and calls.operation() else None
 
 
 def can_be(word, x, weights, at):
@@ -13,45 +23,27 @@ def can_be(word, x, weights, at):
             and winograd.pays(word, threads(), *x.shape[:3]))
 
 
-def conv(word, x, weights, library):
-    """x [n, height, width, inputs], weights [3, 3, inputs, outputs]."""
+def conv(word, x, weights, biases, library):
+    """x [n, height, width, inputs], weights [3, 3, inputs, outputs]; biases [outputs], or None."""
     inputs, outputs = word["shape"][2:]
     shape = winograd.shaped(threads(), x.shape[:3], word, (1, 3 * inputs * outputs, inputs * outputs, outputs))
     after = [x.shape[0], *layers.sides_after(word, x.shape[1:3]), outputs]
 
-    def forward(x, weights):
-        found = empty(after)
-        library.output(shape, address(x), address(weights), None, address(found))
-        return found
-
-    def backward(x, weights, gradient):
-        pulled, moved = empty(x.shape), empty(weights.shape)
-        library.input_gradient(shape, address(gradient), address(weights), address(pulled))
-        library.filter_gradient(shape, address(x), address(gradient), address(moved))
-        return pulled, moved
+    def call(name, given, *sides):
+        return calls.operation()(given, library.address(name), shape, sides)
 
     @tf.custom_gradient
-    def convolved(x, weights):
+    def convolved(x, weights, *biases):
         def back(gradient):
-            found = tf.numpy_function(backward, [x, weights, gradient], [tf.float32] * 2)
-            return [tf.ensure_shape(one, like.shape) for one, like in zip(found, (x, weights))]
+            pulled, = call("input_gradient", [gradient, weights], x.shape)
+            with tf.control_dependencies([pulled]):  # one after the other: each uses all processors
+                moved, sums = call("filter_gradient", [x, gradient], weights.shape, [outputs])
+            return [pulled, moved, sums][:2 + len(biases)]
 
-        return tf.ensure_shape(tf.numpy_function(forward, [x, weights], tf.float32), after), back
+        return call("output", [x, weights, *biases], after)[0], back
 
-    return convolved(x, weights)
+    return convolved(x, *(tf.convert_to_tensor(one) for one in (weights, biases) if one is not None))
 
 
 def threads():
     return tf.config.threading.get_intra_op_parallelism_threads() or host.usable_cores()
-
-
-def address(array):
-    return array.ctypes.data
-
-
-def empty(shape):
-    """Return an array that TensorFlow takes over."""
-    count = int(numpy.prod(shape))
-    whole = numpy.empty(4 * count + ALIGNED, numpy.uint8)
-    first = -whole.ctypes.data % ALIGNED
-    return whole[first:first + 4 * count].view(numpy.float32).reshape(shape)
