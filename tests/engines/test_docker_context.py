@@ -11,12 +11,13 @@ from typing import Any
 
 import docker
 import pytest
+from docker_socket import Daemon, serving
 
 from ngcdl.engines.docker import context
 from ngcdl.engines.docker.client import client
 from ngcdl.engines.docker.engine import address, connect, is_socket
 from ngcdl.engines.docker.messages import docker_errors
-from ngcdl.errors import EngineAbsent, EngineElsewhere
+from ngcdl.errors import EngineAbsent, EngineElsewhere, EngineRefused
 
 
 @pytest.fixture
@@ -138,6 +139,30 @@ def test_tls_goes_with_the_ca_that_a_context_has_alone(home: Path, skips: bool) 
     ca.unlink()
     ca.symlink_to("x" * 300)  # as in a folder that may not be entered, it can't be known what is there
     assert client(version="1.41", timeout=1).base_url == "http://far:2376"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"error": "info is not allowed here"}, '{"error": "info is not allowed here"}'),
+        (["forbidden"], '["forbidden"]'),
+        ("<h1>403 Forbidden</h1>", "<h1>403 Forbidden</h1>"),
+        ({"message": "authorization denied by plugin"}, "authorization denied by plugin"),
+    ],
+)
+def test_who_stands_in_front_of_an_engine_and_refuses_is_heard_in_its_own_words(
+    home: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, told: str
+) -> None:
+    class Guarded(Daemon):
+        def answer(self, path: str) -> tuple[int, Any]:
+            return (403, answer) if path.endswith("/info") else super().answer(path)
+
+    with serving(Guarded(home / "docker.sock")) as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        engine = connect()
+        with pytest.raises(EngineRefused) as caught:
+            _ = engine.version
+    assert caught.value.message == f"Docker said: {told}."
 
 
 @pytest.mark.parametrize(("typed", "why"), [

@@ -295,6 +295,7 @@ def test_a_no_is_not(text: str) -> None:
         (requests.exceptions.ConnectionError("Remote end closed connection without response"), EngineLost),
         (requests.exceptions.ChunkedEncodingError("Connection broken"), EngineLost),
         (ConnectionResetError(104, "Connection reset by peer"), EngineLost),
+        (docker.errors.StreamParseError("Unterminated string starting at: line 1 column 11"), EngineLost),
     ],
 )
 def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exception, kind: type[NgcdlError]) -> None:

@@ -15,7 +15,7 @@ from ngcdl.engines.docker.context import ca_alone
 def client(version: str, timeout: int) -> Any:
     """Create a docker.APIClient for the engine that `docker.from_env` finds. Raise what that raises."""
     from docker import APIClient, DockerClient
-    from docker.errors import DockerException
+    from docker.errors import APIError, DockerException
     from docker.tls import TLSConfig
 
     ca = ca_alone()
@@ -42,6 +42,14 @@ def client(version: str, timeout: int) -> Any:
             https://github.com/docker/docker-py/issues/2433"""
             chosen = self.verify if verify is None else verify
             return super().merge_environment_settings(url, proxies, stream, chosen, cert)
+
+        def _raise_for_status(self, response: Any) -> None:
+            """As the SDK does it, which takes any JSON for the engine's own. What stands in front of an engine, as a
+            proxy that forbids some requests, has a form of its own."""
+            try:
+                super()._raise_for_status(response)  # type: ignore[misc]  # the SDK has no type annotations
+            except (KeyError, TypeError) as error:
+                raise APIError(str(error), response, response.text) from error
 
     class Client(DockerClient):
         def __init__(self, **asked: Any) -> None:

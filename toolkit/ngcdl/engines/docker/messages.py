@@ -167,6 +167,7 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
     import requests.exceptions
     import urllib3.exceptions
 
+    broken = (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, docker.errors.StreamParseError)
     try:
         yield
     except docker.errors.APIError as error:
@@ -175,7 +176,7 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
         raise without_tls_files() or _no_connection(address, str(error)) from error
     except docker.errors.DockerException as error:
         raise _no_connection(address, str(error)) from error
-    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as error:
+    except (*broken, ConnectionError) as error:
         text = str(error)
         if "timed out" in text.lower():
             raise EngineHangs(address, _waited_seconds(text, 60)) from error
