@@ -239,10 +239,43 @@ def test_an_image_in_no_index_leaves_its_platform_to_the_configuration(ngc, regi
     assert (image.platform, image.platforms) == (None, ())
 
 
-def test_an_index_of_nothing_is_for_no_platform(ngc, registry):
-    body = json.dumps({"schemaVersion": 2, "manifests": []}).encode()
-    ngc.tags["nvidia/tensorflow"]["0"] = digest(body)
+def add_index(ngc, tag, *entries):
+    body = json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
+    ngc.tags["nvidia/tensorflow"][tag] = digest(body)
     ngc.manifests[digest(body)] = (OCI_INDEX, body)
+    return digest(body)
+
+
+def test_one_in_an_index_that_names_no_platform_does_too(ngc, registry):
+    one, other = ngc.tags["nvidia/tensorflow"]["18.01-py2"], digest(b"provenance")
+    add_index(ngc, "0", {"digest": one}, {"digest": other})
+    image, document = registry.described(ref(ngc, "nvidia/tensorflow:0"), LINUX_AMD64)
+    assert (image.digest, document.digest, image.platform, image.platforms) == (one, one, None, ())
+
+
+def test_of_an_index_within_others_the_outermost_that_names_platforms_says_which_there_are(ngc, registry):
+    ngc.add_image("nvidia/tensorflow", "inner", platforms=("linux/amd64",))
+    at = ngc.tags["nvidia/tensorflow"]["inner"]
+    arm64 = {"digest": digest(b"other"), "platform": {"os": "linux", "architecture": "arm64"}}
+    at = add_index(ngc, "both", arm64, {"digest": at, "platform": {"os": "linux", "architecture": "amd64"}})
+    add_index(ngc, "0", {"digest": at})
+    image, document = registry.described(ref(ngc, "nvidia/tensorflow:0"), LINUX_AMD64)
+    assert (image.platform, image.platforms) == ("linux/amd64", ("linux/arm64", "linux/amd64"))
+    assert len(image.layers) == 3
+    assert document.digest == image.digest
+
+
+def test_indexes_within_each_other_without_end_are_not_followed(ngc, registry):
+    at = ngc.tags["nvidia/tensorflow"]["18.01-py2"]
+    for number in range(9):
+        at = add_index(ngc, str(number), {"digest": at})
+    with pytest.raises(RegistryAnswer, match="inside an index"):
+        registry.described(ref(ngc, "nvidia/tensorflow:8"), LINUX_AMD64)
+    assert registry.described(ref(ngc, "nvidia/tensorflow:2"), LINUX_AMD64)[0].layers
+
+
+def test_an_index_of_nothing_is_for_no_platform(ngc, registry):
+    add_index(ngc, "0")
     with pytest.raises(WrongPlatform):
         registry.described(ref(ngc, "nvidia/tensorflow:0"), LINUX_AMD64, any_platform=True)
 

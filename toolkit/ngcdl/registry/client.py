@@ -42,6 +42,7 @@ LINUX_AMD64 = ("linux", "amd64")
 _PAGE = 1000
 _PAGES = 500
 _TAGS_LIMIT_BYTES = 64 << 20  # of all pages: hundreds of thousands of tags
+_INDEXES = 4  # one inside another
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 
 
@@ -165,25 +166,28 @@ class Registry:
         document: Document | None = None,
     ) -> tuple[Manifest, Document]:
         """Return the manifest of an ImageRef, for `platform` (os, architecture) if the image exists for several, and
-        the document from which it was read.
+        the document from which it was read. An index may name another index, and one image without its platform, which
+        then is that of its configuration.
 
         With `any_platform`, fall back to another platform if the image lacks this one. `document` is document()'s
         result, if already fetched. Raise RegistryError: UnknownTag with the nearest tags, WrongPlatform, LoginNeeded,
         KeyWithoutRights, ...
         """
-        top = document or self.document(ref)
-        if not top.is_index:
-            return self._shape(manifest.image, top.tree, top.kind, top.digest), top
-        offered = self._shape(manifest.offered, top.tree)
-        wanted = "/".join(platform)
-        if wanted not in offered and not (any_platform and offered):
-            raise WrongPlatform(str(ref), wanted, tuple(offered))
-        chosen = next((name for name in (wanted, "/".join(LINUX_AMD64)) if name in offered), next(iter(offered)))
-        one = self._document(ref, offered[chosen], offered[chosen])
-        if one.is_index:
-            raise RegistryAnswer(self.host, f"{ref} is an index inside an index.")
-        image = self._shape(manifest.image, one.tree, one.kind, one.digest)
-        return replace(image, platform=chosen, platforms=tuple(offered)), one
+        found, wanted = document or self.document(ref), "/".join(platform)
+        chosen, platforms = None, tuple[str, ...]()
+        for _ in range(_INDEXES):
+            if not found.is_index:
+                image = self._shape(manifest.image, found.tree, found.kind, found.digest)
+                return replace(image, platform=chosen, platforms=platforms), found
+            offered = self._shape(manifest.offered, found.tree)
+            would_do = (wanted, manifest.UNNAMED, *(("/".join(LINUX_AMD64), *offered) if any_platform else ()))
+            name = next((name for name in would_do if name in offered), None)
+            if name is None:
+                raise WrongPlatform(str(ref), wanted, tuple(offered))
+            if name != manifest.UNNAMED and not platforms:
+                chosen, platforms = name, tuple(offered)
+            found = self._document(ref, offered[name], offered[name])
+        raise RegistryAnswer(self.host, f"{ref} is an index inside an index, more than {_INDEXES} times.")
 
     def document(self, ref: ImageRef) -> Document:
         """Return the index or manifest that an ImageRef's tag or digest names. Raise RegistryError."""

@@ -27,6 +27,7 @@ SCHEMA_1_TYPES = (
     "application/vnd.docker.distribution.manifest.v1+json",
 )
 ACCEPT = ", ".join(INDEX_TYPES + IMAGE_TYPES + SCHEMA_1_TYPES)
+UNNAMED = ""  # the platform of an index's entry that names none
 CONFIG_LIMIT_BYTES = 8 << 20  # of a manifest, too: both are read into memory
 _ALGORITHMS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
@@ -56,7 +57,7 @@ class Manifest:
     """One image for one platform. `digest` is this manifest's own, not an enclosing index's.
 
     `platforms` are all that the index offers, as linux/arm64, and `platform` is the one that this image is for; without
-    an index they are () and None, and the configuration names the platform.
+    an index that names platforms they are () and None, and the configuration names the platform.
 
     A schema-1 image has no sizes and no config blob: `config_digest` and `compressed_bytes` are None, `layers` is (),
     and its configuration is the text `inline_config`.
@@ -138,20 +139,25 @@ def _inline_config(tree: Mapping[str, Any]) -> str | None:
 
 
 def offered(tree: Mapping[str, Any]) -> dict[str, str]:
-    """Map an index's platforms, as linux/amd64 and in its order, to their images' digests. Raise ValueError."""
+    """Map an index's platforms, as linux/amd64 and in its order, to their images' digests. If it names none, its first
+    image is UNNAMED, as Docker pulls it. Raise ValueError."""
     entries = tree.get("manifests")
     if not isinstance(entries, list):
         raise ValueError("an index without manifests")
     found: dict[str, str] = {}
+    unnamed: list[dict[str, Any]] = []
     for entry in entries:
-        about = entry.get("platform") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict):
+            continue
+        about = entry.get("platform")
         if not isinstance(about, dict):
+            unnamed.append(entry)
             continue
         name = (str(about.get("os", "")), str(about.get("architecture", "")))
         if "unknown" in name:  # attestations: https://docs.docker.com/build/metadata/attestations/attestation-storage/
             continue
         found.setdefault("/".join(name)[:60], _digest_of(entry))
-    return found
+    return {UNNAMED: _digest_of(unnamed[0])} if unnamed and not found else found
 
 
 def is_digest(text: str) -> bool:
