@@ -154,7 +154,10 @@ def test_each_special_kind_of_engine_is_known_by_its_mark(info: dict[str, Any], 
     ("http://user:secret@proxy.example:3128", "http://proxy.example:3128"),
     ("user:secret@proxy.example:3128", "proxy.example:3128"),
     ("http://proxy.example:3128", "http://proxy.example:3128"),
-    ("http://user:secret@[proxy", "[proxy"),
+    ("http://proxy.example:3128/", "http://proxy.example:3128"),
+    ("http://user:secret@[proxy", "http://[proxy"),
+    ("http://user:sec/ret@proxy.example:3128/", "http://proxy.example:3128"),
+    ("http://user:12/s#e?c://r@t@proxy.example:3128", "http://proxy.example:3128"),
     ("", None),
 ])  # fmt: skip
 def test_a_proxy_s_password_is_not_told(told: str, shown: str | None) -> None:

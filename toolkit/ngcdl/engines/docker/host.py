@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ngcdl.engines.values import EngineFacts, architecture
 from ngcdl.frozen import dataclass
@@ -175,13 +174,11 @@ def _proxy(info: Mapping[str, Any], key: str) -> str | None:
 
 
 def without_password(proxy: str) -> str:
-    """Return a proxy's address without user and password; if it can't be parsed, the part after its last @."""
-    try:
-        parts = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    except ValueError:
-        return proxy.rpartition("@")[2]
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}" if parts.scheme else host
+    """Return a proxy's address without user and password. These end at the last @: a password may have a slash that is
+    not encoded, at which a parser of addresses takes the host to end."""
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", proxy)
+    begins = scheme[0] if scheme else ""
+    return begins + proxy.removeprefix(begins).rpartition("@")[2].partition("/")[0]
 
 
 def _read(path: str) -> str | None:
