@@ -1,4 +1,4 @@
-"""Signals outside of a run: one whose exception Python ignores comes again."""
+"""Signals outside of a run: one whose exception Python ignores comes again, and one that it wraps is known."""
 
 from __future__ import annotations
 
@@ -53,3 +53,21 @@ __main__.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_module_makes_its_classes_has_no_traceback(number: signal.Signals) -> None:
+    code = f"""
+import signal, sys
+from ngcdl import __main__
+signal.signal(signal.{number.name}, signal.SIG_DFL)  # pytest may have been started with it ignored
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "ngcdl.cli":
+            class Made: field = self
+    def __set_name__(self, *_): signal.raise_signal(signal.{number.name})
+sys.meta_path.insert(0, Interrupting())
+__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stderr) == (128 + number, "ngcdl: interrupted\n")

@@ -75,9 +75,8 @@ def _guarded(argv: list[str]) -> int:
         console.show_error(error)
         return error.exit_code
     except (KeyboardInterrupt, Interrupted) as error:
-        number = signal_of(error)
         console.say("interrupted")
-        return 128 + number
+        return 128 + signal_of(error)
     except BrokenPipeError:
         # Our reader has gone (`| head`). Python would complain again when it flushes at exit.
         _drop_stdout()
@@ -89,6 +88,11 @@ def _guarded(argv: list[str]) -> int:
             return 125
         return _unforeseen(error)
     except RuntimeError as error:
+        # Python 3.11 puts this around what is raised while a class is made, as most imports do:
+        # https://github.com/python/cpython/issues/77757
+        if isinstance(error.__cause__, KeyboardInterrupt | Interrupted):
+            console.say("interrupted")
+            return 128 + signal_of(error.__cause__)
         if str(error) != "can't start new thread":  # Python has no class of its own for that
             return _unforeseen(error)
         console.show_error(NoMoreThreads())
