@@ -36,6 +36,21 @@ except StateNotWritable:
     sys.exit(3)
 """
 
+# The first one, of a run that a process watches: 3 if it is refused, or interrupted.
+CREATE = """
+import sys
+from pathlib import Path
+from ngcdl.errors import StateNotWritable
+from ngcdl.record import Owner, Run
+from ngcdl.running.signals import Interrupted, raise_on_signals
+from ngcdl.storing.store import Store
+raise_on_signals()
+try:
+    Store(Path(sys.argv[1])).create(Run(sys.argv[2], "running", 1.0, owner=Owner(1)))
+except (StateNotWritable, Interrupted):
+    sys.exit(3)
+"""
+
 
 def in_order(store: Store, *statuses: str) -> None:
     """Check that the record reads as one of `statuses`."""
@@ -46,13 +61,13 @@ def temporary_files(store: Store) -> list[str]:
     return [path.name for path in store.folder(RUN.id).iterdir() if path.name not in (RECORD, "home")]
 
 
-def saving(store: Store, inject: str) -> subprocess.CompletedProcess[str]:
-    """Save once more while strace injects the fault `inject` (man strace) into system calls."""
+def saving(store: Store, inject: str, code: str = SAVE) -> subprocess.CompletedProcess[str]:
+    """Save while strace injects the fault `inject` (man strace) into system calls."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: no fault can be injected")
     return subprocess.run(
-        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", SAVE,
+        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", code,
          str(store.root), RUN.id],
         capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
@@ -168,6 +183,16 @@ def test_a_place_that_takes_no_files_is_told_by_its_name(tmp_path: Path) -> None
     for attempt in (store.ensure_writable, lambda: store.create(RUN), lambda: store.save(RUN)):
         with pytest.raises(StateNotWritable, match="Not a directory"):
             attempt()
+
+
+@pytest.mark.parametrize(
+    "fault", ["write:error=ENOSPC", "fsync:error=EIO", "fsync:signal=TERM:when=1", "fsync:signal=TERM:when=2"]
+)
+def test_a_run_that_could_not_be_created_leaves_nothing(store: Store, fault: str) -> None:
+    done = saving(store, fault, CREATE)
+    assert done.returncode == 3, done.stderr
+    assert [path.name for path in store.root.rglob("*") if path.name != ".owned"] == []
+    assert list(store.root.with_name("vouched").iterdir()) == []
 
 
 def test_a_run_is_never_created_over_another(store: Store) -> None:

@@ -58,7 +58,8 @@ class Store:
                 probe.unlink(missing_ok=True)
 
     def create(self, run: Run) -> Path:
-        """Create the folder of a new run and write its first record. Raise StateNotWritable or NameTaken."""
+        """Create the folder of a new run and write its first record. Raise StateNotWritable or NameTaken. On failure,
+        and if a signal interrupts it, nothing of the run is left."""
         folder = self.folder(run.id)
         with StateNotWritable.at(folder):
             make_private(self.root)
@@ -66,8 +67,16 @@ class Store:
                 folder.mkdir(mode=0o700)
             except FileExistsError as error:
                 raise NameTaken(run.id) from error
-            (folder / HOME).mkdir(mode=0o700)
-        self.save(run)
+        try:
+            with StateNotWritable.at(folder):
+                (folder / HOME).mkdir(mode=0o700)
+            self.save(run)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                delete(folder)
+            marks.drop(self.root, run.id)
+            vouched.drop(self.root, run.id)
+            raise
         return folder
 
     def save(self, run: Run, known: bool = True) -> None:
