@@ -67,6 +67,24 @@ def test_an_answer_that_begins_earlier_than_asked_is_put_where_it_belongs(ngc: N
     assert len(ngc.seen) == 2
 
 
+def test_a_page_in_place_of_a_layer_is_no_part_of_it(ngc: NgcServer, blob: Blob) -> None:
+    def page(handler: Handler) -> None:
+        handler.send(200, b"<html>Your download is being scanned.</html>")
+
+    def page_as_a_part(handler: Handler) -> None:
+        handler.send(206, b"<html>", Content_Range="bytes 2000000-2000005/2000006")
+
+    ngc.challenges = False
+    for fault in (page, half, page_as_a_part):
+        ngc.fail("/blobs/", fault, times=1)
+    ngc.fail("/blobs/", ranged)
+    with Registry(ngc.host) as registry:
+        fill(blob, registry)
+    assert blob.read() == CONTENT
+    assert [seen.range for seen in ngc.seen] == [None, None, "bytes=2000000-", "bytes=2000000-"]
+    assert blob.came_bytes == len(CONTENT)
+
+
 @pytest.mark.parametrize("fault", [half, half_and_silence], ids=["cut", "silent"])
 def test_a_line_that_dies_is_left_and_the_rest_asked_for(ngc: NgcServer, blob: Blob, fault: object) -> None:
     ngc.challenges = False

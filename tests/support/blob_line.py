@@ -21,6 +21,7 @@ class Line:
     start_of: Callable[[int], int] = lambda start: start
     starts: list[int] = field(default_factory=list)
     host: str = "nvcr.io"
+    whole_bytes: int | None = None
     at_piece: Callable[[], None] = lambda: None
 
     def open(self, start: int) -> Line:

@@ -230,8 +230,13 @@ class Blob:
         return seconds
 
     def _once(self, open_at: Open, checksum: Any, grown: Callable[[], object]) -> None:
-        """Send one request, and keep what arrives. It needs no If-Range, because the checksum names the content."""
+        """Send one request, and keep what arrives. It needs no If-Range, because the checksum names the content. What
+        has another length, such as a proxy's page, is not kept: the download would only be known to be wrong at its
+        end."""
         with contextlib.closing(open_at(self._have)) as body:
+            if body.whole_bytes not in (None, self.size_bytes):
+                what = f"it sends {body.whole_bytes:,} bytes where {self.size_bytes:,} belong."
+                raise RegistryAnswer(body.host, what)
             skip = self._have - body.start  # bytes that are here already and arrive again
             if skip < 0:
                 raise RegistryAnswer(body.host, f"it sends byte {body.start} on where {self._have} was requested.")

@@ -33,7 +33,7 @@ BODY_SECONDS = 120.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HOPS = 5
-_START = re.compile(r"\s*bytes\s+(\d{1,18})-", re.ASCII | re.IGNORECASE)  # of Content-Range
+_RANGE = re.compile(r"\s*bytes\s+(\d{1,18})-(?:\d+/(\d{1,18}))?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,18 @@ class Response:
 
 
 class Stream:
-    """A body that is read in pieces, as a layer may be too big for memory. `start` is the offset of its first byte.
+    """A body that is read in pieces, as a layer may be too big for memory. `start` is the offset of its first byte;
+    `whole_bytes` is the length from byte 0 on, None if the answer does not tell.
 
     The caller has to close it."""
 
     def __init__(self, response: requests.Response, question: Request, timeout_seconds: tuple[float, float]) -> None:
         self.status, self.host = response.status_code, question.host
-        found = _START.match(response.headers.get("Content-Range", ""))
-        self.start = 0 if self.status != 206 else int(found[1]) if found else question.start
+        length, about = (response.headers.get(name, "") for name in ("Content-Length", "Content-Range"))
+        found, is_part = _RANGE.match(about), self.status == 206
+        self.start = 0 if not is_part else int(found[1]) if found else question.start
+        told = (found[2] if found else None) if is_part else length
+        self.whole_bytes = int(told) if told and re.fullmatch(r"\d{1,18}", told, re.ASCII) else None
         self._response, self._timeout_seconds = response, timeout_seconds
         self._read = _reader(response)
 
