@@ -86,6 +86,7 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
         ({"spec": {"workload": {"seconds": float("nan")}}}, "seconds"),
         ({"spec": {"environment": ["A=1"]}}, "environment"),
         ({"spec": {"new": [float("inf")]}}, "JSON"),
+        ({"spec": {"new": json.loads("[" * 600 + "]" * 600)}}, "levels"),
         ({"summary": {"steps": "many"}}, "steps"),
         ({"summary": {"gpus": ["x"]}}, "wrong shape"),
         ({"image": {"reference": 5}}, "reference"),
@@ -101,6 +102,12 @@ def test_keys_of_a_later_version_are_ignored_and_missing_ones_are_unknown() -> N
 def test_what_is_no_record_is_refused_with_the_reason(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Run.from_json({"format": 1, "id": "x", "status": "lost", "started": 1.0} | change)
+
+
+def test_a_spec_with_the_most_levels_is_a_record() -> None:
+    spec = {"new": json.loads('[{"x":' * 15 + "[]" + "}]" * 15)}
+    run = Run.from_json({"format": 1, "id": "x", "status": "lost", "started": 1.0, "spec": spec})
+    assert run.as_json()["spec"] == spec
 
 
 @given(JSON)

@@ -36,6 +36,7 @@ from ngcdl.record.shape import known_of, make
 from ngcdl.spec import USUAL_SAMPLE_SECONDS, Kind, Placement, Workload, kind_of, parse_sample_seconds
 
 FORMAT = 1
+_MOST_LEVELS = 32  # of a spec; ngcdl's own have four
 STATUSES = ("running", "finished", "failed", "interrupted", "lost")
 
 
@@ -357,10 +358,22 @@ def _parts(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_spec(spec: Mapping[str, Any]) -> None:
-    """Raise TypeError if a part that others read has the wrong type, and ValueError if a number is NaN or infinite."""
+    """Raise TypeError if a part that others read has the wrong type, and ValueError if a number is NaN or infinite, or
+    the whole too deep."""
     for name in ("workload", "placement", "environment", "ulimits"):
         if not isinstance(spec.get(name), Mapping | None):
             raise TypeError(f"spec.{name} is {str(spec[name])[:60]!r}")
     known_of(Workload, spec.get("workload") or {})
     known_of(Placement, spec.get("placement") or {})
     json.dumps(spec, allow_nan=False)  # NaN and the infinities are not JSON, but some programs write them
+    _check_depth(spec, _MOST_LEVELS)
+
+
+def _check_depth(value: Mapping[str, Any] | list[Any], levels: int) -> None:
+    """Raise ValueError if `value` has more levels: Python itself calls a thousand functions within each other at most,
+    of which asdict takes two for each level. A run can write anything into its record."""
+    if levels == 0:
+        raise ValueError(f"the spec has more than {_MOST_LEVELS} levels")
+    for one in value.values() if isinstance(value, Mapping) else value:
+        if isinstance(one, dict | list):
+            _check_depth(one, levels - 1)
