@@ -278,6 +278,17 @@ def test_a_container_that_somebody_else_is_removing_is_not_left(daemon: Daemon) 
         job.remove()
 
 
+def test_a_container_that_is_removed_leaves_no_connection_and_reads_nothing_more(line: Any, daemon: Daemon) -> None:
+    daemon.state = _ended(0)
+    line[1].settimeout(240)
+    with _logged_job(daemon, line[0], _ended(0)) as job:
+        for _ in "12":
+            job.remove()
+            assert line[1].recv(1) == b""
+        job.close_input()
+        job.write(b"typed too late")
+
+
 def test_an_engine_that_is_away_after_the_last_words_costs_none(line: Any, daemon: Daemon) -> None:
     daemon.state = _ended(5)
     line[1].close()

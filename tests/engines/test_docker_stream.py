@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngcdl.engines.docker.stream import Seen, Shortened, attached, send
+from ngcdl.engines.docker.stream import Seen, Shortened, attached, close, send
 from ngcdl.engines.values import Chunk
 
 PIECES = st.lists(st.builds(Chunk, st.sampled_from(["stdout", "stderr"]), st.binary(max_size=400)), max_size=12)
@@ -40,7 +40,7 @@ def test_a_log_that_lost_its_beginning_is_not_counted_off() -> None:
         list(seen.beyond(iter([Chunk("stdout", b"line 2\nline 3\n")])))
 
 
-def test_output_that_came_together_with_the_header_of_the_answer_is_not_lost(tmp_path: Path) -> None:
+def test_output_that_came_together_with_the_answer_s_header_is_not_lost_and_the_line_closes(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         server.listen()
@@ -50,16 +50,22 @@ def test_output_that_came_together_with_the_header_of_the_answer_is_not_lost(tmp
                 while not client.recv(65536).endswith(b"}"):
                     pass
                 client.sendall(b"HTTP/1.1 101 UPGRADED\r\nUpgrade: tcp\r\n\r\n\1\0\0\0\0\0\0\5hello")
+                has_answered.set()
+                client.settimeout(240)
+                left.append(client.recv(1))  # what comes of a connection that is closed
 
+        has_answered, left = threading.Event(), list[bytes]()
         thread = threading.Thread(target=answer)
         thread.start()
         client = docker.APIClient(f"unix://{tmp_path}/socket", version="1.41")
         line = client.exec_start("x", socket=True)
+        assert has_answered.wait(240)
+        assert next(attached(line, False, lambda: True)) == Chunk("stdout", b"hello")
+        close(line)
         thread.join()
-        assert list(attached(line, False, lambda: True)) == [Chunk("stdout", b"hello")]
-        line._response.close()
-        line.close()
+        close(line)
         client.close()
+    assert left == [b""], "the connection is closed though somebody still has the attachment"
 
 
 def test_input_that_is_sent_before_the_output_is_read_arrives_whole() -> None:

@@ -301,6 +301,9 @@ class DockerJob:
     def remove(self) -> None:
         """Delete the container. If only its log has the end of its output, keep it and raise EngineLost. Raise
         ContainerLeft if the engine does not delete it."""
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            stream.close(attachment)
         if self._is_kept:
             raise EngineLost(_READING)
         try:

@@ -205,3 +205,11 @@ def shut(attachment: Any, how: int = socket.SHUT_WR) -> None:
         half = socket.socket(fileno=os.dup(attachment.fileno()))
         with half:
             half.shutdown(how)
+
+
+def close(attachment: Any) -> None:
+    """Close an open attachment, with its connection. The SDK keeps that in an answer that refers to the attachment, and
+    the attachment to the answer: it would stay open until Python looks for such circles."""
+    if answer := getattr(attachment, "_response", None):
+        answer.close()
+    attachment.close()
