@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import os
 import socket
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from socket import SHUT_WR
 from socket import socketpair as pair
 from typing import Any
 
+import docker
 import pytest
 
 from ngcdl.engines.docker import gpus
@@ -133,3 +137,26 @@ def test_of_an_output_of_megabytes_the_beginning_is_kept(monkeypatch: pytest.Mon
 @pytest.mark.usefixtures("hurried")
 def test_a_driver_that_hangs_is_not_waited_for() -> None:
     assert isinstance(looked(None, b"", seconds=0), GpuUnknown)
+
+
+@pytest.mark.lab
+def test_a_look_leaves_no_connection(lab: dict[str, Any]) -> None:
+    def connections() -> int:
+        names = (Path(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd"))  # noqa: PTH208  # of this moment
+        return sum(os.path.islink(name) and os.readlink(name).startswith("socket:") for name in names)  # noqa: PTH114, PTH115
+
+    with contextlib.closing(docker.APIClient(lab["engine"]["host"], version="auto")) as client:
+        repository = f"{lab['registry']['host']}/nvidia/busybox"
+        client.pull(repository, tag="1")
+        container = client.create_container(f"{repository}:1", ["sleep", "600"])["Id"]
+        gc.disable()  # which would find them sooner or later
+        try:
+            client.start(container)
+            gpus.gpus_inside(client, container)
+            before = connections()
+            for _ in range(30):  # the SDK keeps up to 25 for other requests
+                assert isinstance(gpus.gpus_inside(client, container), GpuNotInside)
+            assert connections() < before + 30
+        finally:
+            gc.enable()
+            client.remove_container(container, force=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from itertools import pairwise
@@ -54,10 +53,12 @@ def _run(client: Any, container: str, command: list[str], seconds: float) -> tup
     made = client.exec_create(container, command)
     end = time.monotonic() + seconds
     # The SDK's own read has no timeout.
-    with contextlib.closing(client.exec_start(made["Id"], socket=True)) as line:
-        said = b""
+    line, said = client.exec_start(made["Id"], socket=True), b""
+    try:
         for chunk in stream.attached(line, False, lambda: time.monotonic() < end):
             said += chunk.data if len(said) <= _MOST_BYTES else b""
             if time.monotonic() >= end:
                 break
+    finally:
+        stream.close(line)
     return client.exec_inspect(made["Id"])["ExitCode"], said.decode("utf-8", "replace")
