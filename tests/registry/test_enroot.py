@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ from ngcdl.registry.key import Credential, Secret
 KEY = Credential("$oauthtoken", Secret("nvapi-hush"), "a test")
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_the_key_is_kept_for_both_of_ngc_s_hosts_and_readable_by_its_owner_alone(tmp_path: Path) -> None:
     file = enroot.keep("nvcr.io", KEY, {"HOME": str(tmp_path)})
     assert file == tmp_path / ".config/enroot/.credentials"
@@ -25,7 +30,7 @@ def test_the_key_is_kept_for_both_of_ngc_s_hosts_and_readable_by_its_owner_alone
         "machine authn.nvidia.com login $oauthtoken password nvapi-hush",
     ]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert list(file.parent.iterdir()) == [file]
+    assert names(file.parent) == [".credentials", ".credentials.lock"]
 
 
 def test_an_older_key_is_replaced_and_those_of_others_stay(tmp_path: Path) -> None:
@@ -38,6 +43,17 @@ def test_an_older_key_is_replaced_and_those_of_others_stay(tmp_path: Path) -> No
     assert lines[:3] == other
     assert "old" not in "".join(lines)
     assert len(lines) == 5
+
+
+def test_logins_and_logouts_at_once_lose_no_key(tmp_path: Path) -> None:
+    environ = {"ENROOT_CONFIG_PATH": str(tmp_path)}
+    enroot.keep("nvcr.io", KEY, environ)
+    mirrors = [f"mirror{number}.example" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda host: enroot.keep(host, KEY, environ), mirrors))
+        list(pool.map(lambda host: enroot.forget(host, environ), mirrors[:20]))
+    kept = {line.split()[1] for line in enroot.path(environ).read_text().splitlines()}
+    assert kept == {"nvcr.io", "authn.nvidia.com", *mirrors[20:]}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +150,7 @@ except ConfigNotWritable:
     file.write_text("machine a login b password c\n")
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
-    assert list(tmp_path.iterdir()) == [file]
+    assert names(tmp_path) == [".credentials", ".credentials.lock"]
     assert file.read_text() == "machine a login b password c\n"
 
 

@@ -6,13 +6,15 @@ https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ngcdl import whole
+from ngcdl import waiting, whole
 from ngcdl.errors import ConfigNotWritable, KeyNotForEnroot, KeyNotRemoved
+from ngcdl.registry.docker_config import LOCK_SECONDS
 from ngcdl.registry.key import TOKEN_USERNAME, Credential
 from ngcdl.settings import home
 from ngcdl.spec import NVCR
@@ -41,13 +43,14 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
         raise KeyNotForEnroot(file)
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
-        text = _without((*hosts, host), before)  # ngcdl used to write the port, too
-        text += "\n" if text and not text.endswith("\n") else ""
-        for one in hosts:
-            text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
-        with whole.written(file.resolve()) as beside:  # a symlink, for example to a folder of dotfiles, is kept
-            beside.write(text.encode(errors="surrogateescape"))
+        with _alone(file):
+            before = file.read_text(encoding="utf-8", errors="surrogateescape") if file.exists() else ""
+            text = _without((*hosts, host), before)  # ngcdl used to write the port, too
+            text += "\n" if text and not text.endswith("\n") else ""
+            for one in hosts:
+                text += f"machine {one} login {credential.username} password {credential.secret.reveal()}\n"
+            with whole.written(file.resolve()) as beside:  # a symlink, for example to a folder of dotfiles, is kept
+                beside.write(text.encode(errors="surrogateescape"))
     except (OSError, UnicodeError) as error:
         raise ConfigNotWritable(file, getattr(error, "strerror", None) or str(error), _HINT) from error
     return file
@@ -56,18 +59,31 @@ def keep(host: str, credential: Credential, environ: Mapping[str, str] = os.envi
 def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     """Remove the key for `host` and return the file, None if the file has no such key. Raise KeyNotRemoved."""
     file = path(environ)
+    if not os.path.lexists(file):
+        return None
     try:
-        before = file.read_text(encoding="utf-8", errors="surrogateescape")
-        after = _without((*_hosts(host), host), before)
-        if after == before:
-            return None
-        with whole.written(file.resolve()) as beside:
-            beside.write(after.encode(errors="surrogateescape"))
+        with _alone(file):
+            before = file.read_text(encoding="utf-8", errors="surrogateescape")
+            after = _without((*_hosts(host), host), before)
+            if after == before:
+                return None
+            with whole.written(file.resolve()) as beside:
+                beside.write(after.encode(errors="surrogateescape"))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise KeyNotRemoved(file, error.strerror or str(error), host) from error
     return file
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep ngcdl's processes from losing each other's entries. The block is entered without the lock if the file system
+    has none, or if another ngcdl holds it for LOCK_SECONDS."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(waiting.locked_within(Path(f"{file}.lock"), LOCK_SECONDS, 0o600))
+        yield
 
 
 def _hosts(host: str) -> tuple[str, ...]:
