@@ -5,8 +5,8 @@
    a tile's 16 numbers is multiplied on its own, so over all channels it takes 16 matrix products. They are computed for
    a block of tiles at a time, which stays in the cache.
 
-   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py has this file compiled
-   for the processor that it runs on, and describes the functions, which return 1 if there is no memory, else 0. */
+   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py has this file
+   compiled for the processor that it runs on, and describes the functions: they return 0, or 1 for want of memory. */
 #include <stdlib.h> /* aligned_alloc: C11, gcc's default since 5 */
 #include <string.h>
 
@@ -131,7 +131,7 @@ static void transform_output(
     }
 }
 
-/* Write A y A' of the gradient y of an output's tile, the transpose of transform_output, and add y to sums [channels]. */
+/* Write A y A' of the gradient y of an output's tile, the transpose of transform_output. Add y to sums [channels]. */
 static void transform_gradient(
     const float *picture, long height, long width, long channels, long top, long left, float *found, long far,
     float *sums) {
@@ -182,8 +182,8 @@ static float *transform_filters(const struct Shape *s, const float *filters, int
             }
             for (int y = 0; y < 4; y++) {
                 vector ends = (t[y][0] + t[y][2]) / 2, middle = t[y][1] / 2;
-                vector found_row[4] = {t[y][0], ends + middle, ends - middle, t[y][2]};
-                for (int x = 0; x < 4; x++) STORE(found + (4 * y + x) * s->inputs * s->outputs + r * columns + c, found_row[x]);
+                vector four[4] = {t[y][0], ends + middle, ends - middle, t[y][2]};
+                for (int x = 0; x < 4; x++) STORE(found + ((4 * y + x) * rows + r) * columns + c, four[x]);
             }
         }
     return found;
@@ -306,7 +306,8 @@ int filter_gradient(const struct Shape *s, const float **given, float **found) {
                     vector row[3] = {rows[y][0] + sum, (rows[y][1] - rows[y][2]) / 2, sum + rows[y][3]};
                     for (int x = 0; x < 3; x++)
                         for (int lane = 0; lane < LANES; lane++)
-                            found[0][(o + lane) * s->output + y * s->row + x * s->column + i * s->input] = row[x][lane];
+                            found[0][(o + lane) * s->output + y * s->row + x * s->column + i * s->input] =
+                                row[x][lane];
                 }
             }
     }

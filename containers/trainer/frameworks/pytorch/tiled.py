@@ -42,4 +42,5 @@ class Winograd(torch.autograd.Function):
             moved, sums = torch.empty_like(weights), torch.empty(len(weights))
             given = x.data_ptr(), gradient.data_ptr()
             library.call("filter_gradient", ctx.shape, given, (moved.data_ptr(), sums.data_ptr()))
-        return pulled, *(one if wanted else None for one, wanted in zip((moved, sums), ctx.needs_input_grad[1:])), None, None
+        wanted = [one if wants else None for one, wants in zip((moved, sums), ctx.needs_input_grad[1:])]
+        return (pulled, *wanted, None, None)

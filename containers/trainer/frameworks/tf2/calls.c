@@ -1,5 +1,5 @@
-/* A TensorFlow operation that calls a C function, which is given by its address: tf.numpy_function without Python, which
-   took as long as a convolution's third part. calls.py compiles this file.
+/* A TensorFlow operation that calls a C function, which is given by its address: a tf.numpy_function without Python,
+   which took a third of the convolutions' time. calls.py has this file compiled.
 
    It needs nothing but TensorFlow's C API, whose functions are declared here, because not every image has its headers:
    https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/c/kernels.h and ops.h. */
@@ -44,8 +44,8 @@ void TF_RegisterKernelBuilder(const char *name, TF_KernelBuilder *, TF_Status *)
 
 #define MOST 8 /* tensors given, or found */
 
-/* function: it is told the numbers `about`, and where tensors begin (NULL: there are no more); it returns 0, or 1 for want
-   of memory. sides: of each output, how many it has, and then the sides. */
+/* function: it is told the numbers `about`, and where tensors begin (NULL: there are no more); it returns 0, or 1 for
+   want of memory. sides: of each output, how many it has, and then the sides. */
 struct Call {
     int (*function)(const int64_t *about, const float **given, float **found);
     int64_t *about, *sides;
@@ -131,6 +131,7 @@ __attribute__((constructor)) static void register_call(void) {
     TF_OpDefinitionBuilderAddAttr(operation, "sides: list(int)");
     TF_RegisterOpDefinition(operation, status);
     if (TF_GetCode(status) == TF_OK)
-        TF_RegisterKernelBuilder("NgcdlCall", TF_NewKernelBuilder("NgcdlCall", "CPU", create, compute, discard), status);
+        TF_RegisterKernelBuilder(
+            "NgcdlCall", TF_NewKernelBuilder("NgcdlCall", "CPU", create, compute, discard), status);
     TF_DeleteStatus(status);
 }
