@@ -72,13 +72,13 @@ def test_seconds_that_nobody_can_wait_are_refused(house: House, going: Run) -> N
 
 
 def test_the_table_fits_and_has_what_is_known(going: Run) -> None:
-    training = replace(going, spec={"workload": {"name": "cifar10", "steps": 10_000}}, started=0.0)
+    training = replace(going, spec={"workload": {"name": "cifar10"}}, started=0.0)
     card = CardNow(0, 47.0, 70 << 30, 80 << 30, 612.4)
-    read = Now(1230, 5.0, 2.5, 1453.0, 0.0881, 0.61, 1.94, 95.0, 1 << 30, 8 << 30, (card,) * 9)
+    read = Now(1230, 5.0, 2.5, 1453.0, 0.0881, 0.61, 1.94, 95.0, 1 << 30, 8 << 30, (card,) * 9, 10_000, 772.6)
     rows = rows_of(training, read, 34.0)
     assert rows[:8] == [
         ("run", "x  (running, 34 s)"),
-        ("step", "1,230 of 10,000   (29 s ago)"),
+        ("step", "1,230 of 10,000 (12 %), about 13 min left   (29 s ago)"),
         ("loss", "2.50"),
         ("speed", "1,453.0 examples/s   0.0881 s/batch"),
         ("waits", "61 % of the time for its next batch"),
@@ -91,6 +91,43 @@ def test_the_table_fits_and_has_what_is_known(going: Run) -> None:
     ]
     assert all(len(f"{name:<6}  {said}") <= 80 for name, said in rows)
     assert ("speed", "n/a") in rows_of(training, replace(read, examples_per_second=None, seconds_per_batch=None), 34.0)
+
+
+@pytest.mark.parametrize(("done", "left", "said"), [
+    (9999, 4.2, "9,999 of 10,000 (99 %), about 4 s left"), (10_000, None, "10,000 of 10,000 (100 %)"),
+    (10_001, None, "10,001"), (-1, None, "-1"),
+])  # fmt: skip
+def test_a_share_of_the_steps_is_told_where_it_is_one(going: Run, done: int, left: float | None, said: str) -> None:
+    assert rows_of(going, Now(done, steps=10_000, left_seconds=left), 34.0)[1] == ("step", said)
+
+
+def watched(house: House, workload: dict[str, object], *events: dict[str, object]) -> dict[str, object]:
+    """Return the first reading of a training that has written these events."""
+    spec = {"command": ["python"], "workload": {"name": "cifar10-keras", **workload}}
+    run = Run("y", "running", time.time() - 60, engine="local", owner=this_process(), spec=spec)
+    folder = house.store.create(run)
+    (folder / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
+    with house.popen("show", "y", "--watch", "60", "--json") as process:
+        read: dict[str, object] = json.loads(line_of(process))
+        process.send_signal(signal.SIGINT)
+    return read
+
+
+def test_how_many_steps_a_training_will_have_is_in_its_first_event_and_how_long_they_take_follows(house: House) -> None:
+    t = time.time() + 60  # so that it is fresh also where ngcdl takes long to start
+    far = ({**STEP, "step": at, "t": t - 1400 + at} for at in range(1400))  # more than is read for one reading
+    read = watched(house, {"epochs": 3}, {"event": "start", "steps": 1875, "t": t - 1500}, *far)
+    assert (read["step"], read["steps"]) == (1399, 1875)
+    assert read["left_seconds"] == pytest.approx(476, abs=0.01)
+
+
+@pytest.mark.parametrize("ends", [{"seconds": 60.0}, {"times": 20}])
+def test_where_a_time_ends_a_training_or_it_begins_anew_its_steps_tell_nothing(
+    house: House, ends: dict[str, object]
+) -> None:
+    steps = ({**STEP, "step": at, "t": time.time() + at} for at in (1, 2))
+    read = watched(house, {"steps": 9, **ends}, {"event": "start", "steps": 9}, *steps)
+    assert (read["step"], read["steps"], read["left_seconds"]) == (2, None, None)
 
 
 def test_what_a_command_does_not_report_has_no_row_and_what_can_t_be_read_is_n_a(going: Run) -> None:

@@ -22,6 +22,24 @@ def test_the_last_step_and_the_last_sample_are_now() -> None:
     assert read.gpus == (CardNow(0, 47, 7, 9, 61.0, None), CardNow(0, 47, 7, 9, 61.0, None, 12.5, 7.0, 3.0, None))
 
 
+def test_the_rest_takes_as_long_as_the_last_steps_did_pauses_included() -> None:
+    steps = [{**STEP, "step": at, "t": t} for at, t in ((10, 50.0), (20, 60.0), (30, 90.0))]
+    assert now(steps, [], 90.0, steps=100).left_seconds == 140.0
+    assert now(steps, [], 110.0, steps=100).left_seconds == 120.0
+    assert now(steps, [], 231.0, steps=100).left_seconds is None, "it is overdue"
+    assert now(steps[:1], [], 90.0, steps=100).left_seconds is None
+    assert now(steps, [], 90.0).left_seconds is None
+    assert now(steps, [], 90.0, steps=29).left_seconds is None, "it went beyond them"
+    assert now([*steps, {**STEP, "step": 31}, {"event": "start"}, steps[2]], [], 90.0, steps=100).left_seconds is None
+
+
+def test_a_script_may_say_itself_how_many_steps_there_will_be() -> None:
+    steps: list[dict[str, Any]] = [{**STEP, "step": at, "t": 80.0 + at, "steps": 50} for at in (10, 20)]
+    read = now(steps, [], 100.0, steps=70)
+    assert (read.steps, read.left_seconds) == (50, 30.0)
+    assert now([{**STEP, "steps": "many"}], [], 100.0).steps is None
+
+
 def test_an_old_sample_and_what_an_earlier_attempt_reached_are_not_now() -> None:
     assert now([], [SAMPLE], 99.0 + FRESH_SECONDS + 1) == Now()
     assert now([STEP, {"event": "start", "t": 96.0}], [], 100.0) == Now()

@@ -8,14 +8,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 
 from ngcdl import console
 from ngcdl.cli.gpu import watched_seconds
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, activity, measured, number, size
 from ngcdl.errors import NgcdlError
-from ngcdl.folder import EVENTS, last_lines
+from ngcdl.folder import EVENTS, last_lines, lines
 from ngcdl.record import Run
+from ngcdl.report.measured.lines import number as figure
 from ngcdl.report.measured.now import CardNow, Now, now
 from ngcdl.report.measured.words import duration
 from ngcdl.running import silence
@@ -61,12 +63,23 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
     """Yield the run, what it does now, and the time (s since the epoch), every `seconds` until it has ended."""
     away: dict[str, NgcdlError] = {}
     folder = store.folder(run_id)
+    steps: float | None = None
     for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
         t = time.time()
         last = last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES)
-        yield run, now(*last, t, run.sample_seconds), t
+        steps = steps or _steps(run, folder)
+        yield run, now(*last, t, run.sample_seconds, steps), t
         if run.status != "running":
             return
+
+
+def _steps(run: Run, folder: Path) -> float | None:
+    """Return how many steps a training will have, as its record or its first event says; None if a time ends it, or if
+    it begins anew several times."""
+    if run.workload.get("seconds") is not None or run.workload.get("times", 1) != 1:
+        return None
+    asked = figure(run.workload.get("steps"))
+    return asked or next((figure(event.get("steps")) for event in lines(folder / EVENTS, (0, 1))), None)
 
 
 def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None = None) -> list[tuple[str, str]]:
@@ -76,8 +89,7 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None 
     if run.is_waiting:
         rows.append(("waits", str(run.reason)))
     if read.step is not None:
-        steps = run.workload.get("steps")
-        rows.append(("step", f"{read.step:,}{f' of {steps:,}' if isinstance(steps, int) else ''}{_ago(read, t)}"))
+        rows.append(("step", ", ".join(_reached(read)) + _ago(read, t)))
         rows.append(("loss", measured(read.loss, 2)))
         batch = "" if read.seconds_per_batch is None else f"   {measured(read.seconds_per_batch, 4)} s/batch"
         rows.append(("speed", f"{measured(read.examples_per_second, unit=' examples/s')}{batch}"))
@@ -115,6 +127,14 @@ def _standing(run: Run, t: float) -> str:
     return f"{'waiting' if run.is_waiting else 'running'}, {duration(max(t - run.started, 0.0))}"
 
 
+def _reached(read: Now) -> list[str]:
+    """Say which step was reached, of how many, and how long the others will take."""
+    done, seconds = read.step or 0, read.left_seconds
+    share = f" of {read.steps:,} ({100 * done // read.steps} %)" if read.steps and 0 <= done <= read.steps else ""
+    left = [] if seconds is None else [f"about {duration(seconds) if seconds >= 10 else f'{seconds:.0f} s'} left"]
+    return [f"{done:,}{share}", *left]
+
+
 def _ago(read: Now, t: float) -> str:
     """Say how long ago the last step was reported, if that is long."""
     seconds = 0.0 if read.step_t is None else t - read.step_t
@@ -134,7 +154,7 @@ def _line(run: Run, read: Now, t: float) -> str:
     said = [time.strftime("%F %T", time.localtime(t)), _standing(run, t)]
     if read.step is not None:
         said += [
-            f"step {read.step:,}",
+            f"step {'   '.join(_reached(read))}",
             f"loss {measured(read.loss, 2)}",
             measured(read.examples_per_second, unit=" examples/s"),
         ]

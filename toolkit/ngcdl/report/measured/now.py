@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ngcdl.frozen import dataclass
 from ngcdl.record import ACTIVITY
@@ -35,7 +35,8 @@ class CardNow:
 class Now:
     """The step that was reported last, at `step_t` (s since the epoch), with its figures; and the last sample. None is
     unknown. `waited_share` (0..1) is the share of that step in which the run waited for its batch. `cores` is how many
-    processors the run itself keeps busy; `host_cpu_percent`, 0..100, is the use of all processors."""
+    processors the run itself keeps busy; `host_cpu_percent`, 0..100, is the use of all processors. `steps` is how many
+    there will be, and `left_seconds` how long the rest of them takes if they come as the last ones did."""
 
     step: int | None = None
     step_t: float | None = None
@@ -48,19 +49,28 @@ class Now:
     memory_bytes: float | None = None
     memory_limit_bytes: float | None = None
     gpus: tuple[CardNow, ...] = ()
+    steps: int | None = None
+    left_seconds: float | None = None
 
 
 def now(
-    events: Iterable[Line], samples: Iterable[Line], clock: float, sample_seconds: float = USUAL_SAMPLE_SECONDS
+    events: Iterable[Line],
+    samples: Iterable[Line],
+    clock: float,
+    sample_seconds: float = USUAL_SAMPLE_SECONDS,
+    steps: float | None = None,
 ) -> Now:
-    """Read the last step and the last full sample. A sample older than FRESH_SECONDS at `clock` (s since the epoch), or
-    than some samples that are `sample_seconds` apart, does not count."""
-    step: Line = {}
+    """Read the last steps and the last full sample. A sample older than FRESH_SECONDS at `clock` (s since the epoch),
+    or than some samples that are `sample_seconds` apart, does not count. `steps`: how many there will be, if the events
+    don't say so."""
+    recent: list[Line] = []  # the steps of this attempt: what an earlier one reached may be done again
     for event in events:
         if event.get("event") == "step" and number(event.get("step")) is not None:
-            step = event
+            recent.append(event)
         elif event.get("event") == "start":
-            step = {}  # what an earlier attempt reached may be done again
+            recent.clear()
+    step: Line = recent[-1] if recent else {}
+    steps = number(step.get("steps")) or steps
     last = deque(samples, maxlen=samples_to_full(sample_seconds))
     sample = next((one for one in reversed(last) if "host_cpu_percent" in one), last[-1] if last else {})
     taken = number(sample.get("t"))
@@ -82,7 +92,22 @@ def now(
         memory_bytes=number(sample.get("memory_bytes")),
         memory_limit_bytes=number(sample.get("memory_limit_bytes")),
         gpus=tuple(map(_card, lines_in(sample.get("gpus")))),
+        steps=None if steps is None else int(steps),
+        left_seconds=_left(recent, steps, clock),
     )
+
+
+def _left(recent: Sequence[Line], steps: float | None, clock: float) -> float | None:
+    """Return how many seconds the steps up to `steps` will still take; None where that is unknown, or overdue."""
+    told = [(number(one.get("t")), number(one.get("step"))) for one in (recent[0], recent[-1])] if recent else []
+    known = [(t, count) for t, count in told if t is not None and count is not None]
+    if steps is None or len(known) < 2:
+        return None
+    (began, first), (t, last) = known
+    if t <= began or last <= first or last > steps:
+        return None
+    left = (steps - last) * (t - began) / (last - first) - max(clock - t, 0.0)
+    return left if left > 0 else None
 
 
 def _card(card: Line) -> CardNow:
