@@ -197,6 +197,21 @@ def test_a_table_puts_the_columns_that_have_no_room_on_a_line_below() -> None:
     ]
 
 
+def test_a_few_long_cells_of_the_last_column_move_no_other_row_to_two_lines() -> None:
+    rows = [("IMAGE", "SIZE", "HERE"), ("a:1", "1 GiB", "runs"), ("a:2", "1 GiB", "can't tell: too new")]
+    rows.append(("b", "9", ""))
+    assert console.table(rows, 20) == [
+        "IMAGE  SIZE   HERE",
+        "a:1    1 GiB  runs",
+        "a:2    1 GiB",
+        "    can't tell: too",
+        "      new",
+        "b      9",
+    ]
+    assert console.table(rows, 80)[2] == "a:2    1 GiB  can't tell: too new"
+    assert console.table([*rows[:1], rows[2], rows[2]], 20)[:2] == ["IMAGE  SIZE", "    HERE"]
+
+
 # "语" and "🚀" are two columns wide.
 @given(st.lists(st.tuples(*[st.text("ab,语🚀", max_size=7)] * 4), min_size=1), st.integers(20, 60))
 def test_a_table_is_no_wider_than_its_terminal_and_loses_no_cell(rows: list[tuple[str, ...]], width: int) -> None:

@@ -148,17 +148,27 @@ def columns(stream: Any) -> int | None:
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None, right: Container[int] = ()) -> list[str]:
     """Return the lines of a table of `rows`, the head first. Columns that don't fit into `width` go on an indented line
-    below. `right` has the indices of the right-aligned columns. Newlines in a cell become spaces."""
+    below; of the last one, only the cells that don't fit, if they are few. `right` has the indices of the right-aligned
+    columns. Newlines in a cell become spaces."""
     rows = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
+    beside = _beside(rows, widths, width)
     for row in rows:
         room = [" " * (w - cells(cell)) for cell, w in zip(row, widths, strict=True)]
         padded = [r + cell if at in right else cell + r for at, (cell, r) in enumerate(zip(row, room, strict=True))]
-        for first, end in _spans(widths, width):
+        for first, end in _spans([*widths[:-1], min(widths[-1], max(beside, cells(row[-1])))], width):
             line = ((_BELOW if first else "") + "  ".join(padded[first:end])).rstrip()
             lines += [line] if width is None or cells(line) <= width else _folded(line, width)
     return lines
+
+
+def _beside(rows: Sequence[Sequence[str]], widths: Sequence[int], width: int | None) -> int:
+    """Return how wide a cell of the last column may be that stays beside the others: any one may if all fit, or if so
+    many don't that a line for each would look torn."""
+    room = widths[-1] if width is None else width - sum(widths[:-1]) - 2 * len(widths[:-1])
+    fit = [cells(row[-1]) <= room for row in rows]
+    return room if fit[0] and 2 * sum(fit[1:]) > len(fit[1:]) else widths[-1]
 
 
 def _folded(line: str, width: int) -> list[str]:
