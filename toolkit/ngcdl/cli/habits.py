@@ -54,7 +54,7 @@ _SAME = {
     **dict.fromkeys(("--requirements", "--requirement", "--packages", "--with", "--install"), "--pip"),
     "--dataset": "--data",
     "-m": "--memory",
-    "-w": "--watch",
+    **dict.fromkeys(("-w", "-i", "-l", "--interval", "--loop"), "--watch"),  # as gpustat and nvidia-smi repeat it
     "--lines": "--tail",
     **dict.fromkeys(("-f", "--follow"), "--watch 1"),
     **dict.fromkeys(("-v", "-V"), "--version"),
@@ -66,7 +66,7 @@ _OF_RM = {  # the same for options of `docker rm`, `podman rm` and `rm`
 _OF_A_LIMIT = ("--timeout", "--time-limit", "--max-time", "--duration", "--walltime")  # of a run's time, elsewhere
 # What other tools call a command, with the lines that do it here. {} is what was typed after the word, or _TYPICAL.
 _OTHERS = {
-    **dict.fromkeys(("ps", "ls", "list", "history"), "    ngcdl runs"),
+    **dict.fromkeys(("ps", "ls", "list", "history", "queue", "jobs"), "    ngcdl runs"),
     **dict.fromkeys(("top", "stats", "smi", "nvidia-smi", "monitor", "watch"), "    ngcdl gpu --watch 1"),
     "devices": "    ngcdl gpu",
     "version": "    ngcdl --version",
@@ -78,7 +78,9 @@ _OTHERS = {
     **dict.fromkeys(("start", "shell"), "    ngcdl run {}"),
     "restart": "    ngcdl runs replay {}",
     **dict.fromkeys(("inspect", "status"), "    ngcdl show {}"),
-    "attach": "    ngcdl logs -f {}",
+    **dict.fromkeys(("attach", "tail"), "    ngcdl logs -f {}"),
+    "cp": "A run's files, in its folder or in the container of one that goes on:\n    ngcdl show last\n"
+    "    ngcdl exec last -- cat FILE > FILE",
     "resume": "    ngcdl run --train cifar10 --resume {}",
     "kill": "    ngcdl stop {}",
     **{word: f"    ngcdl runs {word} {{}}" for word in ("rm", "diff", "replay", "import")},
@@ -110,7 +112,7 @@ _TYPICAL = {
     "start": "--train cifar10",
     **dict.fromkeys(("shell", "download", "fetch"), "pytorch"),
     **dict.fromkeys(("inspect", "status", "kill", "restart", "replay"), "last"),
-    **dict.fromkeys(("attach", "resume"), "last"),
+    **dict.fromkeys(("attach", "tail", "resume"), "last"),
     **dict.fromkeys(("rm", "remove", "delete"), "RUN"),
     **dict.fromkeys(("clean", "cleanup", "prune"), "--older-than 30d"),
     "diff": "last-1 last",
