@@ -50,7 +50,11 @@ from ngcdl.cli.changed import written_out
         ("run -it x:1 -p80:80 --publish=8:8 -ti -- ls -i", "run ...  # without -i --interactive -p PORT --publish PORT",
          "run -t x:1 -t -- ls -i"),
         ("run pytorch -ii --engine slurm", "run ... -- COMMAND  # without -i", "run pytorch --engine slurm -- COMMAND"),
+        ("run pytorch --pip x -- true", "run ... -v /a:/a -e A=1", "run pytorch --pip x -v /a:/a -e A=1 -- true"),
+        ("runs replay last", "run ... pytorch:24.12-py3  # without pytorch:26.08-py3", "run ... pytorch:24.12-py3"),
         # what it replaces is not known, or it is no advice about this command
+        ("run pytorch -eB=2", "run ... -e A=1", None),
+        ("run pytorch --volume=/a:/data", "run ... -v /another/folder:/data", None),
         ("run pytorch -v /a:/data", "run ... -v /another/folder:/data", None),
         ("compare --train cifar10", "run ... --gpus none", None),
         ("runs replay last", "run ... --gpus none", None),

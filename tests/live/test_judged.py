@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -140,7 +141,8 @@ def test_an_image_that_can_t_run_here_is_refused_before_the_pull_with_the_one_to
         done = seed_host.run(*words)
         assert done.code == 125, done
         assert "can't run here" in done.err
-        assert f"{front.host}/nvidia/pytorch:18.08-py3" in done.err.partition("The newest one that can:")[2]
+        instead = shlex.join([words[0], f"{front.host}/nvidia/pytorch:18.08-py3", *words[2:]])
+        assert f"The newest one that can:\n      ngcdl {instead}\n" in done.err
         assert re.search(rf"    ngcdl {words[0]} pytorch:26\.08-py3 .*--force", done.err)
     assert not seed_host.ids()
     assert front.requests()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ def test_where_too_few_nodes_can_nothing_is_handed_in(someone: Someone) -> None:
     done = someone.run(*TRAIN, "--nodes", "2")
     assert done.returncode == 125
     assert "can't run on more than 1 of the cluster's nodes: n1 (v100): " in done.stderr
-    assert "The newest one that can, judging by its kernels" in done.stderr
+    _, _, instead = done.stderr.partition("The newest one that can, judging by its kernels")
+    assert re.search(r"\n +ngcdl run \S+/nvidia/\S+:\S+ .*--nodes 2\n", instead)
     assert someone.store.ids() == []
     forced = someone.run(*TRAIN, "--nodes", "2", "--force", "--dry-run")
     assert "Going on because of --force." in forced.stderr

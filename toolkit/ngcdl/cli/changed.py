@@ -18,8 +18,8 @@ from ngcdl.cli.typed import again, own_end
 
 # Options of `compare` that `run` lacks.
 OF_COMPARE = ("--vary", "--scaling", "--repeat")
-# Options that add up if given twice, so that advice does not say which of the typed ones it replaces.
-_ADD_UP = ("-v", "-e", "-p", "--pip", "--ulimit")
+# Options that add up if given twice, so that advice does not say which of the typed ones it replaces; with other names.
+_ADD_UP = {"-v": "--volume", "-e": "--env", "-p": "--publish", "--pip": "--pip", "--ulimit": "--ulimit"}
 _ADVISED = re.compile(
     r"(?P<before> +(?:(?:\w+=|timeout )\S+ )?)ngcdl (?:(?P<command>\w+) )?\.\.\."
     r"(?P<change>[^#]*)(?:# without (?P<less>.+))?"
@@ -100,10 +100,12 @@ def _line(line: str, argv: Sequence[str]) -> str:
     varies = _varies(typed, change, less)
     if varies and (others := _with_another_value(argv, change, less)):
         return f"{advised['before']}{again(others).strip()}"
-    if not (argv[0] == name or is_alone) or any(word in _ADD_UP for word in change):
-        return line
+    as_it_is = line.partition("# without ")[0].rstrip()
+    adding_up = tuple(part for word in change if word in _ADD_UP for part in (word, _ADD_UP[word]))
+    if not (argv[0] == name or is_alone) or any(word.startswith(adding_up) for word in typed):
+        return as_it_is
     if varies:
-        return line.partition("# without ")[0].rstrip() if change or not less else "Leave it out."
+        return as_it_is if change or not less else "Leave it out."
     its = _command(argv[0])
     if its is None:
         return line

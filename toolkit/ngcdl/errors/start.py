@@ -28,7 +28,8 @@ class ImageUnfit(NgcdlError):
         not this host, `host` is what `ngcdl check --host` takes for it.
         """
         by = ", judging by its kernels (the driver there is not known)" if host and "driver=" not in host else ""
-        take = f"The newest one that can{by}:\n    {newest}\n" if newest else "No tag of it is known that can.\n"
+        line = f"    ngcdl {command} ... {newest}  # without {reference}"
+        take = f"The newest one that can{by}:\n{line}\n" if newest else "No tag of it is known that can.\n"
         if others:
             take = f"Its other tags, with a verdict on each:\n    ngcdl images {others} --all\n"
         start = "run" if command == "pull" else command
