@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from dataclasses import replace
 
 import pytest
 
-from ngcdl import console
-from ngcdl.cli.gpu import _card, _watch, gpu
+from ngcdl import console, processes
+from ngcdl.cli.gpu import _card, _processes, _watch, gpu
 from ngcdl.errors import BadOption
 from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
 
@@ -89,6 +90,22 @@ def test_a_narrow_terminal_gets_whole_fields(monkeypatch: pytest.MonkeyPatch) ->
         *("  power 650 / n/a W   clock n/a", "    temperature 61 C"),
         *("   PID     MEMORY  USER  NAME", "      CONTAINER"),
     ]
+
+
+@pytest.mark.parametrize(("columns", "name"), [("60", "python"), ("120", "python train.py"), (None, "python train.py")])
+def test_a_python_has_its_script_beside_it_where_that_needs_no_second_line(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, name: str
+) -> None:
+    monkeypatch.setattr(processes, "script", {os.getpid(): "train.py"}.get)
+    if columns:
+        monkeypatch.setattr("sys.stdout", Terminal())
+        monkeypatch.setenv("COLUMNS", columns)
+    rows = _processes(
+        (GpuProcess(os.getpid(), 1 << 30, "python", "c1"), GpuProcess(1)), {"c1": "ngcdl-20261121-143222"}
+    )
+    assert [re.split(" {2,}", row.strip())[3:] for row in rows[1:]] == [
+        [name, "ngcdl-20261121-143222"], ["n/a", "-"],
+    ], rows  # fmt: skip
 
 
 def watched(capsys: pytest.CaptureFixture[str], as_json: bool) -> str:

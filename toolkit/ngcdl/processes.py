@@ -5,6 +5,7 @@ Also how a process of ngcdl starts another one, and ends one that may hang."""
 from __future__ import annotations
 
 import pwd
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,9 @@ from ngcdl.frozen import dataclass
 
 _PROC = Path("/proc")
 _KILL_SECONDS = 0.5
+_COMMAND_BYTES = 4096  # of a command line: its beginning says what runs
+_PYTHON = re.compile(r"python[\d.]*")
+_ALONE = re.compile(r"-[bBdEiIOPqsSuvx]+")  # Python's options that take no value
 
 # Processes that were killed but are stuck in the kernel. Their objects are kept, because garbage collection would warn
 # that the processes still run.
@@ -96,6 +100,25 @@ def program(pid: int) -> str | None:
         return (_PROC / str(pid) / "exe").readlink().name
     except OSError:
         return None
+
+
+def script(pid: int) -> str | None:
+    """Return what a Python runs, such as train.py, or -m MODULE; None if it is no Python, or that can't be read. What
+    else its command line has may be a secret."""
+    try:
+        with (_PROC / str(pid) / "cmdline").open("rb") as file:
+            own, *words = file.read(_COMMAND_BYTES).decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    if not _PYTHON.fullmatch(Path(own).name):
+        return None
+    for at, word in enumerate(words):
+        if word.startswith("-m"):
+            module = word[2:] or "".join(words[at + 1 : at + 2])
+            return f"-m {module}" if module else None
+        if not _ALONE.fullmatch(word):
+            return Path(word).name or None if not word.startswith("-") else None
+    return None
 
 
 def user(pid: int) -> str | None:

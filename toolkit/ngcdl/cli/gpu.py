@@ -23,6 +23,7 @@ _ENGINE_SECONDS = 1
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1_000_000_000  # time.sleep takes up to 9.2e9
 _NONE = console.NOT_AVAILABLE
 _INDENT = 4  # of what does not fit into a line of a terminal
+_LONGEST_NAME = 32  # characters of a program and its script
 _FIELDS = re.compile(r" {2,}")  # what parts the fields of a line
 _IN_FIELD = re.compile(r"(?<! ) (?! )")
 
@@ -212,14 +213,18 @@ def _memory(card: GpuReading) -> str:
 def _processes(found: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -> list[str]:
     if not found:
         return []
-    rows = [("PID", "MEMORY", "USER", "NAME", "CONTAINER")]
+    whole = [("PID", "MEMORY", "USER", "NAME", "CONTAINER")]
+    brief = list(whole)
     for one in found:
         user = one.name and processes.user(one.pid)  # without a name, its PID is not one of this host's /proc
         container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
         memory = _value(_mib(one.memory_bytes), " MiB")
-        rows.append((str(one.pid), memory, user or _NONE, one.name or _NONE, container))
+        runs = f"{one.name or _NONE} {(one.name and processes.script(one.pid)) or ''}".rstrip()
+        whole.append((str(one.pid), memory, user or _NONE, console.cut(runs, _LONGEST_NAME), container))
+        brief.append((*whole[-1][:3], one.name or _NONE, container))
     width = console.columns(sys.stdout)
-    return [f"  {line}" for line in console.table(rows, width and width - _INDENT, right=(0, 1))]
+    drawn = [console.table(rows, width and width - _INDENT, right=(0, 1)) for rows in (whole, brief)]
+    return [f"  {line}" for line in (drawn[0] if len(drawn[0]) == len(whole) else drawn[1])]
 
 
 def _value(value: float | None, unit: str = "") -> str:
