@@ -149,6 +149,21 @@ def test_a_narrow_terminal_gets_a_line_a_run_with_what_matters_most(several: Hou
     assert [row[head.index("STATUS")] for row in rows] == ["running, silent", "interrupted 143"]
 
 
+@pytest.mark.parametrize(("ago", "said"), [
+    (0, {60: "running 74 %", 160: "running 74 %"}),
+    (1500, {60: "running 74 %, silent", 160: "running 74 %, no step for 25 min"}),
+])  # fmt: skip
+def test_of_a_run_that_goes_on_it_says_how_much_is_done(house: House, ago: int, said: dict[int, str]) -> None:
+    workload = {"name": "cifar10", "steps": 1000}
+    run = Run(QUIET, "running", time.time() - 9e4, engine="local", owner=this_process(), spec={"workload": workload})
+    events = house.store.create(run) / EVENTS
+    events.write_text(json.dumps({**STEP, "step": 740}) + "\n")
+    os.utime(events, (time.time() - ago,) * 2)
+    for columns, status in said.items():
+        head, row = (re.split("  +", line) for line in on_terminal(house, columns))
+        assert row[head.index("STATUS")] == status
+
+
 @pytest.mark.parametrize("columns", [40, 56, 70, 90, 110])
 def test_on_every_terminal_a_run_has_one_line_and_a_speed_never_goes_without_its_data(
     several: House, columns: int

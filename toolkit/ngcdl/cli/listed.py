@@ -13,7 +13,6 @@ from ngcdl.console import NOT_AVAILABLE, measured, number
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.words import duration
-from ngcdl.running import silence
 from ngcdl.storing.store import called
 
 HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
@@ -27,12 +26,12 @@ _DAY = 86400
 
 
 def table(
-    found: Sequence[Run], silent: Mapping[str, float], ids: Sequence[str], width: int | None, now: float
+    found: Sequence[Run], said: Mapping[str, str], ids: Sequence[str], width: int | None, now: float
 ) -> list[str]:
-    """Return a line for each run. `silent`: for how many s a run has reported nothing, by id, if that is long. `ids`:
-    those of all runs. If `width` is None, nothing is cut, and times are absolute, as the output may be read later."""
+    """Return a line for each run. `said`: what stands after a run's status, by id. `ids`: those of all runs. If `width`
+    is None, nothing is cut, and times are absolute, as the output may be read later."""
     rows = [
-        (run.id, _when(run, now, is_absolute=width is None), *_cells(run, silent.get(run.id), now), _line(*_what(run)))
+        (run.id, _when(run, now, is_absolute=width is None), *_cells(run, said[run.id], now), _line(*_what(run)))
         for run in found
     ]
     whole = console.table([HEAD, *rows])
@@ -97,19 +96,18 @@ def _when(run: Run, now: float, *, is_absolute: bool) -> str:
     return f"{seconds // _DAY:.0f} d ago"
 
 
-def _cells(run: Run, silent_seconds: float | None, now: float) -> tuple[str, ...]:
+def _cells(run: Run, said: str, now: float) -> tuple[str, ...]:
     """Return the cells TOOK, STATUS, EXAMPLES/S and BUSY."""
     seconds = now - run.started if run.status == "running" and now >= run.started else run.seconds
     status = "waiting" if run.is_waiting else run.status
     status += f" {run.exit_code}" if run.exit_code else ""
     # with exit code 0, and a reason: a trial that ran out of memory on the search for the largest batch is none
     status += ", OOM" if run.status == "finished" and run.oom_killed and run.reason else ""
-    said = "" if silent_seconds is None else silence.in_words(silent_seconds)
     speed = run.summary.examples_per_second
     has_speed = bool(run.workload or run.dataset or speed is not None)
     return (
         duration(seconds),
-        f"{status}, {said}" if said else status,
+        f"{status}{said}",
         _marked(run, measured(speed)) if has_speed else "-",
         _busy(run),
     )

@@ -63,14 +63,17 @@ def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, 
     """Yield the run, what it does now, and the time (s since the epoch), every `seconds` until it has ended."""
     away: dict[str, NgcdlError] = {}
     folder = store.folder(run_id)
-    steps: float | None = None
     for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
         t = time.time()
-        last = last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES)
-        steps = steps or _steps(run, folder)
-        yield run, now(*last, t, run.sample_seconds, steps), t
+        yield run, read(run, folder, t), t
         if run.status != "running":
             return
+
+
+def read(run: Run, folder: Path, t: float) -> Now:
+    """Return what a run does at `t` (s since the epoch), by what it last wrote into its folder."""
+    last = last_lines(folder / EVENTS, _EVENTS_BYTES), samples(folder, _SAMPLES_BYTES)
+    return now(*last, t, run.sample_seconds, _steps(run, folder))
 
 
 def _steps(run: Run, folder: Path) -> float | None:
@@ -129,10 +132,10 @@ def _standing(run: Run, t: float) -> str:
 
 def _reached(read: Now) -> list[str]:
     """Say which step was reached, of how many, and how long the others will take."""
-    done, seconds = read.step or 0, read.left_seconds
-    share = f" of {read.steps:,} ({100 * done // read.steps} %)" if read.steps and 0 <= done <= read.steps else ""
+    seconds = read.left_seconds
+    share = "" if read.percent is None else f" of {read.steps:,} ({read.percent} %)"
     left = [] if seconds is None else [f"about {duration(seconds) if seconds >= 10 else f'{seconds:.0f} s'} left"]
-    return [f"{done:,}{share}", *left]
+    return [f"{read.step:,}{share}", *left]
 
 
 def _ago(read: Now, t: float) -> str:

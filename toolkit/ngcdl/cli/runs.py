@@ -11,6 +11,7 @@ from ngcdl import console
 from ngcdl.cli import listed, lookup
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.errors import BadOption, NgcdlError
+from ngcdl.record import Run
 from ngcdl.running import silence
 from ngcdl.running.reconcile import reconcile, standing
 from ngcdl.storing.store import Store
@@ -36,7 +37,9 @@ def runs(as_json: bool, everything: bool = False) -> None:
         console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
     silent = {run.id: seconds for run in found if (seconds := silence.silent_seconds(run, store.folder(run.id)))}
-    for line in listed.table(found, silent, ids, console.columns(sys.stdout), time.time()):
+    shares = {run.id: share for run in found if (share := _share(run, store)) is not None}
+    said = {run.id: _standing(shares.get(run.id), silent.get(run.id)) for run in found}
+    for line in listed.table(found, said, ids, console.columns(sys.stdout), time.time()):
         console.result(line)
     if any(lookup.RECENT in run.notes for run in found):
         console.say(f"* {lookup.RECENT}")
@@ -45,6 +48,19 @@ def runs(as_json: bool, everything: bool = False) -> None:
             console.say(silence.with_advice(run, silent[run.id]))
     if len(ids) > len(shown):
         console.say(f"{len(ids) - len(shown)} older runs:  ngcdl runs --all")
+
+
+def _share(run: Run, store: Store) -> int | None:
+    """Return which part of its steps a run that goes on has done, in percent; None if that is unknown."""
+    from ngcdl.cli import live
+
+    return live.read(run, store.folder(run.id), time.time()).percent if run.status == "running" else None
+
+
+def _standing(percent: int | None, silent_seconds: float | None) -> str:
+    """Return what the list says after `running`."""
+    share = "" if percent is None else f" {percent} %"
+    return share if silent_seconds is None else f"{share}, {silence.in_words(silent_seconds)}"
 
 
 def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:

@@ -52,6 +52,12 @@ class Now:
     steps: int | None = None
     left_seconds: float | None = None
 
+    @property
+    def percent(self) -> int | None:
+        """Which part of its steps the run has done, 0..100; None if that is unknown."""
+        done, steps = self.step, self.steps
+        return None if done is None or not steps or not 0 <= done <= steps else 100 * done // steps
+
 
 def now(
     events: Iterable[Line],
