@@ -83,6 +83,7 @@ STDOUT one line each for the device and the data, then what the TensorFlow tutor
        about the queue is only for workloads with the tutorial's pipeline, and says SYNTHETIC for CIFAR if the images
        are synthetic; a workload whose data is noise is not tested.
        Still loading tf2 (after five seconds, once; before all the others)
+       It takes 1000 steps of 128 images (not if only --seconds ends it; with --resume: ", of which 500 are done")
        Filling queue with 20000 CIFAR images before starting to train.
        Still computing the first step (after five seconds, once)
        2018-02-16 18:21:30.123456: step 230, loss = 3.72 (592.6 examples/sec; 0.216 sec/batch)

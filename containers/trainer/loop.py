@@ -47,6 +47,9 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
           flops_per_example=None if asked.feed == "input" else workload.FLOPS,
           share_of_3x3=cost.share_of_3x3(model.words, model.shape),
           epoch_copied_bytes=feed.epoch_copied_bytes(asked.feed, network, model, dataset.count))
+    if asked.steps is not None:
+        voice.say("It takes %d steps of %d %s%s" % (
+            asked.steps, asked.batch, workload.UNIT, ", of which %d are done" % first if first else ""))
     began, tested = clock(), opened(asked, workload, group)
     if queued is not None:
         voice.say("Filling queue with %d %s images before starting to train." % (

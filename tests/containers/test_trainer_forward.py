@@ -40,7 +40,8 @@ def test_what_trains_nothing_tells_its_speed_and_keeps_nothing(tmp_path):
     assert {(step["loss"], step["learning_rate"]) for step in steps} == {(None, None)}
     assert steps[0]["examples_per_second"] is None
     assert [round(step["examples_per_second"] * step["seconds_per_batch"]) for step in steps[1:]] == [2, 1, 2, 2]
-    assert re.match(r"^\S+ \S+: step 1 \([\d.]+ examples/sec; [\d.]+ sec/batch\)\n$", said[1])
+    assert said[0].startswith("It takes 5 steps of 2 ")
+    assert re.match(r"^\S+ \S+: step 1 \([\d.]+ examples/sec; [\d.]+ sec/batch\)\n$", said[2])
     assert not (tmp_path / "checkpoints").exists()
 
 

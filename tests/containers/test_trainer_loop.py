@@ -41,10 +41,15 @@ def run(tmp_path):
 
 
 def test_lines_are_the_tutorials(run):
-    said = run(FakeNetwork({10: 3.14159}))
-    assert said[0] == "Filling queue with 50 SYNTHETIC images before starting to train.\n"
-    found = [LINE.match(line).groups() for line in said[1:]]
+    length, queue, *said = run(FakeNetwork({10: 3.14159}))
+    assert length == "It takes 25 steps of 4 images\n"
+    assert queue == "Filling queue with 50 SYNTHETIC images before starting to train.\n"
+    found = [LINE.match(line).groups() for line in said]
     assert [(int(step), loss) for _, step, loss, _, _ in found] == [(0, "2.00"), (10, "3.14"), (20, "2.00")]
+
+
+def test_of_a_training_that_a_time_ends_no_number_of_steps_is_told(run):
+    assert not any(line.startswith("It takes") for line in run(FakeNetwork(), steps=None, seconds=1e-9))
 
 
 def test_a_first_step_that_takes_long_is_told_once(run, monkeypatch):
@@ -145,7 +150,8 @@ def test_resumed_steps_go_on_with_the_batches_that_follow(run, tmp_path):
     run(second, steps=9, resume=str(tmp_path / "checkpoints"))  # step 9 is the newest there: nothing left to do
     assert second.trained == []
     (tmp_path / "checkpoints" / "step-9.npz").unlink()
-    run(second, steps=9, resume=str(tmp_path), log_frequency=1)
+    said = run(second, steps=9, resume=str(tmp_path), log_frequency=1)
+    assert "It takes 9 steps of 4 images, of which 5 are done\n" in said
     assert len(first.trained) + len(second.trained) == 9
     for one, other in zip(straight.trained, first.trained + second.trained, strict=True):
         assert (one[0][0] == other[0][0]).all()
@@ -280,9 +286,9 @@ def test_a_batch_beyond_the_machine_s_memory_is_refused_before_it_is_made_and_on
     with pytest.raises(Stop, match="a batch of 10 images takes at least") as stop:
         run(network, batch=10)
     assert (stop.value.kind, network.trained) == ("out_of_memory", [])
-    assert [len(run(network, batch=size, steps=1)) for size in (9, 4)] == [3, 2]
+    assert [len(run(network, batch=size, steps=1)) for size in (9, 4)] == [4, 3]
     network.device, network.label_bytes = "gpu", 4
-    assert len(run(network, batch=10, steps=1)) == 2
+    assert len(run(network, batch=10, steps=1)) == 3
 
 
 def test_a_network_of_another_size_is_never_trained(run):
