@@ -18,6 +18,7 @@ import pytest
 from house import House
 from made_runs import Made
 
+from ngcdl.engines.local.engine import SIZES
 from ngcdl.record import Finding, Image
 from ngcdl.trainings import bundled
 
@@ -44,6 +45,13 @@ def test_the_readme_has_the_commands_that_the_user_asked_for() -> None:
     assert "ngcdl run tensorflow:18.01-py2 --train cifar10" in commands()
     assert "ngcdl login" in commands()
     assert "./scripts/test" in README
+
+
+def test_what_is_installed_without_a_container_is_as_large_as_ngcdl_says() -> None:
+    sizes = {size for said in SIZES.values() for size in re.findall(r"[\d.]+ [MG]B", said)}
+    assert sizes == {"274 MB", "572 MB", "2.8 GB"}
+    (told,) = (part for part in README.split("\n\n") if "installs TensorFlow once" in part)
+    assert sizes < {*re.findall(r"[\d.]+ [MG]B", " ".join(told.split()))}, told
 
 
 def test_the_images_of_the_examples_run_on_the_cards_of_today_unless_their_comment_says_otherwise(

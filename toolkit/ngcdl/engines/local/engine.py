@@ -41,9 +41,9 @@ READY = "ready"
 # Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
 _WHEEL = re.compile(r"(?:\S*/)?([^\s/-]+)-([^\s-]+)-\S+\.whl")  # its tags are of no interest, and long
 _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
-# TensorFlow 2.21's wheels for x86-64, by far the largest downloads. With its dependencies, the CPU's takes 1.6 GB once
-# installed.
-SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and CUDA,"}
+# TensorFlow 2.21's wheels for x86-64, and what the locked CUDA libraries are to download. With its dependencies, the
+# CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
+SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and 2.8 GB of CUDA,"}
 _ON_ARM64 = "a wheel without CUDA and its dependencies,"
 # What that wheel with CUDA is for. Its tensorflow/python/platform/build_info.py has sm_60, sm_70, sm_80, sm_89 and
 # compute_90, so a newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
