@@ -114,6 +114,22 @@ def test_layers_that_the_engine_has_are_no_part_of_a_pull_s_speed(monkeypatch: p
     screen.quiet()
 
 
+def test_a_layer_that_the_engine_got_from_elsewhere_meanwhile_leaves_no_bar_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_terminal(monkeypatch)
+    screen = Screen()
+    for layer in ("aaa", "bbb"):
+        screen.pull(PullEvent(layer, WAITING, 0, 1024))
+    for layer in ("aaa", "bbb"):
+        for status in ("Downloading", "Already exists", "Downloading"):
+            screen.pull(PullEvent(layer, status, 512, 1024))
+    assert screen._progress
+    (task,) = screen._progress.tasks
+    assert (task.description, task.fields["status"], task.completed, task.total) == ("layers", "2 of 2", 2048, 2048)
+    screen.quiet()
+
+
 @pytest.mark.parametrize("columns", [40, 50, 60, 75])
 def test_no_figure_of_a_pull_is_cut(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     terminal = on_terminal(monkeypatch, columns)

@@ -105,6 +105,8 @@ class Screen:
             return
         if event.status.startswith("Pulling from"):
             return  # its "layer" is the tag, and the image was already named
+        if event.layer in self._whole and event.status not in _DONE:
+            return  # another pull has brought it to the engine meanwhile: what is still on its way here is not needed
         self._count(event)
         if event.status == WAITING:
             return  # more such layers follow, and nothing has moved: a total would not be that of all
