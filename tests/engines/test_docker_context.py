@@ -124,6 +124,30 @@ def test_tls_goes_with_the_ca_alone(home: Path, monkeypatch: pytest.MonkeyPatch)
     assert (made.base_url, made.verify, made.cert) == ("https://far:2376", str(home / "ca.pem"), None), "as docker"
 
 
+def test_a_context_is_found_where_docker_has_no_config_json_and_its_own_ca_goes_before_that_of_a_variable(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _keep_context(home, "far", _context_of("far", "tcp://far:2376"))
+    folder = home / "contexts/tls" / hashlib.sha256(b"far").hexdigest() / "docker"
+    folder.mkdir(parents=True)
+    for file in (folder / "ca.pem", home / "ca.pem", home / "cert.pem", home / "key.pem"):
+        file.touch()
+    for name, value in (("CONTEXT", "far"), ("CERT_PATH", str(home)), ("TLS_VERIFY", "1")):
+        monkeypatch.setenv(f"DOCKER_{name}", value)
+    made = client(version="1.41", timeout=1)
+    assert (made.base_url, made.verify, made.cert) == ("https://far:2376", str(folder / "ca.pem"), None)
+    (folder / "ca.pem").unlink()
+    assert client(version="1.41", timeout=1).base_url == "http://far:2376", "as docker"
+
+
+def test_tls_s_files_are_looked_for_in_docker_s_own_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "ca.pem").touch()
+    monkeypatch.setenv("DOCKER_HOST", "tcp://far:2376")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.delenv("DOCKER_CERT_PATH", raising=False)
+    assert client(version="1.41", timeout=1).verify == str(home / "ca.pem"), "which DOCKER_CONFIG names"
+
+
 @pytest.mark.parametrize("skips", [False, True])
 def test_tls_goes_with_the_ca_that_a_context_has_alone(home: Path, skips: bool) -> None:
     meta = json.loads(_context_of("far", "tcp://far:2376"))

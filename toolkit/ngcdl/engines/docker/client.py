@@ -5,20 +5,17 @@ The stock client reads all keys in config.json before its first call, and fails 
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from ngcdl.engines.docker import keys
-from ngcdl.engines.docker.context import ca_alone
+from ngcdl.engines.docker import context, keys
 
 
 def client(version: str, timeout: int) -> Any:
-    """Create a docker.APIClient for the engine that `docker.from_env` finds. Raise what that raises."""
-    from docker import APIClient, DockerClient
+    """Create a docker.APIClient for the engine that docker's configuration names. Raise EngineAbsent, or what the SDK
+    raises."""
+    from docker import APIClient
     from docker.errors import APIError, DockerException
     from docker.tls import TLSConfig
-
-    ca = ca_alone()
 
     class Keyless(APIClient):
         @property
@@ -51,16 +48,11 @@ def client(version: str, timeout: int) -> Any:
             except (KeyError, TypeError) as error:
                 raise APIError(str(error), response, response.text) from error
 
-    class Client(DockerClient):
-        def __init__(self, **asked: Any) -> None:
-            self.api = Keyless(**asked | ({"tls": TLSConfig(ca_cert=str(ca), verify=True)} if ca else {}))
-
-    environment = dict(os.environ)
-    if ca:  # the SDK insists on a certificate of the user's
-        environment["DOCKER_TLS_VERIFY"] = ""
-    if not environment.get("DOCKER_TLS_VERIFY"):  # docker goes without TLS then; with a path the SDK trusts any server
-        environment["DOCKER_CERT_PATH"] = ""
+    tls: TLSConfig | bool = False
+    if found := context.tls():
+        ca, certificate, key = (str(found.folder / name) for name in ("ca.pem", "cert.pem", "key.pem"))
+        tls = TLSConfig(client_cert=(certificate, key) if found.has_own else None, ca_cert=ca, verify=found.verifies)
     try:
-        return Client.from_env(version=version, timeout=timeout, environment=environment).api
+        return Keyless(context.named(), version=version, timeout=timeout, tls=tls)
     except ValueError as error:  # urllib's, of an address such as tcp://[::1
         raise DockerException(str(error)) from error

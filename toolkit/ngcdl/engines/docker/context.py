@@ -5,17 +5,24 @@ Precedence as in the docker command: https://github.com/docker/cli/blob/v28.2.2/
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from ngcdl import settings
 from ngcdl.errors import EngineAbsent, EngineElsewhere, EngineNotAsked
 from ngcdl.errors.engine import CONFIG
+from ngcdl.frozen import dataclass
 
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+_CA = ["ca.pem"]
+_OWN = ["cert.pem", "key.pem"]
 
 
 def named_by() -> str:
@@ -24,71 +31,83 @@ def named_by() -> str:
 
 
 def named() -> str:
-    """Return the configured address, else DEFAULT_SOCKET.
+    """Return the configured address, else DEFAULT_SOCKET. Raise EngineAbsent if the context no longer exists, as docker
+    does: the default socket would be another engine's."""
+    name = _context()
+    found = _endpoint(name).get("Host") if name else os.environ.get("DOCKER_HOST")
+    return str(found or DEFAULT_SOCKET)
 
-    Raise EngineAbsent if the context no longer exists, as docker does: the SDK would fall back to the default socket,
-    which is another engine's.
-    """
-    if host := os.environ.get("DOCKER_HOST"):
-        return host
-    from docker.context import ContextAPI
+
+def _context() -> str | None:
+    """Return the name of the context in use; None if it is the default one, or DOCKER_HOST is set."""
     from docker.context.config import get_current_context_name
 
-    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name() or "default"
-    why = "no context of that name exists beside docker's config.json"
+    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    return name if name and name != "default" and not os.environ.get("DOCKER_HOST") else None
+
+
+def _endpoint(name: str) -> dict[str, Any]:
+    """Return what docker's file of that context says about its engine. Raise EngineAbsent."""
+    why = "no context of that name exists in docker's folder"
     try:
-        context = ContextAPI.get_context(name)
-        if context and context.Host:
-            return str(context.Host)
-    except Exception as error:  # the SDK has no narrower class for a broken file
-        why = f"docker's file for it can't be read ({error})"
+        found = json.loads((_kept(name, "meta") / "meta.json").read_bytes())["Endpoints"]["docker"]
+        return {**found}
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        why = f"docker's file for it can't be read ({error!r})"
     raise EngineAbsent(f"the context {name}", why, is_default=False, named_by=named_by())
 
 
-def without_tls_files() -> EngineNotAsked | None:
-    """Return the error for TLS that is turned on without its files; None if it is not, or all are there."""
-    if not (folder := tls_folder()):
-        return None
-    own = () if ca_alone() else ("cert.pem", "key.pem")
-    lacks = [name for name in ("ca.pem", *own) if not os.path.isfile(folder / name)]  # noqa: PTH113  # it raises nothing
-    return EngineNotAsked(str(folder), lacks) if lacks else None
+def _kept(name: str, kind: str) -> Path:
+    """Return the folder of a context's files. The SDK finds it only beside a config.json, which docker does without."""
+    return _folder() / "contexts" / kind / hashlib.sha256(name.encode()).hexdigest()
 
 
-def ca_alone() -> Path | None:
-    """Return the CA's file if TLS is turned on, by a variable or a context's own files, and this user has no
-    certificate: docker then shows none.
+def _folder() -> Path:
+    """Return docker's folder."""
+    named = os.environ.get("DOCKER_CONFIG")
+    return Path(named) if named else settings.home(os.environ) / ".docker"
 
-    https://github.com/docker/cli/blob/v28.2.2/cli/flags/options.go (SetDefaultOptions)
+
+@dataclass(frozen=True)
+class Tls:
+    """The files that the engine is asked with: `folder` has ca.pem, and cert.pem and key.pem if `has_own`."""
+
+    folder: Path
+    has_own: bool
+    verifies: bool = True
+
+
+def tls() -> Tls | None:
+    """Return the files for TLS; None if it is turned off. A context has its own, whatever the variables say.
+
+    Without a certificate of this user's docker shows none.
     https://github.com/docker/cli/blob/v28.2.2/cli/context/docker/load.go (tlsConfig)
-    """
-    folder = _of_context() or tls_folder()
-    has_own = folder and any(os.path.exists(folder / name) for name in ("cert.pem", "key.pem"))  # noqa: PTH110  # nor this
-    return folder / "ca.pem" if folder and not has_own else None
-
-
-def _of_context() -> Path | None:
-    """Return where the context in use, if it is not the default one, has a CA to verify its engine with."""
-    if os.environ.get("DOCKER_HOST"):
-        return None
-    from docker.context import ContextAPI
-    from docker.context.config import get_tls_dir
-
-    context = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
-    if not context or context.endpoints.get("docker", {}).get("SkipTLSVerify"):
-        return None
-    folder = Path(get_tls_dir(context.Name, "docker"))
-    return folder if os.path.isfile(folder / "ca.pem") else None  # noqa: PTH113  # it raises nothing
-
-
-def tls_folder() -> Path | None:
-    """Return where the files for TLS are looked for; None if no variable turns it on.
-
+    https://github.com/docker/cli/blob/v28.2.2/cli/flags/options.go (SetDefaultOptions)
     https://docs.docker.com/engine/security/protect-access/#secure-by-default
     """
+    if name := _context():
+        folder, verifies = _kept(name, "tls") / "docker", not _endpoint(name).get("SkipTLSVerify")
+        has_own = not _lacking(folder, _OWN)
+        return None if _lacking(folder, _CA) or not (has_own or verifies) else Tls(folder, has_own, verifies)
     if not os.environ.get("DOCKER_TLS_VERIFY"):
         return None
     path = os.environ.get("DOCKER_CERT_PATH")
-    return Path(path) if path else settings.home(os.environ) / ".docker"
+    folder = Path(path) if path else _folder()
+    return Tls(folder, has_own=_lacking(folder, _OWN) != _OWN)
+
+
+def _lacking(folder: Path, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not os.path.isfile(folder / name)]  # noqa: PTH113  # it raises nothing
+
+
+def without_tls_files() -> EngineNotAsked | None:
+    """Return the error for TLS that a variable turns on without its files; None if it is off, or all are there."""
+    if not (found := tls()):
+        return None
+    lacks = _lacking(found.folder, [*_CA, *(_OWN if found.has_own else ())])
+    return EngineNotAsked(str(found.folder), lacks) if lacks else None
 
 
 def over_ssh(address: str) -> EngineElsewhere:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ngcdl.engines.docker.context import ca_alone, named_by, tls_folder, without_tls_files
+from ngcdl.engines.docker.context import named_by, tls, without_tls_files
 from ngcdl.errors import (
     CannotInvoke,
     CommandNotFound,
@@ -216,10 +216,9 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         reason = "the connection was refused"
     elif "NameResolutionError" in text:
         reason = "its name can't be resolved"
-    elif found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text):
-        files = f"the files in {folder}" if (folder := tls_folder()) else "the files of docker's context"
-        if ca_alone():
-            files = f"ca.pem alone: {folder} has neither cert.pem nor key.pem"
+    elif (found := re.search(r"\[SSL[^]]*\] (.+?) \(_ssl", text)) and (its := tls()):
+        alone = f"ca.pem alone: {its.folder} has neither cert.pem nor key.pem"
+        files = f"the files in {its.folder}" if its.has_own else alone
         reason = f"TLS failed with {files} ({found[1].rstrip('.')})"
     elif "to an HTTPS server" in text:
         reason = "it wants TLS, which DOCKER_TLS_VERIFY=1 turns on"
