@@ -135,7 +135,7 @@ def test_a_command_is_named_without_the_runtime_s_words(text: str, said: str) ->
         ("no matching manifest for linux/arm64/v8 in the manifest list entries", "no-matching-manifest"),
         ("Bind for 0.0.0.0:8888 failed: port is already allocated", "port-taken"),
         (RUNC + 'exec: "/x": exec format error', "wrong-processor"),
-        (RUNC + 'exec: "nvidia-smi": executable file not found in $PATH: unknown', "nvidia-smi-without-gpu"),
+        (RUNC + 'exec: "nvidia-smi": executable file not found in $PATH: unknown', "nvidia-smi-missing"),
     ],
 )
 def test_the_remedy_of_a_famous_text_is_the_catalogue_s(text: str, name: str) -> None:

@@ -42,7 +42,7 @@ def test_a_code_of_the_program_is_told_from_ngcdls_own(user: User, code: int) ->
 
 
 @pytest.mark.parametrize(("command", "code", "name"), [
-    ("nosuchcommand", 127, "command-missing"), ("nvidia-smi", 127, "nvidia-smi-without-gpu"),
+    ("nosuchcommand", 127, "command-missing"), ("nvidia-smi", 127, "nvidia-smi-missing"),
     ("/etc", 126, "command-not-executable"), ("/etc/passwd", 126, "command-not-executable"),
 ])  # fmt: skip
 def test_a_command_that_cannot_start_is_126_or_127_as_with_docker(

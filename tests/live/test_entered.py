@@ -35,11 +35,12 @@ def test_pipes_pass_all_bytes_and_the_command_is_as_the_run_is(entered: User, tm
     script = f"{' '.join(entered.words)} exec last -- cat <{tmp_path}/given >{got}"
     subprocess.run(script, shell=True, env=entered.environment, check=True, timeout=240)
     assert got.read_bytes() == given
-    for program, hint in (("py-spy", "What follows `--` is the command."), ("nvidia-smi", "only with GPUs.")):
+    for program, hint in (("py-spy", "What follows `--` is the command."), ("nvidia-smi", "    ngcdl gpu\n")):
         missing = entered.run("exec", "last", "--", program)
         assert (missing.code, missing.out) == (127, "")
         assert "The image has no such command" in missing.err
         assert hint in missing.err
+        assert "--gpus" not in missing.err, "a run that goes on gets none, or has them"
     assert entered.record()["status"] == "running"
 
 

@@ -79,8 +79,11 @@ def test_a_driver_that_is_missing_where_no_gpu_was_asked_for_is_no_cause(log: Pa
     assert name(WITH_GPU, log) == "libcuda-missing"
     assert name(replace(RUN, gpus=("GPU-1",)), log) == "libcuda-missing", "of the local engine"
     missing = "exec: nvidia-smi: not found\n"
-    assert name(replace(RUN, gpu_way="none", engine="docker"), log, missing) == "nvidia-smi-without-gpu"
-    assert name(replace(WITH_GPU, engine="docker"), log) is None, "it has GPUs"
+    assert name(replace(RUN, gpu_way="none", engine="docker"), log, missing) == "nvidia-smi-missing"
+    assert "--gpus all" in remedy(replace(RUN, gpu_way="none", engine="docker"), log, missing)
+    its = remedy(replace(WITH_GPU, engine="docker"), log, missing)
+    assert "--gpus" not in its, "it has them"
+    assert "-e NVIDIA_DRIVER_CAPABILITIES=compute,utility" in its
 
 
 def test_what_only_an_image_can_cause_is_no_cause_without_one(log: Path) -> None:

@@ -242,7 +242,7 @@ EXAMPLES = {
     ],
     "user-without-name": ["KeyError: 'getpwuid(): uid not found: 1042'"],
     "group-without-name": ["groups: cannot find name for group ID 993"],
-    "nvidia-smi-without-gpu": [
+    "nvidia-smi-missing": [
         "[FATAL tini (7)] exec nvidia-smi failed: No such file or directory",
         "/usr/local/bin/nvidia_entrypoint.sh: line 38: exec: nvidia-smi: not found",
         'unable to start container process: exec: "nvidia-smi": executable file not found in $PATH: unknown',

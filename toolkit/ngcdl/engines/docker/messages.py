@@ -58,7 +58,7 @@ _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
     "requirement-unsatisfied": GpuHookFailed,
     "docker-init-missing": EngineRefused,  # its text reads like that of a command missing from the image
     "podman-init-missing": EngineRefused,  # as this one's second text does
-    "nvidia-smi-without-gpu": lambda what, advice: CommandNotFound(what, hint=advice),
+    "nvidia-smi-missing": lambda what, advice: CommandNotFound(what, hint=advice),
     "rlimit-forbidden": lambda what, advice: _limit_refused(what, advice),
 }
 # NVIDIA's runtime, its older hook, and the hooks of its CDI descriptions. The last text is the runtime's, too:
