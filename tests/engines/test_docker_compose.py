@@ -52,6 +52,14 @@ def test_a_command_gets_the_documented_flags_and_a_folder_of_its_own() -> None:
     }  # fmt: skip
 
 
+def test_each_run_is_a_project_of_its_own_with_a_name_that_compose_takes() -> None:
+    assert _made(OWN)["name"] == "ngcdl-20260707-1"
+    text = service(Order(OWN, "20260707-Lr.3é-a6", Path("/runs/1"), TARGET, "none"), str(IMAGE))
+    assert (
+        yaml.safe_load(text)["name"] == "ngcdl-20260707-lr-3--a6"
+    )  # https://docs.docker.com/reference/compose-file/version-and-name/
+
+
 def test_limits_ports_folders_and_volumes_are_there() -> None:
     mounts = (Mount("/home/me/x", "/work", writable=True), Mount("/d", "/data"), Mount("kept", "/kept", writable=True))
     ports = (Port.parse("127.0.0.1:8888:8888"), Port.parse("6006"))

@@ -5,6 +5,7 @@ https://docs.docker.com/reference/compose-file/services/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,9 @@ def service(order: Order, image: str, groups: Sequence[int] = ()) -> str:
     volumes = {mount.host: {"name": mount.host} for mount in spec.mounts if mount.is_volume}
     how = f"run --rm {name}" if spec.tty else "up"
     head = _HEAD.format(run=order.run_id, image=image, how=how, inside=inside.RUN)
-    document = {"services": {name: {key: value for key, value in made.items() if value}}}
+    # Compose would take the folder's name, and what ran in another folder of that name for its own.
+    project = "ngcdl-" + re.sub("[^a-z0-9_-]", "-", order.run_id.lower())
+    document = {"name": project, "services": {name: {key: value for key, value in made.items() if value}}}
     return head + yaml.document(document | ({"volumes": volumes} if volumes else {}))
 
 
