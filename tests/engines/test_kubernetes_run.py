@@ -153,6 +153,23 @@ def test_a_run_that_was_left_is_closed_with_log_and_figures_by_whoever_comes_nex
     assert (closed.status, closed.exit_code, closed.summary.loss_first) == ("finished", 0, 4.5)
 
 
+def test_logs_f_says_once_what_a_run_that_was_left_waits_for_and_waits_for_it(api: Api, tmp_path: Path) -> None:
+    store = Store(tmp_path / "ngcdl" / "runs")
+    launch.follow(ready(store, KubernetesEngine(Kubectl(), store.root)), store, FakeShow(), leave=True)
+    words = [sys.executable, "-P", "-m", "ngcdl", "logs", "-f", RUN]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stderr
+        for said in ("try 1: i/o timeout", "try 2: 401 Unauthorized"):  # the second may pass, too: somebody adds a key
+            state = {"waiting": {"reason": "ErrImagePull", "message": said}}
+            api.pod(phase="Pending", containerStatuses=[{"name": "run", "state": state}])
+            enough = len(api.asked) + 5
+            api.until(lambda enough=enough: len(api.asked) >= enough, "nobody looks any more")  # type: ignore[misc]
+        play(api, tmp_path / "pod")
+        out, told = follower.communicate(timeout=120)
+    assert (follower.returncode, out.splitlines()[1:]) == (0, ["step 0"])
+    assert told == "ngcdl: waiting: the image could not be pulled yet: try 1: i/o timeout\n"
+
+
 @pytest.mark.parametrize(
     ("claim", "where"),
     [

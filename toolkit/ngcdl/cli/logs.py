@@ -47,7 +47,8 @@ def logs(name: str, follow: bool, tail: int | None = None) -> None:
 
 def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: bool, tail: int | None) -> None:
     away: dict[str, NgcdlError] = {}
-    is_told = is_followed = is_shown = False
+    said = set[str]()
+    is_followed = is_shown = False
     for run in standing(store, run_id, away=away):
         away.pop(RECORDS, None)  # a log can be read all the same
         is_unwatched, has_containers = is_left_alone(run), run.kind.has_containers
@@ -73,12 +74,14 @@ def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: boo
         if is_unheard and not away and not is_followed:
             _follow_container(run, file, write)
             is_followed = True  # until it ended: only closing the record can still fail
-        news = [lookup.unheard(error) for error in away.values()]
+        what, line = "", next((lookup.unheard(error) for error in away.values()), "")
         if is_unwatched and not has_containers:
-            news = [f"{_UNWATCHED}; waiting for its end. To stop it:  ngcdl stop {run_id}"]
-        for line in () if is_told else news:
+            line = f"{_UNWATCHED}; waiting for its end. To stop it:  ngcdl stop {run_id}"
+        elif run.reason and not away:  # a cluster's next try says the same again, with another id after the colon
+            what, line = run.reason.partition(":")[0], f"waiting: {run.reason}"
+        if line and what not in said:
             console.say(line)
-        is_told = is_told or bool(news)
+            said.add(what)
 
 
 def _to_last(count: int, file: IO[bytes]) -> None:
