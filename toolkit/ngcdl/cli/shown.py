@@ -61,6 +61,8 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     if (trace := store.folder(run.id) / TRACE).exists():
         rows.append(("timeline", f"{_path(trace, stream)}, for chrome://tracing or https://ui.perfetto.dev"))
     width = max(len(name) for name, _ in rows)
+    # a command or a folder's name may have newlines in it; those of a note are meant
+    rows = [(name, text if name == "note" else text.replace("\n", "\\n")) for name, text in rows]
     return "\n".join(
         console.wrapped(console.plain(text), stream, width + 2, lead=f"{name:<{width}}  ") for name, text in rows
     )
@@ -146,7 +148,7 @@ def _what(run: Run, start: Mapping[str, Any]) -> list[tuple[str, str]]:
         some = ", ".join(run.packages[:_MOST_PACKAGES])
         rows.append(("packages", some + (f" and {more} more (--json lists them)" if more > 0 else "")))
     if command := naming.typed(run):
-        rows.append(("command", command.replace("\n", "\\n")))
+        rows.append(("command", command))
     if run.program:
         rows.append(("program", run.program))
     if folder := naming.folder(run):
