@@ -268,3 +268,20 @@ def test_an_image_for_a_file_in_a_folder_that_is_gone_is_not_fetched(house: Hous
     done = house.shell("mkdir gone; cd gone; rmdir ../gone; ngcdl pull pytorch:24.05-py3 --to x.tar; echo $?")
     assert done.stdout == "2\n"
     assert "The current folder no longer exists." in done.stderr
+
+
+def test_a_limit_of_open_files_that_does_not_do_is_told(house: House) -> None:
+    done = house.shell("ulimit -n 6; ngcdl images pytorch")
+    assert (done.returncode, done.stdout) == (125, "")
+    told = "ngcdl: This process may open no more files at once.\n      ulimit -n 1024\n"
+    assert done.stderr.endswith(told)
+
+
+def test_a_file_in_the_place_of_the_state_s_folder_is_told(house: House) -> None:
+    file = house.home / "file"
+    file.touch()
+    for words in (("show", "last"), ("compare", "--show", "last"), ("runs",)):
+        done = house.run(*words, env={"XDG_STATE_HOME": str(file)})
+        assert (done.returncode, done.stdout) == (125, "")
+        assert f"{file}/ngcdl/" in done.stderr
+        assert "which can't be written: Not a directory." in done.stderr

@@ -35,6 +35,7 @@ from ngcdl.errors import (
     RateLimited,
     RegistryAnswer,
     RegistryUnreachable,
+    TooManyFiles,
 )
 
 # The toolkit's runtime from 1.18 on: https://github.com/NVIDIA/nvidia-container-toolkit/issues/1537
@@ -296,6 +297,7 @@ def test_a_no_is_not(text: str) -> None:
         (requests.exceptions.ChunkedEncodingError("Connection broken"), EngineLost),
         (ConnectionResetError(104, "Connection reset by peer"), EngineLost),
         (docker.errors.StreamParseError("Unterminated string starting at: line 1 column 11"), EngineLost),
+        (requests.exceptions.ConnectionError("('x', OSError(24, 'Too many open files'))"), TooManyFiles),
     ],
 )
 def test_what_the_sdk_raises_becomes_an_error_of_ours_with_its_cause(raised: Exception, kind: type[NgcdlError]) -> None:

@@ -56,7 +56,7 @@ def _guarded(argv: list[str]) -> int:
     import warnings
 
     from ngcdl import console
-    from ngcdl.errors import NgcdlError, NoMoreThreads
+    from ngcdl.errors import NgcdlError, NoMoreThreads, TooManyFiles
     from ngcdl.running.signals import Interrupted, raise_on_signals, signal_of
 
     raise_on_signals()
@@ -86,7 +86,10 @@ def _guarded(argv: list[str]) -> int:
             console.say(f"the result can't be written: {error.strerror}")
             _drop_stdout()
             return 125
-        return _unforeseen(error)
+        if error.errno != errno.EMFILE:
+            return _unforeseen(error)
+        console.show_error(TooManyFiles())
+        return TooManyFiles.exit_code
     except RuntimeError as error:
         # Python 3.11 puts this around what is raised while a class is made, as most imports do:
         # https://github.com/python/cpython/issues/77757

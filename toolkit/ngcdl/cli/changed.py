@@ -97,7 +97,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
     if is_alone:
         for option in OF_COMPARE:
             typed = _without(typed, option, has_value=True)
-    varies = _varies(typed, change, less)
+    varies = "--vary" not in change and _varies(typed, change, less)
     if varies and (others := _with_another_value(argv, change, less)):
         return f"{advised['before']}{again(others).strip()}"
     as_it_is = line.partition("# without ")[0].rstrip()

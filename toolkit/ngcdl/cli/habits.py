@@ -43,7 +43,7 @@ _DOCKERS = {
 }
 _DOCKERS_FLAGS = ("--publish-all", "-P", "--init", "--privileged", "--read-only")  # those without a value
 # Options of other tools, with the words that mean the same here, where similar spelling would suggest something else.
-_SAME = {
+SAME = {
     **dict.fromkeys(("--cpu", "--cpu-only", "--no-gpu", "--no-gpus", "--no-cuda"), "--gpus none"),
     **dict.fromkeys(("--cuda", "--use-gpu", "--all-gpus"), "--gpus all"),
     **dict.fromkeys(("--fp16", "--bf16", "--mixed-precision"), "--amp"),
@@ -311,7 +311,7 @@ def _as_volume(mount: str) -> list[str]:
 
 def meant(option: str, known: Collection[str]) -> str | None:
     """Return which of the `known` options was probably meant, with its value if that is clear; None if none is near."""
-    same = {**_SAME, **_OF_RM} if "--older-than" in known else _SAME
+    same = {**SAME, **_OF_RM} if "--older-than" in known else SAME
     if same.get(option, "").partition(" ")[0] in known:
         return same[option]
     typed = option.removeprefix("--").replace("_", "-").lower()

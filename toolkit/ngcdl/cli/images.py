@@ -103,7 +103,7 @@ def images(name: str | None, everything: bool, host: str | None, cards: Sequence
     there, engine = _host(host, cards)
     rows: list[dict[str, Any]] = []
     notes: dict[str, None] = {}  # each once, in order
-    for one in (name,) if name else releases.frameworks():
+    for one in (name,) if name is not None else releases.frameworks():
         listed, said = _tags(_repository(one, config.registry), there, config, engine, everything)
         rows += listed
         notes |= dict.fromkeys(said)

@@ -124,7 +124,16 @@ def _no_such_option(option: str, typed: _Line) -> BadOption:
         return BadOption(said, line)
     if path in ("run", "compare") and (advice := habits.dockers(option, argv)):
         return advice
+    if path == "compare" and option not in habits.SAME and option in _names(_Line.of(["run"]).command):
+        return BadOption(said, f"A run alone has it:\n{again(['run', *_without_compares(argv[1:])])}")
     return BadOption(said, _nearest(option, typed) or typed.help)
+
+
+def _without_compares(words: Sequence[str]) -> list[str]:
+    """Return `words` without the options that `run` lacks."""
+    for name in OF_COMPARE:
+        words = replaced(words, name, lambda _: [], has_value=True) or words
+    return list(words)
 
 
 def _nearest(option: str, typed: _Line) -> str:

@@ -60,6 +60,10 @@ VALUES = {
     "device": "cpu,gpu", "framework": "tensorflow,pytorch",
     "image": "pytorch:24.05-py3,pytorch:25.03-py3",
 }  # fmt: skip
+# What sets the same as --vary, where that is not the option of the same name, with a value.
+_CONTRADICTS = {
+    "precision": "--precision N --amp", "compile": "--compile", "channels": "--channels-last --channels-first",
+}  # fmt: skip
 # What can be varied for a command of the user's own, whose computation is unknown.
 _OF_COMMAND = ("device", "image", *UNITS)
 _OWN = "    ngcdl compare -- python3 train.py"
@@ -92,6 +96,8 @@ def arms(
         raise BadOption(
             f"--vary {name}: only a bundled training has that. A command of your own is compared by {known}.", example
         )
+    if name not in VALUES:
+        raise BadOption(f"--vary {vary}: {FORM}", example)
     if len(images) > 1 and name != "framework":
         raise BadOption(f"--vary {name} takes one image.", f"    ngcdl compare IMAGE {again} ...")
     if name == "device":
@@ -129,10 +135,17 @@ def example(name: str, training: str = "cifar10") -> str:
     return f"    ngcdl compare --train {training} --vary {name}={VALUES[name]}"
 
 
-def _example(base: Asked, name: str = "") -> str:
-    if base.workload:
+def _example(base: Asked, name: str) -> str:
+    """Return the line that was typed, varying `name`, without an option that contradicts that."""
+    if not base.workload:
+        return _IN_AN_IMAGE if base.image else _OWN
+    if name in ("nodes", "framework"):
         return example(name, base.workload.name)
-    return _IN_AN_IMAGE if base.image else _OWN
+    name = name if name in VALUES else "threads"
+    less = _CONTRADICTS.get(name, f"--{name} N") + (
+        " --gpus N" if name == "device" and base.gpus.kind == "none" else ""
+    )
+    return f"    ngcdl ... --vary {name}={VALUES[name]}  # without {less}"
 
 
 def check_images(base: Asked, images: Sequence[ImageRef]) -> None:
@@ -203,9 +216,7 @@ def _with(base: Asked, name: str, value: str, images: Sequence[ImageRef], regist
         return replace(base, placement=_on_nodes(base, value))
     if name == "image":
         return replace(base, image=meant.typed(value, registry))
-    if name == "framework":
-        return replace(base, image=_of_framework(value, images))
-    raise BadOption(f"--vary {name}: {FORM}", _example(base))
+    return replace(base, image=_of_framework(value, images))
 
 
 def _on_nodes(base: Asked, value: str) -> Placement:

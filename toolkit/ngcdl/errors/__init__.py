@@ -36,6 +36,7 @@ NgcdlError (125)
 │   ├── EngineHangs
 │   ├── EngineTooOld
 │   ├── EngineLost            it went away while it was needed
+│   │   ├── TooManyFiles      this process may open no more files, and so did not reach it
 │   │   ├── ClusterLost       Kubernetes went away while a job was followed
 │   │   └── SlurmLost         Slurm does not answer
 │   ├── EngineElsewhere       it is on another machine, which does not work here
@@ -121,6 +122,7 @@ from ngcdl.errors.engine import (
     EngineRefused,
     EngineTooOld,
     ImageGone,
+    TooManyFiles,
 )
 from ngcdl.errors.gpu import (
     ON_CPU_ALONE,

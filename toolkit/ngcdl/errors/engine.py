@@ -121,6 +121,16 @@ class EngineLost(EngineError):
         self.doing = doing
 
 
+class TooManyFiles(EngineLost):
+    """This process may open no more. Of an engine nothing is known then, as if it had gone away."""
+
+    def __init__(self, doing: str = "") -> None:
+        """`doing`: what ngcdl was doing with the engine then."""
+        reached = f": ngcdl reached no Docker engine when it {doing}" if doing else ""
+        EngineError.__init__(self, f"This process may open no more files at once{reached}.", "    ulimit -n 1024")
+        self.doing = doing
+
+
 class EngineElsewhere(EngineError):
     def __init__(self, why: str, hint: str = "    unset DOCKER_HOST DOCKER_CONTEXT") -> None:
         super().__init__(f"The Docker engine is on another machine: {why}", hint)

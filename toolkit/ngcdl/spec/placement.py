@@ -17,7 +17,7 @@ TYPED = {"time_limit": "--time", "options": "--sbatch", "patches": "--job-patch"
 _LISTS = ("options", "patches", "avoid")
 _LIMIT = (
     "On this machine another program ends a run in time, as ngcdl stop does:\n"
-    "    timeout 30m ngcdl ...  # without --time TIME"
+    "    timeout {} ngcdl ...  # without --time TIME"
 )
 _LONGEST_PATCH = 1 << 16
 _START = re.compile(r"(?:\s*#.*\n)*\s*---")  # comments may come before the line that begins a document
@@ -61,13 +61,15 @@ class Placement:
     def check(self, engine: str) -> None:
         """Raise BadOption as `check_values` does, and if a value means nothing to `engine`."""
         plain, taken = Placement(), kind_of(engine).takes
-        for field in fields(self):
-            if field.name not in taken and getattr(self, field.name) != getattr(plain, field.name):
-                who = [name for name, one in KINDS.items() if field.name in one.takes]
-                there = "\n".join(f"    ngcdl ... --engine {name}" for name in who)
-                hint = _LIMIT if field.name == "time_limit" and not kind_of(engine).is_cluster else there
-                said = f"{_typed(field.name)}: engine {engine} does not use it; {' or '.join(who)} does."
-                raise BadOption(said, hint)
+        typed = [field.name for field in fields(self) if getattr(self, field.name) != getattr(plain, field.name)]
+        if stray := [name for name in typed if name not in taken]:
+            who = [name for name, one in KINDS.items() if stray[0] in one.takes]
+            there = [f"    ngcdl ... --engine {name}" for name in who if {*typed} <= {*kind_of(name).takes}]
+            less = f"    ngcdl ...  # without {' '.join(f'{_typed(name)} N' for name in stray)}"
+            hint = "\n".join(there) or f"Leave out what it does not use:\n{less}"
+            if stray == ["time_limit"] and not kind_of(engine).is_cluster:
+                hint = _LIMIT.format(_duration(self.time_limit))
+            raise BadOption(f"{_typed(stray[0])}: engine {engine} does not use it; {' or '.join(who)} does.", hint)
         self.check_values()
 
     def check_values(self) -> None:
@@ -120,6 +122,17 @@ def _check_patch(text: str) -> None:
             "--job-patch: something in it looks like a secret, and would be written into record and manifest.",
             "As a variable it is kept in the run's own Secret:\n    ngcdl run ... -e NAME",
         )
+
+
+def _duration(limit: str | None) -> str:
+    """Return Slurm's time limit as `timeout` takes it. https://slurm.schedmd.com/sbatch.html#OPT_time"""
+    days, dash, rest = (limit or "").rpartition("-")
+    if not _TIME.fullmatch(limit or ""):
+        return "30m"
+    parts = [int(part) for part in rest.split(":")]
+    hours, minutes, seconds = ((parts if dash or len(parts) == 3 else [0, *parts]) + [0, 0])[:3]
+    minutes += 60 * (hours + 24 * int(days or 0))
+    return f"{60 * minutes + seconds}s" if seconds else f"{minutes}m"
 
 
 def _typed(name: str) -> str:

@@ -190,8 +190,11 @@ def find(name: str, store: Store) -> str:
 
 
 def ids(store: Store) -> list[str]:
-    """Return the ids of all comparisons, the oldest first."""
-    return sorted((file.stem for file in _folder(store).glob("[!.]*.json")), key=age)
+    """Return the ids of all comparisons, the oldest first. Raise StateNotWritable."""
+    with StateNotWritable.at(_folder(store)), contextlib.suppress(FileNotFoundError):
+        files = [file for file in _folder(store).iterdir() if file.suffix == ".json" and file.name[0] != "."]
+        return sorted((file.stem for file in files), key=age)
+    return []
 
 
 def stored(store: Store) -> Iterator[StoredComparison]:

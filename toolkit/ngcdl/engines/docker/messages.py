@@ -6,6 +6,7 @@ parsed, and kept in the message. For well-known texts, meaning and advice come f
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ from ngcdl.errors import (
     RateLimited,
     RegistryAnswer,
     RegistryUnreachable,
+    TooManyFiles,
 )
 from ngcdl.spec import LIMITS
 
@@ -178,6 +180,8 @@ def docker_errors(address: str, doing: str) -> Iterator[None]:
         raise _no_connection(address, str(error)) from error
     except (*broken, ConnectionError) as error:
         text = str(error)
+        if os.strerror(errno.EMFILE) in text:
+            raise TooManyFiles(doing) from error
         if "timed out" in text.lower():
             raise EngineHangs(address, _waited_seconds(text, 60)) from error
         if "Connection refused" in text or "No such file" in text or "Permission denied" in text:
