@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 from house import TRAIN, House
 
+from ngcdl.cli import mistyped
+from ngcdl.cli import typed as typed_words
 from ngcdl.record import Run
 
 
@@ -262,9 +267,9 @@ from ngcdl.record import Run
         (("_watch",), "RUN"),
         (("run", "\N{EM DASH}train", "cifar10"), "    ngcdl run --train cifar10\n"),
         (("run", "pytorch", "\N{EM DASH}", "ls", "-l"), "    ngcdl run pytorch -- ls -l\n"),
-        (("show", "last", "\N{EN DASH}w", "1"), "    ngcdl show last -w 1\n"),
+        (("show", "last", "\N{EN DASH}w", "1"), "    ngcdl show last --watch 1\n"),
         (("show", "\N{EN DASH}-watch=1"), "    ngcdl show --watch=1\n"),
-        (("login", "\N{EM DASH}key", "hush"), "    ngcdl login --key\n"),
+        (("login", "\N{EM DASH}key", "hush"), "paste the key there:\n      ngcdl login\n"),
     ],
 )
 def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
@@ -276,6 +281,16 @@ def test_what_can_t_be_meant_is_a_usage_error_with_what_was_wanted(
     assert done.stderr.startswith("ngcdl: "), "in one voice"
     assert "hush" not in done.stderr
     assert house.store.ids() == [], "nothing was recorded"
+    for line in re.findall(r"^ {6}(?:timeout \S+ )?ngcdl ([^|<\n]+)", done.stderr, re.MULTILINE):
+        parse(shlex.split(line))
+
+
+def parse(words: list[str]) -> None:
+    """Raise typer's usage error for a line that its command does not take."""
+    typed = mistyped._Line.of(words)
+    own = words[: typed_words.own_end(words)]
+    if own[-1] not in ("--help", "--version"):
+        typed.command.make_context(typed.path, own[len(typed.path.split()) :])
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,10 @@ def long_dash(argv: Sequence[str], at: int) -> NgcdlError:
     word = argv[at]
     name = word.lstrip("-" + "".join(LONG_DASHES))
     meant = f"{'-' if len(name.partition('=')[0]) == 1 else '--'}{name}"
-    line = again(["login", meant] if argv[0] == "login" else [*argv[:at], meant, *argv[at + 1 :]])  # perhaps a key
+    typed, option = _Line.of([*argv[:at], meant, *argv[at + 1 :]]), meant.partition("=")[0]
+    line = again(["login", meant] if argv[0] == "login" else typed.argv)  # what else was typed may be a key
+    if name and option not in _names(typed.command):
+        line = _no_such_option(option, typed).hint
     kind = NgcdlError if argv[0] == "check" else BadOption  # `check` exits with 125
     return kind(f"{redacted('', word)} begins with a long dash, which pages and documents make of hyphens.", line)
 
