@@ -285,3 +285,12 @@ def test_a_file_in_the_place_of_the_state_s_folder_is_told(house: House) -> None
         assert (done.returncode, done.stdout) == (125, "")
         assert f"{file}/ngcdl/" in done.stderr
         assert "which can't be written: Not a directory." in done.stderr
+
+
+def test_only_what_is_wrong_with_a_typed_word_leads_to_the_command_s_help(house: House) -> None:
+    for command, word in (("check", "x!"), ("pull", "x!"), ("check", "pytorch:-1"), ("pull", "pytorch:-1")):
+        told = house.run(command, word).stderr
+        assert told.startswith(f"ngcdl: {word}: ")
+        assert told.endswith(f"\n      ngcdl {command} --help\n")
+    of_a_setting = house.run("images", env={"NGCDL_REGISTRY": "a b"}).stderr
+    assert of_a_setting == "ngcdl: NGCDL_REGISTRY = a b: must be a host, such as nvcr.io or 127.0.0.1:5443.\n"

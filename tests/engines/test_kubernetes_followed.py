@@ -166,6 +166,32 @@ def test_what_becomes_of_another_node_is_said_while_the_first_one_s_output_is_fo
     assert followed.text("stderr").count("waiting: ") == 1
 
 
+def test_other_nodes_are_not_looked_at_more_often_the_more_the_first_one_writes(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    job = started(engine, tmp_path, nodes=2)
+    job.look_seconds = 2.0
+    pod = api.runs()
+    api.runs(1)
+    followed, begun, asked = Followed(job), time.monotonic(), "/jobs"
+    api.writes(pod, b"first\n")
+    followed.until("first\n")
+
+    def looks() -> int:
+        return sum(one.startswith("GET ") and asked in one for one in api.asked)
+
+    before = looks()
+    api.until(lambda: looks() > before, "nobody looks at the others")
+    for number in range(20):
+        api.writes(pod, b"%d\n" % number)
+        followed.until(f"{number}\n")
+    assert looks() - before <= (time.monotonic() - begun) / job.look_seconds + 1
+    for index in (0, 1):
+        api.ends(index)
+    api.job_ends()
+    followed.end()
+
+
 def test_why_a_node_starts_no_container_is_said_in_the_words_of_the_event_about_its_pod(
     engine: KubernetesEngine, api: Api, tmp_path: Path
 ) -> None:

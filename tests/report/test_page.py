@@ -160,6 +160,7 @@ def test_synthetic_images_are_told_at_the_verdict_the_table_and_the_charts() -> 
     assert verdict
     assert "SYNTHETIC" in verdict[1]
     assert cells(document)["data"] == ["SYNTHETIC"]
+    assert "cifar10: not compared with the official files" in page([CPU.story()])
     assert re.search(r'class="warning">SYNTHETIC data \(no network\)', document)
     figures = re.findall(r"<figure>.*?</figure>", document)
     labelled = [one for one in figures if "SYNTHETIC" in one]

@@ -86,7 +86,7 @@ def _usage(error: Exception, argv: list[str]) -> int:
 def _is_about_a_word(error: NgcdlError, argv: list[str]) -> bool:
     """Return whether the error is about an option or an argument, not about a setting or a variable."""
     wrong = error.__cause__ if argv[:1] == ["check"] else error  # `check` raises it anew, with 125
-    return isinstance(wrong, UsageError) and (wrong.message.startswith("-") or wrong.message.partition(":")[0] in argv)
+    return isinstance(wrong, UsageError) and wrong.message.startswith(("-", *(f"{word}:" for word in argv if word)))
 
 
 def _as_meant(error: NgcdlError, argv: list[str]) -> None:
