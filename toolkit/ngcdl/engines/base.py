@@ -50,14 +50,19 @@ class Job(Line, Protocol):
 
     def kill(self) -> None: ...
 
+    def remove(self) -> None:
+        """Delete what the engine keeps of the job, once the record is complete. Raise EngineError if it is left."""
+        ...
+
+
+@runtime_checkable
+class SeesGpus(Protocol):
+    """A Job that can be asked which GPUs it sees."""
+
     def gpus_inside(self) -> tuple[str, ...] | None:
         """Return the UUIDs of the GPUs that the job sees, () for none, None if it ended before it could be queried.
 
         Raise GpuNotInside with what the driver's tool said, GpuUnknown if it could not be queried."""
-        ...
-
-    def remove(self) -> None:
-        """Delete what the engine keeps of the job, once the record is complete. Raise EngineError if it is left."""
         ...
 
 
@@ -152,7 +157,7 @@ class OutlivesEngine(Protocol):
 
 
 class Unconnected:
-    """What a Job answers that ngcdl is not connected to: it takes no input, and tells nothing of the GPUs inside."""
+    """What a Job answers that ngcdl is not connected to: it takes no input."""
 
     def write(self, data: bytes) -> None:
         del data
@@ -162,9 +167,6 @@ class Unconnected:
 
     def resize(self, rows: int, columns: int) -> None:
         del rows, columns
-
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
 
 
 # On SIGTERM a training saves a checkpoint at the end of its step.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from ngcdl import waiting
-from ngcdl.engines.base import Job, Piped, Unbound
+from ngcdl.engines.base import Job, Piped, SeesGpus, Unbound
 from ngcdl.engines.values import Chunk
 from ngcdl.errors import GpuError, GpuNotInside, GpuUnknown
 from ngcdl.folder import LOG, SAMPLES, lines, opened
@@ -77,7 +77,7 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
 
     The run keeps the GPUs that it was given if this can't be checked, and also if the container sees other GPUs besides
     them, which WSL does not prevent."""
-    if ready.order.way == "none" or not ready.engine.has_containers or ready.engine.is_cluster:
+    if ready.order.way == "none" or not isinstance(job, SeesGpus):
         return run
     try:
         with waiting.telling(show.say, lambda: "nvidia-smi in the container"):

@@ -145,9 +145,6 @@ class LocalJob:
         self._stopped_by_us = True
         self._family.kill()
 
-    def gpus_inside(self) -> tuple[str, ...] | None:
-        return None
-
     def remove(self) -> None:
         if self._process.poll() is None:
             self.kill()
