@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from house import LIKE_OTHERS
 
 from ngcdl import trainings
 from ngcdl.dataset import classes, pictures
@@ -29,6 +32,13 @@ def folder(root: Path, *files: str) -> Path:
 def test_a_class_is_a_folder_with_pictures_and_no_split(tmp_path: Path, files: tuple[str, ...], names: object) -> None:
     place, found = classes.find(folder(tmp_path, *files))
     assert (place.name == "train", found) == ("train/cats/1.jpeg" in files, names)
+
+
+def test_a_folder_that_can_be_listed_but_not_entered_has_classes_that_are_not_known(tmp_path: Path) -> None:
+    folder(tmp_path / "listed", "cats/1.jpg", "dogs/1.jpg").chmod(0o600)
+    code = "import pathlib, sys; from ngcdl.dataset.classes import find; print(find(pathlib.Path(sys.argv[1])))"
+    words = [*LIKE_OTHERS, sys.executable, "-c", code, str(tmp_path / "listed")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.endswith(", None)\n")
 
 
 def test_it_is_the_trainer_s_way_to_count() -> None:

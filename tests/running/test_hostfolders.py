@@ -26,6 +26,12 @@ from ngcdl.storing.store import Store
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # docker SDK's socket
 
 
+def test_no_mount_point_is_made_for_what_can_not_be_looked_at(tmp_path: Path) -> None:
+    outer = Mount(str(tmp_path), "/work", writable=True)
+    hostfolders.make_mount_points((outer, Mount("/" + "x" * 300, "/work/point")))
+    assert list(tmp_path.iterdir()) == [], "whether it is a folder or a file is not known"
+
+
 def test_what_a_trial_chooses_is_kept_beside_the_runs_in_a_folder_that_no_other_repository_s_images_see(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:

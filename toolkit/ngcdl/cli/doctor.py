@@ -14,6 +14,7 @@ from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
 from ngcdl.doctor.links import gpu_way
 from ngcdl.errors import BadOption
+from ngcdl.there import exists
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
 # Only what asks for attention, and in colours that can be read on a light terminal too, as yellow and green can't.
@@ -31,7 +32,7 @@ def doctor(fix: bool = False, json: bool = False, bundle: str | None = None) -> 
         raise BadOption("--fix asks questions, and --json answers a program: use only one.")
     file = settings.expanded(bundle) if bundle is not None else None
     try:
-        is_there = file is not None and file.exists()  # checked before the examination, which takes seconds
+        is_there = file is not None and exists(file)  # checked before the examination, which takes seconds
     except OSError as error:
         raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
     if is_there:

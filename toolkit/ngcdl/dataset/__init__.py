@@ -24,6 +24,7 @@ from ngcdl.dataset.pace import Patience, Progress
 from ngcdl.errors import BadOption, DatasetWrong
 from ngcdl.frozen import dataclass
 from ngcdl.settings import expanded
+from ngcdl.there import exists, is_file, is_folder
 
 __all__ = ["CIFAR10", "Archive", "Dataset", "Member", "Patience", "cached", "pictures", "prepare"]
 
@@ -48,10 +49,10 @@ def pictures(folder: str, wanted: int | None = None, is_tested: bool = True) -> 
     have `wanted` classes, or, if `is_tested`, has different classes to test with."""
     place = expanded(folder).absolute()
     try:
-        is_folder = place.is_dir()
+        is_there = is_folder(place)
     except OSError as error:
         raise BadOption(f"--data {folder}: it can't be read: {error.strerror}.") from error
-    if not is_folder:
+    if not is_there:
         raise BadOption(f"--data {folder}: there is no such folder.", "It needs one folder per class: cats/ and dogs/.")
     there, found = classes.find(place)
     if wanted is None or found is None:
@@ -135,16 +136,16 @@ def _from_cache(kept: CachedArchive, training: str) -> Dataset:
 
 def _from_folder(folder: Path, kept: CachedArchive, say: Callable[[str], None]) -> Dataset:
     packed = folder
-    if folder.is_dir():
+    if is_folder(folder):
         packed = folder / kept.archive.name
         found = given.batches(folder, kept.archive)
         if found is not None:
             mounted = folder if given.lies_plainly(found, folder) else given.mountable(found, kept.cache)
             return Dataset("cifar10", mounted, found.sha256, found.note)
-    if not folder.exists():
+    if not exists(folder):
         raise DatasetWrong(folder, "there is no such folder")
-    if not packed.is_file():
-        names = sorted(path.name for path in folder.iterdir())[:5] if folder.is_dir() else []
+    if not is_file(packed):
+        names = sorted(path.name for path in folder.iterdir())[:5] if is_folder(folder) else []
         raise DatasetWrong(folder, f"it holds {', '.join(names) or 'nothing'}, but no batches and no {packed.name}")
     with disk.written(packed):
         if disk.sha256(packed) != kept.archive.sha256:

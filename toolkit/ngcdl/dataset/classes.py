@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ngcdl.there import is_folder
+
 TRAINING, TESTING = ("train", "training"), ("test", "validation", "val")
 ENDINGS = (".jpg", ".jpeg", ".png")
 
@@ -14,8 +16,8 @@ def find(folder: Path, splits: tuple[str, ...] = TRAINING) -> tuple[Path, tuple[
     with images, or None if they can't be read."""
     place = folder
     try:
-        place = next((folder / name for name in splits if (folder / name).is_dir()), folder)
-        below = sorted(one.name for one in place.iterdir() if one.is_dir() and one.name not in TRAINING + TESTING)
+        place = next((folder / name for name in splits if is_folder(folder / name)), folder)
+        below = sorted(one.name for one in place.iterdir() if is_folder(one) and one.name not in TRAINING + TESTING)
         return place, tuple(name for name in below if name[0] != "." and _has_pictures(place / name))
     except OSError:
         return place, None  # the trainer may be allowed to read what the caller is not

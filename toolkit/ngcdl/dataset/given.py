@@ -12,6 +12,7 @@ from ngcdl.dataset import disk, pickled
 from ngcdl.dataset.official import BINARY, CLASSES, PICKLED, PICKLES, RECORD_BYTES, Archive, is_training
 from ngcdl.errors import DatasetWrong
 from ngcdl.frozen import dataclass
+from ngcdl.there import exists, is_file, is_folder
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def batches(given: Path, archive: Archive) -> Batches | None:
     binary = {member.name: member.md5 for member in archive.batches}
     for name, official in ((BINARY, binary), (PICKLED, PICKLES)):
         for folder in (given / name, given):
-            if (folder.name == name and folder.is_dir()) or any((folder / file).exists() for file in official):
+            if (folder.name == name and is_folder(folder)) or any(exists(folder / file) for file in official):
                 return _checked(folder, name, official, archive)
     return None
 
@@ -42,8 +43,8 @@ def _checked(folder: Path, name: str, official: Mapping[str, str | None], archiv
     for file, md5 in official.items():
         path = folder / file
         try:
-            if not path.is_file():
-                raise DatasetWrong(path, "it is missing" if not path.exists() else "it is not a file")
+            if not is_file(path):
+                raise DatasetWrong(path, "it is missing" if not exists(path) else "it is not a file")
             size = sizes.get(file)
             content = _binary(path, size) if size is not None else _pickle(path, archive)
         except OSError as error:

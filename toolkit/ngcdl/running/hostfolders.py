@@ -11,6 +11,7 @@ from ngcdl.errors import StateNotWritable
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Mount, RunSpec, Workload
 from ngcdl.storing.store import Store
+from ngcdl.there import is_folder
 
 
 def choices_of(workload: Workload | None, image: ImageRef | None, store: Store) -> Path | None:
@@ -77,7 +78,7 @@ def make_mount_points(mounts: tuple[Mount, ...]) -> None:
             # a link may lead elsewhere inside the container
             if point.exists() or not point.resolve().is_relative_to(folder.resolve()):
                 continue
-            if mount.is_volume or Path(mount.host).is_dir():
+            if mount.is_volume or is_folder(Path(mount.host)):
                 point.mkdir(parents=True)
             else:
                 point.parent.mkdir(parents=True, exist_ok=True)

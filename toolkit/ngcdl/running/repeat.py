@@ -25,6 +25,7 @@ from ngcdl.settings import Settings
 from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
 from ngcdl.spec.inside import is_ours
 from ngcdl.storing.store import Store
+from ngcdl.there import is_folder
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _here(before: Run, spec: RunSpec, dry: bool) -> list[str]:
 def _unusable(folder: Path) -> str | None:
     """Return what is wrong with the folder in which a command ran; None if it is there."""
     try:
-        return None if folder.is_dir() else "no longer exists"
+        return None if is_folder(folder) else "no longer exists"
     except OSError as error:
         return f"can't be entered: {error.strerror}"
 

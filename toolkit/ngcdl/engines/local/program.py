@@ -19,6 +19,7 @@ from pathlib import Path
 from ngcdl.engines.local import leader
 from ngcdl.errors import CannotInvoke, CommandNotFound, LocalUnavailable, StartError
 from ngcdl.frozen import dataclass
+from ngcdl.there import exists
 
 _SHELL = "/bin/sh"
 _FIRST_LINE_BYTES = 256  # the kernel reads no more of it
@@ -44,7 +45,7 @@ def find(word: str, folder: str | None, path: str | None) -> str:
         return named  # not resolved: a virtual environment's python is a link that leads out of that environment
     there = here / word
     try:
-        is_there = os.sep in word and there.exists()
+        is_there = os.sep in word and exists(there)
     except OSError as error:  # in a folder that may not be entered, or too long
         raise CannotInvoke(word, error.strerror) from error
     if not is_there:
