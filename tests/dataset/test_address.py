@@ -90,6 +90,7 @@ def test_an_address_in_brackets_is_one_to_resolve() -> None:
 
 def test_a_name_that_can_not_be_resolved_costs_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")  # alone it is no proxy
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_: over.wait() and [])  # as with a server that is gone
     hasty = Patience(lookup_seconds=0.1)
     with pytest.raises(Failure, match="can't be resolved") as caught, answer("https://name.invalid/x", {}, hasty):

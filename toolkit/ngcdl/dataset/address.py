@@ -101,9 +101,9 @@ def _get(session: requests.Session, url: str, headers: Mapping[str, str], patien
     import requests
     import urllib3
 
-    from ngcdl.registry.line_trouble import refused, unusable
+    from ngcdl.registry.line_trouble import has_proxy, refused, unusable
 
-    if not requests.utils.get_environ_proxies(url) and not _resolves(urlsplit(url).hostname, patience.lookup_seconds):
+    if not has_proxy(url) and not _resolves(urlsplit(url).hostname, patience.lookup_seconds):
         raise Failure("its name can't be resolved", answered=False)
     timeout = (patience.connect_seconds, patience.stall_seconds)
     try:

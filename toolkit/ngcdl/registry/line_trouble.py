@@ -65,9 +65,14 @@ def refused(error: ssl.SSLCertVerificationError) -> tuple[str, bool]:
     return f"its certificate is not trusted ({error.verify_message})", True
 
 
+def has_proxy(url: str) -> bool:
+    """Whether a request for `url` goes through a proxy; NO_PROXY alone names none."""
+    return bool(requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url)))
+
+
 def unusable(url: str) -> str:
     """Say that `url` or its proxy is no address. The original error is not shown: it may quote part of a password."""
-    if not requests.utils.get_environ_proxies(url):
+    if not has_proxy(url):
         return "that is not a valid address"
     names = (name for word in ("https_proxy", "all_proxy") for name in (word, word.upper()) if os.environ.get(name))
     return f"{next(names, 'the proxy')} is not a valid address (in a password, # is %23, / is %2F and ? is %3F)"
