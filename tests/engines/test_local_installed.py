@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from house import until
 from local_jobs import engine as engine  # a fixture
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from ngcdl import processes, waiting, whole
 from ngcdl.engines import local
@@ -68,11 +70,39 @@ def test_there_is_a_lock_for_each_kind_of_host() -> None:
         local.lock_path("none.txt")
 
 
+@pytest.mark.parametrize("lock", ["local.txt", "local-cpu.txt", "frameworks.txt"])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_each_python_gets_one_tensorflow_and_3_14_the_first_that_has_wheels_for_it(lock: str, machine: str) -> None:
+    lines = local.lock_path(lock).read_text().splitlines()
+    asked = [Requirement(line.rstrip(" \\")) for line in lines if line[:1].isalpha()]
+    for python in ("3.11", "3.12", "3.13", "3.14"):
+        host = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
+        taken = [one for one in asked if not one.marker or one.marker.evaluate(host)]
+        assert len({one.name for one in taken}) == len(taken)
+        (tensorflow,) = (one for one in taken if one.name in ("tensorflow", "tensorflow-cpu"))
+        (version,) = tensorflow.specifier
+        is_2_22 = Version(version.version) >= Version("2.22.0rc0")
+        assert is_2_22 == (python == "3.14"), f"{tensorflow}: a release candidate only where no release will do"
+
+
+def test_a_python_that_tensorflow_has_no_wheel_for_is_told_before_anything_is_fetched(
+    engine: local.LocalEngine, no_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 15, 0, "final", 0))
+    monkeypatch.setattr("platform.python_version", lambda: "3.15.0")
+    shown: list[PullEvent] = []
+    with pytest.raises(LocalUnavailable) as caught:
+        engine.prepare(False, shown.append)
+    assert "for Python 3.15.0, only up to 3.14." in caught.value.message
+    assert "NGCDL_PYTHON=python3.14 ngcdl run --train cifar10\n" in (caught.value.hint or "")
+    assert shown == []
+
+
 def test_nvidia_s_libraries_are_for_x86_64_and_their_cudnn_still_computes_on_volta() -> None:
     # TensorFlow's kernels are for cards from Pascal on; cuDNN 9.11 and later only for Turing and newer
     lines = [line for line in local.lock_path("local.txt").read_text().splitlines() if line.startswith("nvidia-")]
     assert lines
-    assert [line for line in lines if not line.endswith("; platform_machine == 'x86_64' \\")] == []
+    assert [line for line in lines if not line.endswith(" platform_machine == 'x86_64' \\")] == []
     (cudnn,) = (line.split("==")[1].split(" ")[0] for line in lines if line.startswith("nvidia-cudnn-cu12=="))
     assert tuple(map(int, cudnn.split(".")))[:2] < (9, 11)
 

@@ -4,8 +4,8 @@ A command runs as it would without ngcdl, in the caller's folder and environment
 only -e passes on, and for the cards that it may see.
 
 TensorFlow comes from the Python that runs ngcdl, if installed there (`pip install ngcdl[local]`); else from a separate
-environment in $XDG_DATA_HOME/ngcdl/, created once from the lock with hashes that ngcdl ships: tensorflow-cpu (274 MB)
-on x86-64 without an NVIDIA GPU, else tensorflow.
+environment in $XDG_DATA_HOME/ngcdl/, created once from the lock with hashes that ngcdl ships: tensorflow-cpu on x86-64
+without an NVIDIA GPU, else tensorflow.
 """
 
 from __future__ import annotations
@@ -38,15 +38,22 @@ from ngcdl.folder import job_of
 from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
+_WITH_DOCKER = "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10"
 # Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
 _WHEEL = re.compile(r"(?:\S*/)?([^\s/-]+)-([^\s-]+)-\S+\.whl")  # its tags are of no interest, and long
 _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
-# TensorFlow 2.21's wheels for x86-64, and what the locked CUDA libraries are to download. With its dependencies, the
-# CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
-SIZES = {"local-cpu.txt": "a 274 MB wheel and its dependencies,", "local.txt": "a 572 MB wheel and 2.8 GB of CUDA,"}
+# The newest Python that the locks have TensorFlow for.
+_NEWEST_PYTHON = (3, 14)
+# TensorFlow's wheels for x86-64, 2.21's, and 2.22's for Python 3.14, and what the locked CUDA libraries are to download.
+# With its dependencies, the CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
+_IS_2_22 = sys.version_info >= (3, 14)
+SIZES = {
+    "local-cpu.txt": f"a {296 if _IS_2_22 else 274} MB wheel and its dependencies,",
+    "local.txt": f"a {638 if _IS_2_22 else 572} MB wheel and 2.8 GB of CUDA,",
+}
 _ON_ARM64 = "a wheel without CUDA and its dependencies,"
-# What that wheel with CUDA is for. Its tensorflow/python/platform/build_info.py has sm_60, sm_70, sm_80, sm_89 and
-# compute_90, so a newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
+# What those wheels with CUDA are for. Their kernels are sm_60, sm_70, sm_80, sm_89, sm_90 and compute_90's PTX, so a
+# newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
 _OLDEST, _NEWEST = "6.0", "9.0"
 # any CUDA 12: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _OLDEST_DRIVER = "525.60.13"
@@ -131,6 +138,14 @@ class LocalEngine(OfKind, NoImages):
         found = self.python(has_gpu)
         if found:
             return found
+        if sys.version_info[:2] > _NEWEST_PYTHON:
+            newest = "python{}.{}".format(*_NEWEST_PYTHON)
+            raise LocalUnavailable(
+                f"TensorFlow has no wheels for Python {platform.python_version()}, only up to {newest[6:]}.",
+                "With that Python, from a clone, in an environment of its own:\n"
+                f"    NGCDL_VENV=~/.local/share/ngcdl/{newest} NGCDL_PYTHON={newest} ngcdl run --train cifar10\n"
+                + _WITH_DOCKER,
+            )
         lock = lock_name(has_gpu)
         folder = self._environment(lock)
         try:
@@ -255,9 +270,8 @@ def _tool(argv: list[str], show: ShowPull, pause: float = waiting.FIRST_SECONDS)
         tail = "\n".join(said[-5:])
         raise LocalUnavailable(
             f"TensorFlow could not be installed: {argv[0]} exited with {process.returncode}.\n{tail}",
-            "Check the network, the free space, and that this is Python 3.11 to 3.13 with venv (Debian: "
-            "python3.11-venv or similar).\n"
-            "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10",
+            "Check the network, the free space, and that this Python has venv (Debian: "
+            f"python{sys.version_info[0]}.{sys.version_info[1]}-venv).\n{_WITH_DOCKER}",
         )
 
 
