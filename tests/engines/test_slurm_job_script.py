@@ -190,6 +190,22 @@ def test_a_job_that_is_ended_before_any_task_has_begun_is_no_success(tmp_path: P
     assert (done.returncode, json.loads((tmp_path / "exit.json").read_text())["code"]) == (143, 143)
 
 
+@pytest.mark.parametrize(("interrupted", "code"), [("yes", 0), ("", 127)])
+def test_a_bash_that_has_forgotten_srun_leaves_it_to_the_tasks_but_a_missing_srun_does_not(
+    tmp_path: Path, interrupted: str, code: int
+) -> None:
+    (tmp_path / "job.sh").write_text(script(replace(ordered(TRAINING), folder=tmp_path)))
+    if interrupted:  # as bash 5.3 does if a signal comes as srun ends
+        program(tmp_path, "srun", f"echo 0 > {tmp_path}/.task-0-n1")
+        forgets = 'wait() { [ -z "$was" ] || return 127; was=yes; builtin wait "$@"; return 143; }\n'
+        (tmp_path / "env").write_text(f'kill() {{ [ -z "$was" ]; }}\n{forgets}')
+    program(tmp_path, "scontrol", ":")
+    known = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+    where = {"PATH": f"{tmp_path}:/usr/bin:/bin", "BASH_ENV": str(tmp_path / "env"), **known}
+    done = subprocess.run(["bash", str(tmp_path / "job.sh")], env=where, check=False)
+    assert (done.returncode, json.loads((tmp_path / "exit.json").read_text())["code"]) == (code, code)
+
+
 @pytest.mark.parametrize(
     ("mark", "said", "why"),
     [

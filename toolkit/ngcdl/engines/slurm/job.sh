@@ -74,12 +74,15 @@ srun=$!
 trap 'why=\"time_limit\"; anew "$RUN/.stopping" ""; scancel --signal=TERM "$SLURM_JOB_ID"' USR1
 is_told= # yes once Slurm asks the job to end: whether to requeue it is then up to Slurm
 trap is_told=yes TERM
+waited=0
 while kill -0 "$srun" 2>/dev/null; do
     wait "$srun"
+    waited=$?
 done
-wait "$srun"
+wait "$srun" 2>/dev/null
 code=$?
-[ "$code" -ge 0 ] || code=0 # bash 5.2 returns -1 if a signal came as srun ended: the tasks' own codes decide below
+## If a signal came as srun ended, bash 5.2 returns -1, and 5.3 has forgotten srun: the tasks' own codes decide below.
+if [ "$code" -lt 0 ] || { [ "$code" = 127 ] && [ "$waited" -gt 128 ]; }; then code=0; fi
 
 # The code of a task that failed on its own counts, not those of the tasks ended after it. A task that began but never
 # recorded its end was on a lost node: the job is then requeued, and continues from the last checkpoint.

@@ -26,7 +26,7 @@ READ_OUTSIDE = re.compile(
     r"|(SLURMD?|SBATCH|SRUN|SCONTROL|SCANCEL|SQUEUE|SINFO|SACCT|SPANK|PMI2?|PMIX|PYXIS|ENROOT|XDG|NGCDL)_\w+"
     r"|(APPTAINER|SINGULARITY)(ENV)?_\w+"
     r"|DOCKER_(HOST|CONTEXT|CONFIG)"
-    r"|RUN|attempt|head|seconds|why|lost|number|told|resume|file|part|task|srun|code|is_told|is_lost"
+    r"|RUN|attempt|head|seconds|why|lost|number|told|resume|file|part|task|srun|waited|code|is_told|is_lost"
     r"|name|mark|said|client|cards?|more|memlock|seen|site"
 )
 # Two programs of one origin, with the prefix by which each passes variables into a container. Apptainer's own
