@@ -9,6 +9,7 @@ import pytest
 import yaml
 from house import House
 from made_runs import DIGEST, IMAGE, Made
+from stand_ins import refuses
 
 from ngcdl.cli import export
 from ngcdl.folder import IMPORTED
@@ -26,7 +27,8 @@ def kept(house: House) -> House:
 
 
 def test_a_run_of_this_machine_becomes_a_manifest_with_its_image_its_cards_by_number_and_its_words(kept: House) -> None:
-    done = kept.run("export", "k8s", GPU)
+    refuses(kept.home, "kubectl", "no cluster")
+    done = kept.run("export", "k8s", GPU, env={"PATH": f"{kept.home}:{os.environ['PATH']}"})
     assert done.returncode == 0, done.stderr
     *_, job = yaml.safe_load_all(done.stdout)
     (container,) = job["spec"]["template"]["spec"]["containers"]

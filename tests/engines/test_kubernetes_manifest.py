@@ -23,6 +23,7 @@ import yaml as parsed
 from house import House
 from hypothesis import example, given
 from hypothesis import strategies as some
+from stand_ins import refuses
 
 from ngcdl.engines import yaml
 from ngcdl.engines.kubernetes import KubernetesEngine, nodes
@@ -339,7 +340,9 @@ def test_the_folder_that_a_command_is_typed_in_is_not_asked_of_a_cluster(
     tmp_path: Path, options: tuple[str, ...], where: str | None
 ) -> None:
     asked = ("run", "pytorch:25.03-py3", "--engine", "k8s", "--gpus", "1", "--dry-run")  # as kubectl users say
-    done = House(tmp_path).run(*asked, *options, "--", "nvidia-smi", "-L", env={"NGCDL_REGISTRY": "127.0.0.1:1"})
+    refuses(tmp_path, "kubectl", "no cluster")
+    env = {"NGCDL_REGISTRY": "127.0.0.1:1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = House(tmp_path).run(*asked, *options, "--", "nvidia-smi", "-L", env=env)
     assert done.returncode == 0, done.stderr
     *_, made = parsed.safe_load_all(done.stdout)
     (container,) = made["spec"]["template"]["spec"]["containers"]

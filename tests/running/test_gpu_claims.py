@@ -87,7 +87,7 @@ from ngcdl.storing.comparisons import StoredComparison
 arms = [compare.Variant(device, replace(asked, device=device), device) for device in ("cpu", "gpu")]
 def held():
     choosing.__exit__(None, None, None)
-    print(json.dumps({"gpus": gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": kept.id}))
+    print(json.dumps({"gpus": gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": kept.id}), flush=True)
     os._exit(0)
 
 show = Show()
