@@ -211,7 +211,7 @@ def test_a_run_is_never_created_over_another(store: Store) -> None:
         (b"[]", "no id"),
         (b'{"format": 2, "id": "x"}', "update ngcdl"),
         (b'{"format": 1, "id": "x", "status": "lost", "started": NaN}', "started"),
-        (b"[" * 100_000, "recursion"),
+        (b"[" * 100_000, "recursion|Stack overflow"),
     ],
 )
 def test_a_broken_or_later_record_is_told_and_left_as_it_is(store: Store, content: bytes, why: str) -> None:
