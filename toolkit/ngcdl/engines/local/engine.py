@@ -44,8 +44,8 @@ _WHEEL = re.compile(r"(?:\S*/)?([^\s/-]+)-([^\s-]+)-\S+\.whl")  # its tags are o
 _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 # The newest Python that the locks have TensorFlow for.
 _NEWEST_PYTHON = (3, 14)
-# TensorFlow's wheels for x86-64, 2.21's, and 2.22's for Python 3.14, and what the locked CUDA libraries are to download.
-# With its dependencies, the CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
+# TensorFlow's wheels for x86-64, of 2.21 and, for Python 3.14, of 2.22, and what the locked CUDA libraries are to
+# download. With its dependencies, the CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
 _IS_2_22 = sys.version_info >= (3, 14)
 SIZES = {
     "local-cpu.txt": f"a {296 if _IS_2_22 else 274} MB wheel and its dependencies,",
