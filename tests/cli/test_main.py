@@ -226,7 +226,7 @@ def test_a_bug_of_ngcdl_s_own_is_shown_and_is_no_verdict(house: House, error: st
 
 def test_a_system_that_lets_it_start_no_thread_is_told_of(house: House) -> None:
     # a stand-in: a real limit is not enforced for root
-    none = 'def none(*_): raise RuntimeError("can\'t start new thread")\n'
+    none = 'def none(*_, **__): raise RuntimeError("can\'t start new thread")\n'
     full = f"import threading\n{none}threading._start_new_thread = threading._start_joinable_thread = none\n"
     start = "import sys\nsys.argv[1:] = ['doctor']\nfrom ngcdl.__main__ import main\nmain()\n"
     done = subprocess.run(
