@@ -10,7 +10,7 @@ import pytest
 from fakes import FakeJob, FakeShow, ready
 
 from ngcdl.engines.values import Exit, Started
-from ngcdl.errors import ClusterLost, EngineRefused, GpuNotInside, SlurmLost
+from ngcdl.errors import ClusterLost, EngineRefused, SlurmLost
 from ngcdl.folder import LOG, SAMPLES
 from ngcdl.running import launch
 from ngcdl.running.ending import STOPPED
@@ -75,8 +75,14 @@ def test_what_others_bring_into_the_log_is_shown_and_not_written_twice(store: St
     assert (folder / LOG).read_text() == "step 0\n"
 
 
+class FarJob(FakeJob):
+    """A job that can't be asked for its GPUs, like a cluster's."""
+
+    gpus_inside = None  # type: ignore[assignment]
+
+
 def test_nothing_is_measured_from_here_and_no_gpu_is_looked_for(store: Store) -> None:
-    job = FakeJob(gpus=GpuNotInside("asked"))
+    job = FarJob()
     prepared, folder = ready(store, job, gpus="1", way="gres", is_cluster=True)
     run = launch.follow(prepared, store, FakeShow())
     assert (run.status, run.gpus) == ("finished", None)

@@ -8,20 +8,20 @@ import subprocess
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FLAGS = "gcc", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-shared", "-fPIC"
+COMPILER = "gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"
 # Not linked with an OpenMP library: a process must have a single one, or idle threads of one keep the other's from the
 # processors.
 LIBRARIES = "-nodefaultlibs", "-lc"
 
 
-def compiled(sources, *flags):
-    """Return the content of a shared library; None without gcc, or if it fails. sources: paths below this folder."""
+def compiled(source, *flags):
+    """Return the content of a shared library; None without gcc, or if it fails. source: a path below this folder."""
     folder = tempfile.mkdtemp()
     try:
         path = os.path.join(folder, "compiled.so")
-        paths = tuple(os.path.join(HERE, source) for source in sources)
+        words = COMPILER + flags + ("-o", path, os.path.join(HERE, source)) + LIBRARIES
         with open(os.devnull, "r+b") as null:
-            if subprocess.call(FLAGS + flags + ("-o", path) + paths + LIBRARIES, stdin=null, stdout=null, stderr=null):
+            if subprocess.call(words, stdin=null, stdout=null, stderr=null):
                 return None
         with open(path, "rb") as file:
             return file.read()

@@ -1,8 +1,7 @@
-"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time. Beside them
-elementwise.c, for a framework whose own dropout and Adam are slow.
+"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time.
 
-gcc compiles both for this processor when a training begins, in about a second. Without gcc, or on a processor without
-AVX2 or NEON, the framework's own operations do instead.
+gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
+AVX2 or NEON, the framework's own convolutions do instead.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -13,7 +12,7 @@ import numpy as np
 from . import layers, native
 from .ahead import meanwhile
 
-SOURCES = "winograd.c", "elementwise.c"
+SOURCE = "winograd.c"
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
@@ -41,7 +40,7 @@ def can_be(word):
 def begin(words):
     """Start to compile in a thread, if this can compute one of the words (layers.flat)."""
     if not begun and any(can_be(word) for word in words):
-        begun.append(meanwhile(native.compiled, SOURCES))
+        begun.append(meanwhile(native.compiled, SOURCE))
 
 
 def library(words):
@@ -69,9 +68,8 @@ def load(path):
 
 
 class Library(object):
-    """The functions of both files. Each takes numbers about the call, and the addresses of float32 arrays to read and
-    to fill. Those of winograd.c take a shape (shaped() below); pictures are [examples, height, width, channels], and
-    filters lie as the shape tells:
+    """The functions of winograd.c. Each takes a shape (shaped() below), and the addresses of float32 arrays to read and
+    to fill. Pictures are [examples, height, width, channels], and filters lie as the shape tells:
 
     output(shape, (x, filters, biases or None), (found,))
     input_gradient(shape, (gradient, filters), (found,))

@@ -22,7 +22,7 @@ BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DRO
 
 @pytest.fixture(scope="module", params=BUILDS)
 def library(request):
-    found = winograd.opened(native.compiled(winograd.SOURCES, *BUILDS[request.param]))
+    found = winograd.opened(native.compiled(winograd.SOURCE, *BUILDS[request.param]))
     assert found, "gcc, and a processor with AVX2 or NEON, are needed"
     return found
 
@@ -110,7 +110,7 @@ def test_without_a_compiler_or_without_a_layer_for_it_there_is_none(fresh, monke
 
 
 def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
-    assert native.compiled(winograd.SOURCES, "-DLANES=8", "-DROWS=none") is None
+    assert native.compiled(winograd.SOURCE, "-DLANES=8", "-DROWS=none") is None
     assert winograd.opened(b"no library") is None
 
 

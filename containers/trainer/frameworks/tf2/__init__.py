@@ -9,7 +9,7 @@ from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
 from ...tensorflow_losses import LOSSES, right
-from . import elementwise, numbers, tiled
+from . import numbers, tiled
 from .feeding import FEEDS, gathers_bytes
 from .learning import OPTIMISERS, unscaled
 from .ops import LAYERS
@@ -154,12 +154,9 @@ class Network:
         model = self.model
         if model.clip:
             gradients, _ = tf.clip_by_global_norm(gradients, model.clip)
-        update = OPTIMISERS[model.optimiser["op"]]
-        if self.winograd and model.optimiser["op"] == "adam":
-            update = functools.partial(elementwise.adam, self.winograd)
         for name, gradient in zip(model.weights, gradients):
-            slots = [self.kept[f"{slot}/{name}"] for slot in model.slots]
-            update(model.optimiser, self.kept[name], slots, rate, gradient)
+            slots = [self.kept[f"{slot}/{name}"].handle for slot in model.slots]
+            OPTIMISERS[model.optimiser["op"]](model.optimiser, self.kept[name], slots, rate, gradient)
             if model.averaged:
                 average = self.kept["average/" + name]
                 average.assign_sub((1 - keep) * (average - self.kept[name]))

@@ -6,7 +6,7 @@ import tensorflow as tf
 from ... import native
 from ...ahead import meanwhile
 
-SOURCES = ("frameworks/tf2/calls.c",)
+SOURCE = "frameworks/tf2/calls.c"
 
 begun, loaded = [], []  # at most one each, as TensorFlow registers an operation once: what returns the compiled
 #                         library, and the module of the operation or None
@@ -15,7 +15,7 @@ begun, loaded = [], []  # at most one each, as TensorFlow registers an operation
 def begin():
     """Start to compile in a thread."""
     if not begun:
-        begun.append(meanwhile(native.compiled, SOURCES))
+        begun.append(meanwhile(native.compiled, SOURCE))
 
 
 def operation():

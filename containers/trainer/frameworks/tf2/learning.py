@@ -13,15 +13,15 @@ def sgd(words, weights, slots, rate, gradient):
 
 
 def momentum(words, weights, slots, rate, gradient):
-    tf.raw_ops.ResourceApplyMomentum(var=weights.handle, accum=slots[0].handle, lr=rate, grad=gradient,
+    tf.raw_ops.ResourceApplyMomentum(var=weights.handle, accum=slots[0], lr=rate, grad=gradient,
                                      momentum=words["share"])
 
 
 def adam(words, weights, slots, rate, gradient):
     # its own bias correction by the powers of b1 and b2 is disabled, because the rate includes it already
     tf.raw_ops.ResourceApplyAdam(
-        var=weights.handle, m=slots[0].handle, v=slots[1].handle, beta1_power=0.0, beta2_power=0.0, lr=rate,
-        beta1=words["b1"], beta2=words["b2"], epsilon=words["epsilon"], grad=gradient)
+        var=weights.handle, m=slots[0], v=slots[1], beta1_power=0.0, beta2_power=0.0, lr=rate, beta1=words["b1"],
+        beta2=words["b2"], epsilon=words["epsilon"], grad=gradient)
 
 
 OPTIMISERS = {"sgd": sgd, "momentum": momentum, "adam": adam}

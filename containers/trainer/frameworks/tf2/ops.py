@@ -4,7 +4,10 @@ import binascii
 import tensorflow as tf
 
 from ... import layers
-from . import elementwise, spectral, tiled
+from . import spectral, tiled
+
+
+DRAWS_BITS = hasattr(tf.raw_ops, "StatelessRandomUniformFullInt")  # integers of the whole range
 
 
 def conv(word, x, at):
@@ -87,14 +90,19 @@ def batch_norm(word, x, at):
 
 
 def dropout(word, x, at):
+    """On a CPU draw 16 bits per value instead of 32, as in ../pytorch/ops.py: half the work."""
     if not at.is_training:
         return x
     own = binascii.crc32(word["name"].encode()) & 0x7FFFFFFF  # each layer draws from its own stream
-    key = tf.stack([tf.bitwise.bitwise_xor(at.key[0], own), at.key[1]])
-    if at.winograd and None not in x.shape:
-        return elementwise.dropout(at.winograd, x, word["rate"], key)
-    kept = tf.random.stateless_uniform(tf.shape(x), key) >= word["rate"]
-    return x * (tf.cast(kept, x.dtype) * (1 / (1 - word["rate"])))
+    key, rate = tf.stack([tf.bitwise.bitwise_xor(at.key[0], own), at.key[1]]), word["rate"]
+    if tf.config.experimental.list_physical_devices("GPU") or not DRAWS_BITS:
+        kept = tf.random.stateless_uniform(tf.shape(x), key) >= rate
+    else:
+        count = tf.size(x)
+        pairs = tf.random.stateless_uniform([(count + 1) // 2], key, minval=None, maxval=None, dtype=tf.int32)
+        drawn = tf.reshape(tf.bitcast(pairs, tf.int16), [-1])[:count]
+        kept = tf.reshape(drawn >= round(rate * 2**16) - 2**15, tf.shape(x))
+    return x * (tf.cast(kept, x.dtype) * (1 / (1 - rate)))
 
 
 def lstm(word, x, at):
