@@ -1,4 +1,5 @@
-"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time.
+"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time, of 256 channels with
+AVX-512 in 0.9 to 1.14.
 
 gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
 AVX2 or NEON, the framework's own convolutions do instead.
