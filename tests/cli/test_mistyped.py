@@ -326,46 +326,10 @@ def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) 
     assert "which release" in house.run("run", "train.py").stderr
 
 
-@pytest.mark.parametrize("more", [("--dry-run",), ("--", "ls")])
-@pytest.mark.parametrize("option", ["--ipc", "--net", "--user", "-u", "--entrypoint", "--privileged", "--pid"])
-def test_an_option_of_docker_s_that_ngcdl_has_not_is_named(house: House, option: str, more: tuple[str, ...]) -> None:
-    done = house.run("run", "tensorflow:1", option, *more)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"ngcdl: {option}: ngcdl does not have this option of docker's; ")
-
-
 def test_a_run_s_name_in_a_command_s_place_leads_on_to_its_record(house: House) -> None:
     house.store.create(Run("20261121-143222-lr3-a665ad", "finished", 1.0))
     for words in (("lr3",), ("runs", "lr3"), ("runs", "a665")):
         assert house.run(*words).stderr.endswith(f"ngcdl has no such command.\n      ngcdl show {words[-1]}\n")
-
-
-@pytest.mark.parametrize(
-    ("typed", "line"),
-    [
-        (("run", "--runtime", "nvidia", "x:1", "--", "ls"), "run x:1 -- ls"),
-        (("run", "x:1", "--runtime=nvidia"), "run x:1"),
-        (("run", "--privileged", "x:1"), "run x:1"),
-        (("run", "--cap-add", "SYS_PTRACE", "--gpus", "all", "x:1"), "run --gpus all x:1"),
-        (("compare", "--network", "host", "x:1", "--", "ls"), "compare x:1 -- ls"),
-        (("run", "--mount", "type=bind,src=/a,dst=/b,readonly", "x:1"), "run -v /a:/b:ro x:1"),
-        (("run", "--mount=type=volume,source=a,target=/b", "x:1"), "run -v a:/b x:1"),
-        (("run", "--mount", "type=tmpfs,dst=/x", "x:1"), "run --help"),
-        (("run", "--entrypoint", "/bin/sh", "x:1", "--", "-c", "echo hi"), "run x:1 -- /bin/sh -c 'echo hi'"),
-        (("run", "--entrypoint=bash", "-i", "x:1"), "run -i x:1 -- bash"),
-        (
-            ("run", "--runtime=nvidia", "--ipc=host", "--net", "host", "-it", "--rm", "-u", "0:0", "x:1", "--", "ls"),
-            "run -it --rm x:1 -- ls",
-        ),
-        (("run", "--tmpfs", "/x", "--read-only", "x:1"), "run x:1"),
-    ],
-)
-def test_a_line_with_an_option_of_docker_s_is_told_as_ngcdl_takes_it(
-    house: House, typed: tuple[str, ...], line: str
-) -> None:
-    done = house.run(*typed)
-    assert done.returncode == 2
-    assert done.stderr.endswith(f"\n      ngcdl {line}\n")
 
 
 @pytest.mark.parametrize(

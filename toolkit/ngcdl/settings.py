@@ -81,6 +81,12 @@ def home(environ: Mapping[str, str]) -> Path:
         raise BadOption(said, "Name a folder to write to:\n    export HOME=DIR") from None
 
 
+def docker_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of docker's own settings, in which its config.json and its contexts are."""
+    folder = environ.get("DOCKER_CONFIG")
+    return Path(folder) if folder else home(environ) / ".docker"
+
+
 def expanded(text: str) -> Path:
     """Return the path that a shell takes `text` for: ~ and ~NAME are home folders, but the ~NAME of no user is as it
     is."""

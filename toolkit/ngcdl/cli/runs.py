@@ -37,8 +37,7 @@ def runs(as_json: bool, everything: bool = False) -> None:
         console.say(f"there are no runs in {store.root} yet:  ngcdl run --train cifar10")
         return
     silent = {run.id: seconds for run in found if (seconds := silence.silent_seconds(run, store.folder(run.id)))}
-    shares = {run.id: share for run in found if (share := _share(run, store)) is not None}
-    said = {run.id: _standing(shares.get(run.id), silent.get(run.id)) for run in found}
+    said = {run.id: _standing(_share(run, store), silent.get(run.id)) for run in found}
     for line in listed.table(found, said, ids, console.columns(sys.stdout), time.time()):
         console.result(line)
     if any(lookup.RECENT in run.notes for run in found):

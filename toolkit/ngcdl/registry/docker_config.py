@@ -31,8 +31,7 @@ _HUB_KEY = "https://index.docker.io/v1/"
 
 def path(environ: Mapping[str, str]) -> Path:
     """Return $DOCKER_CONFIG/config.json, else ~/.docker/config.json."""
-    folder = environ.get("DOCKER_CONFIG")
-    return (Path(folder) if folder else settings.home(environ) / ".docker") / "config.json"
+    return settings.docker_folder(environ) / "config.json"
 
 
 @dataclass(frozen=True)

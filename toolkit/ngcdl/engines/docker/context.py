@@ -61,13 +61,7 @@ def _endpoint(name: str) -> dict[str, Any]:
 
 def _kept(name: str, kind: str) -> Path:
     """Return the folder of a context's files. The SDK finds it only beside a config.json, which docker does without."""
-    return _folder() / "contexts" / kind / hashlib.sha256(name.encode()).hexdigest()
-
-
-def _folder() -> Path:
-    """Return docker's folder."""
-    named = os.environ.get("DOCKER_CONFIG")
-    return Path(named) if named else settings.home(os.environ) / ".docker"
+    return settings.docker_folder(os.environ) / "contexts" / kind / hashlib.sha256(name.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ def tls() -> Tls | None:
     if not os.environ.get("DOCKER_TLS_VERIFY"):
         return None
     path = os.environ.get("DOCKER_CERT_PATH")
-    folder = Path(path) if path else _folder()
+    folder = Path(path) if path else settings.docker_folder(os.environ)
     return Tls(folder, has_own=_lacking(folder, _OWN) != _OWN)
 
 
