@@ -29,14 +29,14 @@ Knobs = collections.namedtuple("Knobs", [
 ])
 KNOBS = Knobs(
     sides=((24, 1 / 3), (28, 2 / 3), (32, 1.0)), bias_share=1 / 9,
-    filter_rate=0.24, filter_momentum=0.6, polynomials=((3.4445, -4.775, 2.0315),) * 3,
-    offset_rate=100.0, head_rate=0.02, momentum=0.85, decay=0.002, smoothing=0.2, shift=2, jitter=(0.0, 0.0),
+    filter_rate=0.2255, filter_momentum=0.655, polynomials=((3.4445, -4.775, 2.0315),) * 3,
+    offset_rate=88.0, head_rate=0.0127, momentum=0.825, decay=0.009, smoothing=0.09, shift=2, jitter=(0.14, 0.13),
     running=0.4, unsure=0.6, whitening_images=5000, whitening_epsilon=5e-4)
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training set's pixels, 0..1
 EPSILON = 1e-5                 # batch norm's
 WHITENED, WIDTHS, CLASSES = 24, (64, 256, 256), 10
-HELD_BACK = 5000
+HELD_BACK = 10000
 
 # first <= step < last, the images' side, and whether the whitening's biases are trained
 Phase = collections.namedtuple("Phase", "first last side whitens")

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measure the effect of a knob of cifar10-94 on the last 5,000 training images: the test set is not used to choose.
+"""Measure the effect of a knob of cifar10-94 on the last 10,000 training images: the test set is not used to choose.
 
     PYTHON scripts/benchmarks/gpu_tuning.py DIR --runs 20 [--seconds 240] filter_rate=0.2,0.3 [batch=1536+epochs=8.9]
 
 Knobs are those of race.KNOBS, batch, and epochs (of the remaining images). Each value is tried alone, or together with
 those that + joins to it; all ways, and the unchanged recipe, are trained alternately with the same seeds. Prints the
 accuracies of each seed, and at the end, or when it is cut short, means with their standard errors and how far they are
-from the unchanged recipe's, seed by seed. PYTHON has PyTorch and sees a GPU; on a CPU it takes hours.
+from the unchanged recipe's, seed by seed. PYTHON has PyTorch and sees a GPU; on a CPU it takes hours, or minutes a
+training with --bfloat16, if the CPU has instructions for it (AMX).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE,VALUE or KNOB=VALUE+KNOB=VALUE")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=inf, help="after this no further seed begins")
+    parser.add_argument("--bfloat16", action="store_true", help="on a CPU: not in float32")
     asked = parser.parse_intermixed_args()  # parse_args() of most Pythons refuses knobs that follow an option
     until = time.monotonic() + asked.seconds
     cut.by_term()
@@ -55,7 +57,7 @@ def main() -> None:
     found: dict[str, list[float]] = {}
     trained = {}
     for name, way in ways(asked.knobs).items():
-        found[name], trained[name] = [], partial(accuracy, made(way, train), held)
+        found[name], trained[name] = [], partial(accuracy, made(way, train, asked.bfloat16), held)
     try:
         for seed in range(asked.runs):
             if time.monotonic() > until:
@@ -109,9 +111,9 @@ def changed(values: dict[str, Any]) -> Way:
     return AS_IT_IS._replace(knobs=race.KNOBS._replace(**values), **outer)
 
 
-def made(way: Way, train: tuple[Any, Any]) -> Race:
+def made(way: Way, train: tuple[Any, Any], is_bfloat16: bool) -> Race:
     on = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    kind = torch.float16 if on.type == "cuda" else torch.float32
+    kind = torch.float16 if on.type == "cuda" else torch.bfloat16 if is_bfloat16 else torch.float32
     steps = round(way.epochs * len(train[0]) / way.batch)
     one = Race(on, kind, way.knobs, steps, way.batch, *train, is_compiled=on.type == "cuda")
     one.prepare(put(train[0][:2000], on))

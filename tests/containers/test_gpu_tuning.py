@@ -10,6 +10,7 @@ from conftest import CONTAINERS
 
 from trainer import data, race
 from trainer.race import KNOBS
+from trainer.workloads.cifar10_94 import BATCH, STEPS
 
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
 
@@ -24,7 +25,7 @@ def tuned(torch, monkeypatch, capsys):
     monkeypatch.setattr(gpu_tuning.cut, "by_term", lambda: None)
     monkeypatch.setattr(data, "training", lambda folder: folder)
     monkeypatch.setattr(gpu_tuning.race, "split", lambda folder: (folder, None))
-    monkeypatch.setattr(gpu_tuning, "made", lambda way, _: way)
+    monkeypatch.setattr(gpu_tuning, "made", lambda way, *_: way)
 
     def run(accuracy, *words):
         monkeypatch.setattr(gpu_tuning, "accuracy", accuracy)
@@ -40,7 +41,7 @@ def test_knobs_are_read_as_the_script_has_them_in_its_text(tuned):
     told = tuned(lambda way, _, seed: way.knobs.filter_rate + seed / 100, *words)
     names = ["as it is", "filter_rate=0.2", "filter_rate=0.24", "head_rate=0.01", "head_rate=0.03"]
     assert [line.split(" | ")[0].removeprefix("| ") for line in told[-5:]] == names
-    assert told[-4] == "| filter_rate=0.2 | 0.2050 | 0.0050 | -0.0400 (0.0000) | 2 |"
+    assert told[-4] == f"| filter_rate=0.2 | 0.2050 | 0.0050 | {0.2 - KNOBS.filter_rate:.4f} (0.0000) | 2 |"
 
 
 def test_knobs_that_are_joined_are_tried_together_with_their_batch_and_epochs(tuned):
@@ -50,15 +51,15 @@ def test_knobs_that_are_joined_are_tried_together_with_their_batch_and_epochs(tu
         seen[way.batch] = way
         return 0.9
 
-    joined = "batch=1536+epochs=8.5+sides=((28, 0.5), (32, 1.0))+decay=0.01"
+    joined = "batch=2000+epochs=8.5+sides=((28, 0.5), (32, 1.0))+decay=0.01"
     told = tuned(accuracy, "DIR", "--runs", "2", joined)
-    usual, other = seen[2000], seen[1536]
-    assert (usual.knobs, usual.epochs) == (KNOBS, 10)
+    usual, other = seen[BATCH], seen[2000]
+    assert (usual.knobs, usual.epochs * 50_000) == (KNOBS, pytest.approx(STEPS * BATCH))
     assert other.knobs == KNOBS._replace(sides=((28, 0.5), (32, 1.0)), decay=0.01)
     assert other.epochs == 8.5
     assert told[-1].startswith(f"| {joined} | 0.9000 | 0.0000 |")
     with pytest.raises(SystemExit, match="no such knob: colour"):
-        tuned(accuracy, "DIR", "batch=1536+colour=1")
+        tuned(accuracy, "DIR", "batch=2000+colour=1")
 
 
 def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, capsys):
@@ -74,7 +75,7 @@ def test_tuning_that_is_cut_short_tells_the_seeds_that_all_knobs_have(tuned, cap
         tuned(accuracy, "DIR", "filter_rate=0.2")
     first, second, *_, last = capsys.readouterr().out.splitlines()
     assert (first[:8], second.split("; ")[1]) == ("seed 0: ", "filter_rate=0.2 0.2100")
-    assert last == "| filter_rate=0.2 | 0.2050 | 0.0050 | -0.0400 (0.0000) | 2 |"
+    assert last == f"| filter_rate=0.2 | 0.2050 | 0.0050 | {0.2 - KNOBS.filter_rate:.4f} (0.0000) | 2 |"
 
 
 def test_tuning_begins_no_seed_when_its_time_is_up(tuned):

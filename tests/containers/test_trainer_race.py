@@ -61,9 +61,9 @@ def test_small_pictures_and_a_still_whitening_cost_less():
 
 
 def test_what_is_held_back_for_tuning_is_not_trained_on():
-    images = np.arange(6000)
+    images = np.arange(11000)
     (kept, labels), (held, answers) = race.split(Dataset(images, images % 10, "made", 1))
-    assert (len(kept), len(held)) == (1000, 5000)
+    assert (len(kept), len(held)) == (1000, 10000)
     assert not set(kept) & set(held)
     assert np.concatenate([labels, answers]).tolist() == (images % 10).tolist()
 
