@@ -252,7 +252,7 @@ def tables() -> str:
         "Gradient exchange": efficiencies(fit),
         "Failures": failures(),
     }
-    return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
+    return "\n\n".join(f"### {title}\n\n{text}" for title, text in parts.items())
 
 
 def written(document: str) -> str:
