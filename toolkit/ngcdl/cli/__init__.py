@@ -1,4 +1,4 @@
-"""The entry point: argv -> one call -> console. Decides nothing."""
+"""The entry point: argv -> one call -> exit code. An error gets the line to type instead."""
 
 from __future__ import annotations
 

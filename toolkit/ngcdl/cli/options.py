@@ -44,6 +44,11 @@ cluster = partial(option, rich_help_panel="On Slurm or Kubernetes")
 comparison = partial(option, rich_help_panel="Comparison")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+JsonWatched = Annotated[
+    bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
+]
+Detach = Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 # -- a training -----------------------------------------------------------------------------------------------------
 Train = Annotated[
@@ -120,7 +125,7 @@ Teacher = Annotated[
     str | None,
     training(
         metavar="together|before|ahead|kept|none",
-        help="For trainings with a teacher, such as distill: where and when it computes.",
+        help="For trainings with a teacher, such as distill: where and when it computes; default: ahead.",
     ),
 ]
 Device = Annotated[

@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from ngcdl.cli.app.root import HOST, app
-from ngcdl.cli.options import Json
+from ngcdl.cli.options import Json, JsonWatched
 
 
 @app.command(rich_help_panel=HOST)
 def gpu(
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
-    ] = False,
+    json: JsonWatched = False,
     watch: Annotated[float | None, typer.Option(metavar="SECONDS", help="Repeat the reading every SECONDS.")] = None,
 ) -> None:
     """Show what the NVIDIA driver reports about each GPU."""

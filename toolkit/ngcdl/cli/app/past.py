@@ -10,7 +10,7 @@ import typer
 from ngcdl.cli import completed, options
 from ngcdl.cli.app.root import MORE, RUNS, app
 from ngcdl.cli.app.sections import Application
-from ngcdl.cli.options import Json, RunName
+from ngcdl.cli.options import Detach, Json, JsonWatched, RunName, Yes
 
 past = Application(
     invoke_without_command=True,
@@ -57,7 +57,7 @@ def _refuse_before(command: str, option: str) -> None:
 
 @past.command("diff")
 def runs_diff(
-    one: Annotated[str, options.run(metavar="A", help="last, last-1, an id, its beginning or end, or a run's --name.")],
+    one: Annotated[str, options.run(metavar="A", help=options.RUN_HELP)],
     other: Annotated[str, options.run(metavar="B", help="Another, named the same way.")],
     json: Json = False,
 ) -> None:
@@ -73,7 +73,7 @@ def runs_diff(
 def runs_replay(
     run: RunName,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what it would start; start nothing.")] = False,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False,
+    detach: Detach = False,
     trust: Annotated[
         bool,
         typer.Option("--trust", help="Also replay a run that was imported or changed: it gets the folders it names."),
@@ -135,7 +135,7 @@ def runs_rm(
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List them with their sizes; remove nothing.")] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> int:
     """Remove runs that have ended, with their checkpoints.
 
@@ -164,7 +164,7 @@ def report(
 ) -> None:
     """Make a page about a run, several runs, or a comparison.
 
-    Without options it is report.html in the run's folder; for several, in that of the first, report-of-N.html."""
+    Without options it is report.html in the run's folder, for several runs report-of-N.html in that of the first."""
     from ngcdl.cli.report import Asked, report
 
     report(tuple(run or ()), Asked(html, png, markdown, csv, open_it))
@@ -173,9 +173,7 @@ def report(
 @app.command(rich_help_panel=RUNS, epilog="\b\nExample:\n  ngcdl show last --watch 1")
 def show(
     run: RunName = "last",
-    json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout; with --watch, one line per reading.")
-    ] = False,
+    json: JsonWatched = False,
     watch: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="While the run goes on, print what it is doing every SECONDS."),
@@ -271,7 +269,7 @@ def stop(
     everything: Annotated[
         bool, typer.Option("-a", "--all", help="Stop all that have not ended: list them, and ask once.")
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> int:
     """Stop a run; a training saves a checkpoint first.
 

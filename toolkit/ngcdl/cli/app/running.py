@@ -12,7 +12,7 @@ from ngcdl.cli import completed, options
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.app.root import MORE, RUN, app
-from ngcdl.cli.options import Json
+from ngcdl.cli.options import Detach, Json
 
 if TYPE_CHECKING:
     from ngcdl.cli.typed import Typed
@@ -111,7 +111,7 @@ class RunOptions:
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="A word for the run's id, by which RUN finds it, too.")
     ] = None
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Print the run's id and leave it running.")] = False
+    detach: Detach = False
     dry_run: Annotated[
         bool,
         typer.Option(
