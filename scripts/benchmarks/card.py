@@ -37,25 +37,29 @@ def fresh() -> None:
     torch.cuda.reset_peak_memory_stats()
 
 
-def products_per_second(kind: Any, side: int = 8192, times: int = 20) -> float:
+def products_per_second(kind: Any) -> float:
     """Return multiplications and additions per second, in square matrix products of this dtype."""
     import torch
 
+    side = 8192
     a, b = (torch.randn(side, side, device="cuda", dtype=kind) for _ in range(2))
-    return 2 * side**3 * times / _timed(lambda: torch.mm(a, b), times)
+    return 2 * side**3 / _seconds(lambda: torch.mm(a, b))
 
 
-def bytes_per_second(count: int = 2**30, times: int = 20) -> float:
+def bytes_per_second() -> float:
     """Return bytes per second of a device copy, counting each byte as read and written."""
     import torch
 
+    count = 2**30
     a, b = (torch.empty(count, device="cuda", dtype=torch.uint8) for _ in range(2))
-    return 2 * count * times / _timed(lambda: a.copy_(b), times)
+    return 2 * count / _seconds(lambda: a.copy_(b))
 
 
-def _timed(work: Callable[[], object], times: int) -> float:
+def _seconds(work: Callable[[], object]) -> float:
+    """Return how long `work` takes, by the mean of 20 times."""
     import torch
 
+    times = 20
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -63,4 +67,4 @@ def _timed(work: Callable[[], object], times: int) -> float:
     for _ in range(times):
         work()
     torch.cuda.synchronize()
-    return time.perf_counter() - began
+    return (time.perf_counter() - began) / times

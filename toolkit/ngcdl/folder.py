@@ -132,10 +132,10 @@ def lines(
         warnings.warn(f"{path}: {many} can't be read; what stood there is missing", stacklevel=1)
 
 
-def last_lines(path: Path, size_bytes: int, among: re.Pattern[bytes] | None = None) -> Iterator[dict[str, Any]]:
+def last_lines(path: Path, size_bytes: int) -> Iterator[dict[str, Any]]:
     """Yield those of `lines` that begin in the last `size_bytes` of the file as it is now."""
     end = size(path)
-    return lines(path, (max(end - size_bytes, 0), end), among)
+    return lines(path, (max(end - size_bytes, 0), end))
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

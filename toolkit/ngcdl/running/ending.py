@@ -34,7 +34,7 @@ class Signals:
     is_whole: bool = True
 
 
-UNSEEN = Signals(is_whole=False)  # the run's own ngcdl was killed, or there was none
+UNKNOWN_SIGNALS = Signals(is_whole=False)  # the run's own ngcdl was killed, or there was none
 
 
 @dataclass(frozen=True)

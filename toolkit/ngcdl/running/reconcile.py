@@ -332,7 +332,7 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
 def _with_exit(store: Store, run: Run, ended: Exit) -> Run:
     told = _told(store, run)
     end = ending.End(ended, ending.gpu_not_met(run, told, ended))
-    return _told_by_files(store, ending.closed(run, end, told, ending.UNSEEN), told)
+    return _told_by_files(store, ending.closed(run, end, told, ending.UNKNOWN_SIGNALS), told)
 
 
 def _by_events(store: Store, run: Run) -> Run:

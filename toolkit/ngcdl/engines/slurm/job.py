@@ -12,7 +12,7 @@ from typing import Any
 
 from ngcdl.engines.base import Unconnected
 from ngcdl.engines.slurm import commands
-from ngcdl.engines.slurm.script import UNSEEN
+from ngcdl.engines.slurm.script import NO_OUTPUT
 from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import SlurmLost
 from ngcdl.folder import EXIT, LOG, opened, recorded_exit
@@ -22,7 +22,7 @@ STOPPING, TASKS = ".stopping", ".task-*"
 LOOK_SECONDS = 0.5  # between looks at the log, which is a file
 FIRST_ASK_SECONDS, ASK_SECONDS = 0.5, 15.0  # all users share the controller: query it less and less often
 PATIENCE_SECONDS = 600.0  # long enough for the controller to be restarted
-_SIGNALS = {UNSEEN: 125, 125: 137}  # exit codes for signal numbers of Slurm's own, of which 125 is out of memory
+_SIGNALS = {NO_OUTPUT: 125, 125: 137}  # exit codes for signal numbers of Slurm's own, of which 125 is out of memory
 UNOPENED = "a node could not open the run's folder: it must be on storage that all nodes share (set XDG_STATE_HOME)"
 
 
@@ -196,8 +196,8 @@ def _code(state: commands.State | None) -> int | None:
     """Return the code that Slurm keeps; 0 does not mean success if the job was ended."""
     if state is None:
         return None
-    if state.code == UNSEEN:  # the script's first lines failed: after these the script records its end
-        return _SIGNALS[UNSEEN]
+    if state.code == NO_OUTPUT:  # the script's first lines failed: after these the script records its end
+        return _SIGNALS[NO_OUTPUT]
     if state.signal and not state.code:
         return _SIGNALS.get(state.signal, 128 + state.signal)
     return state.code if state.code or state.state == "COMPLETED" else None
@@ -222,7 +222,7 @@ def _reason(state: commands.State | None, code: int | None, why: str | None) -> 
             return "out of memory: the kernel killed a process of the job"
         if why == "lost":
             return "a node was lost, and the job was not requeued: the end of its log says why"
-        is_unseen = code == _SIGNALS[UNSEEN] and state and UNSEEN in (state.signal, state.code)
+        is_unseen = code == _SIGNALS[NO_OUTPUT] and state and NO_OUTPUT in (state.signal, state.code)
         return UNOPENED if is_unseen else None
     words = f"Slurm: {state.state}"
     if state.signal and state.signal in set(signal.Signals):

@@ -17,7 +17,7 @@ from ngcdl.errors import BadOption, PathUnfit
 from ngcdl.folder import LOG, SCRIPT
 from ngcdl.spec import Mount, inside, is_secret, whole_cpus
 
-UNSEEN = 53  # Slurm's own exit code for a job if a node can't open the job's output file
+NO_OUTPUT = 53  # Slurm's own exit code for a job if a node can't open the job's output file
 RESTARTS = 3
 # Before the time limit: a training finishes its step and saves a checkpoint.
 WARNING_SECONDS = 60
@@ -84,7 +84,7 @@ def job_name(run_id: str) -> str:
 
 def _folder(order: Order, unfit: str, is_kept: bool) -> list[str]:
     if not is_kept:
-        there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {UNSEEN} # not shared: Slurm 24.11 creates the log\'s folder'
+        there = f'cd "$RUN" && [ -e {SCRIPT} ] || exit {NO_OUTPUT} # not shared: Slurm 24.11 creates the log\'s folder'
         return [f"RUN={_fit(order.folder)}", there]
     lines = ["RUN=${NGCDL_RUN:-$PWD/ngcdl-$SLURM_JOB_ID}"]
     shown = unfit.replace("[:space:]", " and no space")
