@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -102,9 +103,15 @@ def test_what_the_terminal_can_t_spell_is_shown_all_the_same(monkeypatch: pytest
 def test_a_stderr_that_is_closed_full_or_gone_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
-    for stream in (closed, None):
-        monkeypatch.setattr(sys, "stderr", stream)
-        console.say("lost")
+    with Path("/dev/full").open("wb", buffering=0) as raw:
+        full = io.TextIOWrapper(raw, write_through=True)
+        with pytest.raises(OSError, match="No space left"):
+            full.write("it is full")
+        for stream in (closed, full, None):
+            monkeypatch.setattr(sys, "stderr", stream)
+            console.say("lost")
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_sizes_and_numbers_are_rounded_and_unknown_is_not_zero() -> None:

@@ -31,13 +31,14 @@ def key(asked, here):
         "no_dropout", "clip", "replicas")}
     found.update(
         feed=None if asked.is_feed_free else asked.feed, data=asked.dataset if asked.data else "synthetic",
-        trainer=own(), variables={name: os.environ[name] for name in asked.variables}, installed=installed(sys.path),
-        python=sys.version, cpu=host.processor(), processors=[here.usable, here.allowed, here.physical],
+        trainer=source_checksum(), variables={name: os.environ[name] for name in asked.variables},
+        installed=installed(sys.path), python=sys.version, cpu=host.processor(),
+        processors=[here.usable, here.allowed, here.physical],
         memory_bytes=host.Container().memory_limit_bytes(), gpus=names, driver=driver)
     return json.loads(line(found).decode("ascii"))
 
 
-def own():
+def source_checksum():
     """Return a checksum of this trainer's source: another version may compute differently."""
     checksum = hashlib.sha256()
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.abspath(__file__)))):

@@ -297,8 +297,8 @@ def show(name: str, as_json: bool, *, is_new: bool = False) -> int:
     kept = lookup.comparison(store, name)
     code = _print(kept, store, as_json)
     if not as_json:
-        again = f"to print it again: ngcdl compare --show {kept.id}; " if is_new else ""
-        console.say(f"{again}as a page: ngcdl report {kept.id}")
+        once_more = f"to print it again: ngcdl compare --show {kept.id}; " if is_new else ""
+        console.say(f"{once_more}as a page: ngcdl report {kept.id}")
     return code
 
 

@@ -23,6 +23,7 @@ from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
 
+_LOOKED_AT = 20  # among this many of the newest runs records are looked for that were left open
 _NO_PYTHON = "this image has no python: take one of TensorFlow or PyTorch"
 
 
@@ -96,7 +97,7 @@ def no_open_record(store: Store) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Interrupted) as error:
         number = signal_of(error)
-        for run_id in store.ids()[:20]:
+        for run_id in store.ids()[:_LOOKED_AT]:
             with contextlib.suppress(NgcdlError):
                 run = store.load(run_id)
                 if run.status == "running" and run.owner == this_process():
@@ -185,7 +186,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
 
 def reconcile_last(store: Store) -> None:
     """Close the records that a killed ngcdl left open, so that no dead run holds a GPU or a name."""
-    left = [run_id for run_id in store.ids()[:20] if not store.is_ended(run_id)]
+    left = [run_id for run_id in store.ids()[:_LOOKED_AT] if not store.is_ended(run_id)]
     if left:
         from ngcdl.cli import lookup
 

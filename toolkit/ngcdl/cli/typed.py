@@ -37,6 +37,11 @@ from ngcdl.spec import (
 from ngcdl.spec.inside import WORK
 from ngcdl.storing.store import Store
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
+# The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
+_STARTERS = {".py": "python", ".sh": "bash"}
+_NO_IMAGE = "{} is a file here, not an image."
+
 
 @dataclass(frozen=True)
 class Typed:
@@ -188,12 +193,6 @@ def _parted(typed: Typed) -> str:
         at = words.index(typed.image)
     starter = _STARTERS.get(Path(words[at]).suffix)
     return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
-
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
-# The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
-_STARTERS = {".py": "python", ".sh": "bash"}
-_NO_IMAGE = "{} is a file here, not an image."
 
 
 def _patch(word: str) -> str:
