@@ -113,7 +113,7 @@ def test_on_another_processor_tensorflow_s_wheel_has_no_cuda_and_nobody_is_told_
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: False)
     assert local.lock_name(has_gpu=False) == "local.txt"
-    assert size(has_gpu=True) == "a wheel without CUDA and its dependencies,"
+    assert size(has_gpu=True) == "a wheel without CUDA and its dependencies"
     assert engine.why_unfit("12.1", "580.95.05") == "TensorFlow's wheel for this processor is CPU-only"
     monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: True)
     assert engine.why_unfit("12.1", "580.95.05") is None, "what is installed already may be built for it"

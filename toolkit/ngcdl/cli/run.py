@@ -175,8 +175,7 @@ def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Scree
     if not picked.engine.has_containers and not Path(target).exists():
         from ngcdl.engines.local.engine import size
 
-        how_much = size(picked.has_gpu).rstrip(",")
-        screen.say(f"{target} is not here yet: the run itself installs it first ({how_much}).")
+        screen.say(f"{target} is not here yet: the run itself installs it first ({size(picked.has_gpu)}).")
     home = order.folder / HOME if asked.workload or picked.engine.has_containers else order.folder
     folders = filter(None, [home, hostfolders.choices_of(asked.workload, picked.image, store), cache])
     made = shlex.join(["mkdir", "-p", *map(str, folders)])

@@ -39,8 +39,8 @@ from ngcdl.spec import RunSpec, inside, redacted
 
 READY = "ready"
 _WITH_DOCKER = "With Docker there is nothing to install:\n    ngcdl run tensorflow:TAG --train cifar10"
-# Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
 _WHEEL = re.compile(r"(?:\S*/)?([^\s/-]+)-([^\s-]+)-\S+\.whl")  # its tags are of no interest, and long
+# Variables that name other versions (NVIDIA's images set the first), or another place, than what is installed here.
 _PIP_ELSEWHERE = ("PIP_CONSTRAINT", "PIP_USER", "PIP_TARGET", "PIP_PREFIX")
 # The newest Python that the locks have TensorFlow for.
 _NEWEST_PYTHON = (3, 14)
@@ -48,10 +48,10 @@ _NEWEST_PYTHON = (3, 14)
 # download. With its dependencies, the CPU's takes 1.6 GB once installed, the GPU's 6.5 GB.
 _IS_2_22 = sys.version_info >= (3, 14)
 SIZES = {
-    "local-cpu.txt": f"a {296 if _IS_2_22 else 274} MB wheel and its dependencies,",
-    "local.txt": f"a {638 if _IS_2_22 else 572} MB wheel and 2.8 GB of CUDA,",
+    "local-cpu.txt": f"a {296 if _IS_2_22 else 274} MB wheel and its dependencies",
+    "local.txt": f"a {638 if _IS_2_22 else 572} MB wheel and 2.8 GB of CUDA",
 }
-_ON_ARM64 = "a wheel without CUDA and its dependencies,"
+_ON_ARM64 = "a wheel without CUDA and its dependencies"
 # What those wheels with CUDA are for. Their kernels are sm_60, sm_70, sm_80, sm_89, sm_90 and compute_90's PTX, so a
 # newer card gets no kernels: https://github.com/tensorflow/tensorflow/issues/101746
 _OLDEST, _NEWEST = "6.0", "9.0"
@@ -70,7 +70,7 @@ def lock_name(has_gpu: bool) -> str:
 
 
 def size(has_gpu: bool) -> str:
-    """Say what is installed, and how much that is, before a comma."""
+    """Say what is installed, and how much that is."""
     return SIZES[lock_name(has_gpu)] if architecture(platform.machine()) == "amd64" else _ON_ARM64
 
 
@@ -153,7 +153,7 @@ class LocalEngine(OfKind, NoImages):
             what = f"another ngcdl, which installs TensorFlow into {folder}"
             with waiting.locked(Path(f"{folder}.lock"), lambda text: show(PullEvent(None, text)), what):
                 if not (folder / READY).exists():
-                    show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)} into {folder}"))
+                    show(PullEvent(None, f"Installing TensorFlow for this host, once: {size(has_gpu)}, into {folder}"))
                     try:
                         self._install(folder, lock, show)
                         # else a power cut may leave the mark and empty files: ext4 writes files seconds after names
