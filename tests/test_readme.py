@@ -155,10 +155,21 @@ def test_every_command_that_readme_and_reference_name_exists(name: str) -> None:
     assert name in names | {group.name for group in app.registered_groups}
 
 
+def anchors(page: Path) -> set[str]:
+    """A page's headings, as the addresses that GitHub makes of them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
 def test_every_link_of_the_markdown_files_leads_somewhere() -> None:
     for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        links = re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text())
+        assert links or page.name in ("CONTRIBUTING.md", "ARCHITECTURE.md"), page.name
+        for target, anchor in links:
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name}: {target}#{anchor}"
 
 
 def test_the_sample_of_a_check_begins_and_ends_as_a_check_does(tmp_path: Path) -> None:
