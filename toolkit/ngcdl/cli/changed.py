@@ -81,6 +81,8 @@ def _elsewhere(line: str, argv: Sequence[str]) -> str | None:
 
 
 def _line(line: str, argv: Sequence[str]) -> str:
+    """Return `line` written out; as it is, or without what it leaves out, if it can't be; "" if the typed command has
+    no such option."""
     advised = _ADVISED.fullmatch(line)
     if not advised or not argv:
         return line
@@ -112,6 +114,12 @@ def _line(line: str, argv: Sequence[str]) -> str:
     takes = {option for one in its.params for option in (*one.opts, *one.secondary_opts)}
     if not (advised["command"] or takes.issuperset(word for word in change if word.startswith("-"))):
         return ""
+    return f"{advised['before']}{again([name, *_merged(its, typed, change, less), *command]).strip()}"
+
+
+def _merged(its: Any, typed: Sequence[str], change: Sequence[str], less: Sequence[str]) -> list[str]:
+    """Return `typed`, the words of typer's command `its`, with the options and the image of `change` in place of its
+    own, and without those of `less`."""
     for option, value in pairwise([*less, "-", *change, "-"]):
         if option.startswith("-"):
             typed = _without(typed, option, has_value=not value.startswith("-"))
@@ -121,7 +129,7 @@ def _line(line: str, argv: Sequence[str]) -> str:
         typed = _choosing_no_cards(typed)
     if {"none", "cpu"}.intersection(change):
         typed = _without(typed, "--wait", has_value=False)  # nobody waits for no GPU
-    return f"{advised['before']}{again([name, *typed, *change, *command]).strip()}"
+    return [*typed, *change]
 
 
 def _with_image(its: Any, typed: Sequence[str], new: Sequence[str], old: str) -> list[str]:
