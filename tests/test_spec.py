@@ -138,6 +138,7 @@ def test_a_gpu_request_is_read_in_docker_s_forms_too(text: str, request_: GpuReq
 def test_no_gpu_at_all_is_refused_with_the_forms_that_may_be_meant(text: str) -> None:
     with pytest.raises(BadGpuRequest) as caught:
         GpuRequest.parse(text)
+    assert "Docker" not in caught.value.message, "a command on this host may have been typed"
     assert "--gpus 0," in caught.value.hint
     assert "--gpus none" in caught.value.hint
 

@@ -43,7 +43,7 @@ class GpuRequest:
             value = value.removeprefix("count=")
         if re.fullmatch(r"0+", value):
             raise BadGpuRequest(
-                f"--gpus {value} would ask Docker for no GPU at all.",
+                f"--gpus {value}: a number of cards must be 1 or more.",
                 "The card with index 0:\n    --gpus 0,\nOne free card:\n    --gpus 1\nNone:\n    --gpus none",
             )
         if re.fullmatch(r"[0-9]{1,6}", value):
