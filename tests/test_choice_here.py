@@ -16,7 +16,12 @@ def test_a_card_without_docker_is_used_from_this_host(cards: Host) -> None:
     it = choose(cards)
     assert (it["engine"], it["device"], it["loud"]) == ("local", "auto", [])
     assert "Docker is unavailable" in it["why"]
-    assert len(it["uuids"]) == 1
+    assert (len(it["uuids"]), it["has_gpu"]) == (1, True)
+
+
+def test_nothing_is_installed_for_the_cards_of_a_host_if_none_is_asked_for(cards: Host) -> None:
+    it = choose(cards, gpus="none")
+    assert (it["engine"], it["gpus"], it["device"], it["has_gpu"]) == ("local", "none", "cpu", False)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,19 @@ def test_on_another_processor_tensorflow_s_wheel_has_no_cuda_and_nobody_is_told_
     assert engine.why_unfit("12.1", "580.95.05") is None, "what is installed already may be built for it"
 
 
+def test_a_run_that_is_to_use_no_gpu_takes_tensorflow_with_cuda_where_that_is_here_already(
+    engine: local.LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: False)
+    for lock in ("local.txt", "local-cpu.txt"):
+        assert engine.python(has_gpu=False) == engine.python(has_gpu=True), f"before {lock}"
+        (folder := engine._environment(lock)).mkdir(parents=True)
+        (folder / local.READY).touch()
+    pythons = [engine.python(has_gpu) for has_gpu in (True, False)]
+    assert pythons == [engine._environment(lock) / "bin" / "python" for lock in ("local.txt", "local-cpu.txt")]
+
+
 def test_a_card_of_which_nothing_is_known_is_tried(engine: local.LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("ngcdl.engines.local.engine._installed", lambda: False)

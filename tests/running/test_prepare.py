@@ -22,6 +22,7 @@ from ngcdl import __version__, settings
 from ngcdl.choice import NO_GPU, Choice
 from ngcdl.cli.changed import written_out
 from ngcdl.engines.base import ShowPull
+from ngcdl.engines.values import GpuWay
 from ngcdl.errors import (
     BadOption,
     DatasetWrong,
@@ -310,12 +311,18 @@ class Installer(FakeEngine):
         return "with CUDA" if has_gpu else "for the CPU"
 
 
-@pytest.mark.parametrize(("mode", "installed"), [("Prohibited", "for the CPU"), ("Default", "with CUDA")])
-def test_nothing_is_installed_for_a_card_that_may_not_compute(
-    config: settings.Settings, mode: str, installed: str
+BUSY = replace(NO_GPU, why="each card is in use")
+
+
+@pytest.mark.parametrize(
+    ("mode", "way", "installed"),
+    [("Prohibited", BUSY, "for the CPU"), ("Default", BUSY, "with CUDA"), ("Default", NO_GPU, "for the CPU")],
+)
+def test_nothing_is_installed_for_a_card_that_may_not_compute_or_that_nobody_asks_for(
+    config: settings.Settings, mode: str, way: GpuWay, installed: str
 ) -> None:
     probe = Probe((Card(0, "GPU-0", compute_mode=mode),))
-    picked = Choice(Installer(FakeJob()), None, NO_GPU, NONE, "cpu", (), "", probe)
+    picked = Choice(Installer(FakeJob()), None, way, NONE, "cpu", (), "", probe)
     asked = Asked("local", None, GpuRequest(), Workload("cifar10"))
     assert sources.planned_target(picked, asked) == installed
     assert sources.target(picked, asked, FakeShow(), Verdicts(asked, config)) == (None, None, installed)

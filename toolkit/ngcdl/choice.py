@@ -54,8 +54,9 @@ class Choice:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether this host has a card that a training without an image can use, be it this run's or not."""
-        return any(card.uuid not in self.useless for card in self.probe.usable)
+        """Whether to install for a GPU: this host has a card that a training without an image can use, be it this run's
+        or not, and no one asked for none."""
+        return self.way != NO_GPU and any(card.uuid not in self.useless for card in self.probe.usable)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ only -e passes on, and for the cards that it may see.
 
 TensorFlow comes from the Python that runs ngcdl, if installed there (`pip install ngcdl[local]`); else from a separate
 environment in $XDG_DATA_HOME/ngcdl/, created once from the lock with hashes that ngcdl ships: tensorflow-cpu on x86-64
-without an NVIDIA GPU, else tensorflow.
+without an NVIDIA GPU, or for a run that is to use none, else tensorflow. Where tensorflow is, it serves both.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ class LocalEngine(OfKind, NoImages):
         return None
 
     def python(self, has_gpu: bool) -> Path | None:
-        """Return the Python that has TensorFlow, None if `prepare` must install it."""
+        """Return the Python that has TensorFlow, None if `prepare` must install it. CUDA's also computes on the CPU."""
         if _installed():
             return Path(sys.executable)
-        folder = self._environment(lock_name(has_gpu))
-        return folder / "bin" / "python" if (folder / READY).exists() else None
+        folders = [self._environment(lock_name(with_cuda)) for with_cuda in (has_gpu, True)]
+        return next((folder / "bin" / "python" for folder in folders if (folder / READY).exists()), None)
 
     def why_unfit(self, capability: str | None, driver: str | None) -> str | None:
         if _installed():
