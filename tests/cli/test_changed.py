@@ -82,6 +82,25 @@ def test_what_is_varied_is_changed_there_and_not_also_set(advised: str, shown: s
     assert written_out(advised, ["compare", "--train", "x", "--vary", "batch=1,8"]) == shown
 
 
+@pytest.mark.parametrize(
+    ("varied", "newest", "expected"),
+    [
+        ("pytorch:1,tensorflow:2", "x.io/nvidia/tensorflow:1", "pytorch:1,x.io/nvidia/tensorflow:1"),
+        ("nvidia/tensorflow:2,pytorch:1", "x.io/nvidia/tensorflow:1", "x.io/nvidia/tensorflow:1,pytorch:1"),
+        ("tensorflow,pytorch:1", "x.io/nvidia/tensorflow:1", "x.io/nvidia/tensorflow:1,pytorch:1"),
+        ("tensorflow:1,tensorflow:2", "x.io/nvidia/tensorflow:1", None),  # the other one
+    ],
+)
+def test_an_image_that_is_varied_is_replaced_unless_it_would_be_compared_with_itself(
+    varied: str, newest: str, expected: str | None
+) -> None:
+    shown = written_out(
+        f"    ngcdl compare ... {newest}  # without x.io/nvidia/tensorflow:2",
+        ["compare", "--train", "x", "--vary", f"image={varied}"],
+    )
+    assert shown == f"    ngcdl compare {f'--train x --vary image={expected}' if expected else f'... {newest}'}"
+
+
 def test_what_stands_before_the_line_stays() -> None:
     shown = written_out("    XDG_STATE_HOME=/shared ngcdl run ...", ["run", "pytorch", "--engine", "slurm"])
     assert shown == "    XDG_STATE_HOME=/shared ngcdl run pytorch --engine slurm"

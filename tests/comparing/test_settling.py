@@ -14,24 +14,21 @@ from fakes import IMAGE, FakeShow
 from ngcdl import choice, settings
 from ngcdl.comparing import compare
 from ngcdl.comparing.compare import Variant
-from ngcdl.errors import (
-    NoGpu,
-    NothingToCompare,
-)
+from ngcdl.errors import ImageUnfit, NoGpu, NothingToCompare
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing.store import Store
 
+NOWHERE = "127.0.0.1:1"  # where nothing listens
 OTHER = ImageRef.parse("pytorch:24.05-py3")
 no_driver = pytest.mark.usefixtures("no_driver")
 docker_s_socket = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[settings.Settings]:
-    """A Docker with two images, on an isolated host."""
-    monkeypatch.setenv("HOME", str(tmp_path))
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """A Docker with two images."""
     daemon = Daemon(tmp_path / "d.sock")
     for digit, image in (("1", IMAGE), ("2", OTHER)):
         digest = "sha256:" + digit * 64
@@ -39,7 +36,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[settings
         daemon.images[image.pinned(digest)] = daemon.images[str(image)]
     with serving(daemon):
         monkeypatch.setenv("DOCKER_HOST", daemon.host)
-        yield settings.load({"HOME": str(tmp_path)})
+        yield daemon
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemon: Daemon) -> settings.Settings:
+    """That Docker's host, isolated."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return settings.load({"HOME": str(tmp_path)})
 
 
 def variants(gpus: str, **changed: Mapping[str, Any]) -> list[Variant]:
@@ -121,3 +125,21 @@ def test_the_data_is_found_once_for_two_images(config: settings.Settings, store:
     ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
     assert one.data is two.data
     assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]
+
+
+@docker_s_socket
+@pytest.mark.parametrize("names", [("unfit", "missing"), ("missing", "unfit")])
+def test_an_image_that_can_t_run_ends_it_before_another_or_the_data_is_fetched(
+    daemon: Daemon, config: settings.Settings, store: Store, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    monkeypatch.setenv("NGCDL_CIFAR10_URLS", f"http://{NOWHERE}/cifar-10-python.tar.gz")
+    daemon.images[str(IMAGE)]["Architecture"] = "m68k"
+    images = {"unfit": IMAGE, "missing": ImageRef.parse("pytorch:24.06-py3", NOWHERE)}
+    show = FakeShow()
+    made = variants("none", **{name: {"image": images[name], "workload": Workload("cifar10")} for name in names})
+    with pytest.raises(ImageUnfit) as refused:
+        compare.settle(made, config, store, show)
+    assert str(IMAGE.tag) in refused.value.message
+    assert refused.value.message.endswith(" A comparison runs all of its images or none: no run begins.")
+    assert not [path for path in daemon.asked if "/images/create" in path]
+    assert not [line for line in show.said if "ulling" in line or "CIFAR" in line]

@@ -135,12 +135,17 @@ def _merged(its: Any, typed: Sequence[str], change: Sequence[str], less: Sequenc
 def _with_image(its: Any, typed: Sequence[str], new: Sequence[str], old: str) -> list[str]:
     """Return `typed`, the words of typer's command `its`, without the image `old`, but with the `new` one, if any."""
     places = list(positions(its, typed))
-    left_out = [at for at in places if re.search(rf"(^|/){re.escape(typed[at])}(:|@|$)", old)]
+    left_out = [at for at in places if _means(typed[at], old)]
     words = [word for at, word in enumerate(typed) if at not in left_out]
     if not {typed[at].partition(":")[0] for at in places}.issuperset(new):
         at = left_out[0] if left_out else len(words) if its.name == "suite" else 0  # suite's first word is no image
         words[at:at] = new
     return words
+
+
+def _means(word: str, image: str) -> bool:
+    """Return whether `word` is a short form of the full name of `image`, or that name."""
+    return re.search(rf"(^|/){re.escape(word)}(:|@|$)", image) is not None
 
 
 def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) -> bool:
@@ -154,13 +159,14 @@ def _varies(words: Sequence[str], change: Sequence[str], less: Sequence[str]) ->
 
 def _with_another_value(argv: Sequence[str], change: Sequence[str], less: Sequence[str]) -> list[str] | None:
     """Return `argv` with the value in `change` in place of the one in `less` among those that --vary has; None if it
-    has no such value, or would have two alike."""
+    has no such value, or would have two alike. An image stands for itself, any other value follows its option."""
     found = _VARIED.search(" ".join(argv))
-    if not found or len(change) != 2 or len(less) != 2:
+    if not found or not (len(change) == len(less) == (1 if found[1] == "image" else 2)):
         return None
-    values = found[2].split(",")
-    others = [change[1] if value == less[1] else value for value in values]
-    if others == values or len({*others}) < len(others):
+    values, old, new = found[2].split(","), less[-1], change[-1]
+    is_old = _means if found[1] == "image" else str.__eq__
+    others = [new if is_old(value, old) else value for value in values]
+    if others == values or any(one != new and _means(one, new) for one in others) or len({*others}) < len(others):
         return None
     return replaced(argv, "--vary", lambda _: ["--vary", f"{found[1]}={','.join(others)}"], has_value=True)
 

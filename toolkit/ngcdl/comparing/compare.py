@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ngcdl import choice
-from ngcdl.errors import ON_CPU_ALONE, GpuError, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
+from ngcdl.errors import ON_CPU_ALONE, GpuError, ImageUnfit, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
 from ngcdl.folder import EVENTS, lines
 from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
@@ -21,7 +21,7 @@ from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.running import gpu_claims, prepare
-from ngcdl.running.prepare import Settled
+from ngcdl.running.prepare import Judged, Settled
 from ngcdl.running.stopping import has_runner
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
@@ -70,29 +70,63 @@ def settle(
     Raise NgcdlError, in which case nothing is recorded. The engine, the cards and the data are chosen once, for the arm
     with the most cards; if several have as many, for the last one. Of CPU and GPU, that is the arm that may be
     impossible here. Then a training's GPU arm is left out, with a remark; for a command, or if cards were asked for by
-    --gpus, GpuError is raised. `data` is the data set that an earlier call found.
+    --gpus, GpuError is raised. All images are judged before anything is fetched. `data` is the data set that an earlier
+    call found.
     """
+    store.ensure_writable()
+    try:
+        first, arms, remarks = _judged(variants, settings, store, show)
+    except ImageUnfit as error:
+        if len({variant.asked.image for variant in variants}) > 1:
+            error.ends_comparison()
+        raise
+    ready, common = list[tuple[Variant, Settled]](), None
+    for variant, one in arms:
+        settled = common if common and one is first else prepare.provided(one, settings, store, show, data)
+        common, data = settled if one is first else common, settled.data
+        picked = choice.without_gpu_warnings(settled.picked, variant.asked.device)
+        settled = replace(settled, asked=variant.asked, picked=picked)
+        if doubt := prepare.doubt(settled, store):
+            show.say(f"WARNING: {variant.name}: {doubt}")
+        ready.append((variant, settled))
+    return ready, remarks
+
+
+def _judged(
+    variants: Sequence[Variant], settings: Settings, store: Store, show: Show
+) -> tuple[Judged, list[tuple[Variant, Judged]], tuple[str, ...]]:
+    """Choose and judge for all arms. Return what was chosen first, the arms that are possible here, and remarks on the
+    others. Raise as `settle` does."""
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
     # The GPU arm may find no GPU, which would end an ordinary run with --device gpu.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     try:
-        first = prepare.settle(asked, settings, store, show, data)
+        first = prepare.judged(asked, settings, store, show)
     except NoGpu as error:
         raise _lacking(variants, hardest, error.found) from error
-    ready, remarks = [], []
+    arms, remarks = [], []
     for variant in variants:
         if variant.device == "gpu" and first.picked.gpus.kind == "none":
             remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
             continue
-        settled = _settled(variant, first, settings, store, show)
-        if doubt := prepare.doubt(settled, store):
-            show.say(f"WARNING: {variant.name}: {doubt}")
-        ready.append((variant, settled))
-    if not ready and hardest.asked.gpus.demanded:
+        arms.append((variant, _judged_after(variant, first, settings, store, show)))
+    if not arms and hardest.asked.gpus.demanded:
         raise _lacking(variants, hardest, first.picked.way.why)
-    if not ready:
+    if not arms:
         raise NoGpu("gpu", first.picked.way.why, option="--device", command="compare")
-    return ready, tuple(remarks)
+    return first, arms, tuple(remarks)
+
+
+def _judged_after(variant: Variant, first: Judged, settings: Settings, store: Store, show: Show) -> Judged:
+    """Return what is chosen for an arm: what was chosen `first`, if all that decides it is alike."""
+    asked = variant.asked
+    if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
+        return first
+    if asked.image == first.asked.image:  # a name without a tag could mean another release for fewer cards
+        asked = replace(asked, image=first.picked.image)
+    if asked.gpus == first.asked.gpus and first.picked.uuids:
+        asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
+    return prepare.judged(asked, settings, store, show, after=(variant.name, first.picked))
 
 
 def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuError:
@@ -108,18 +142,6 @@ def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuEr
     if is_of_devices:  # without a card nothing is left to compare
         instead = "Leave it out, and the CPU alone is measured." if asked.workload else ON_CPU_ALONE
     return NoGpu(str(asked.gpus), found, command="compare", instead=instead)
-
-
-def _settled(variant: Variant, first: Settled, settings: Settings, store: Store, show: Show) -> Settled:
-    asked = variant.asked
-    if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
-        return replace(first, asked=asked, picked=choice.without_gpu_warnings(first.picked, asked.device))
-    if asked.image == first.asked.image:  # a name without a tag could mean another release for fewer cards
-        asked = replace(asked, image=first.picked.image)
-    if asked.gpus == first.asked.gpus and first.picked.uuids:
-        asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
-    after = (variant.name, first.picked)
-    return replace(prepare.settle(asked, settings, store, show, first.data, after), asked=asked)
 
 
 # -- afterwards -----------------------------------------------------------------------------------------------------

@@ -42,6 +42,10 @@ class ImageUnfit(NgcdlError):
         )
         self.newest = newest
 
+    def ends_comparison(self) -> None:
+        """Say what becomes of the other images of a comparison."""
+        self.message += " A comparison runs all of its images or none: no run begins."
+
 
 class NoneRuns(NgcdlError):
     def __init__(self, repository: str, *, is_here: bool = True) -> None:

@@ -42,6 +42,16 @@ _GROWTH = ("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What is chosen for a run, and can run there as far as is known; of data and image nothing is fetched yet."""
+
+    asked: Asked
+    picked: choice.Choice
+    placement: Placement | None
+    verdicts: Verdicts
+
+
+@dataclass(frozen=True)
 class Settled:
     """What is decided and fetched for a run, with nothing recorded yet: any number of runs can begin from it.
 
@@ -71,22 +81,26 @@ class Ready:
 
 
 def decide(
+    asked: Asked, settings: Settings, store: Store, show: Show, dry: bool = False
+) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
+    """Choose engine and cards, and plan the run. With `dry` nothing is downloaded: if CIFAR-10 is not cached, the plan
+    has the synthetic data set, and a line says so."""
+    return _planned(judged(asked, settings, store, show, dry), settings, store, show, dry)
+
+
+def judged(
     asked: Asked,
     settings: Settings,
     store: Store,
     show: Show,
     dry: bool = False,
-    data: dataset.Dataset | None = None,
-    verdicts: Verdicts | None = None,
     after: tuple[str, choice.Choice] | None = None,
-) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose engine and cards, and plan the run. With `dry` nothing is downloaded: if CIFAR-10 is not cached, the plan
-    has the synthetic data set, and a line says so.
+) -> Judged:
+    """Choose engine and cards, and judge the image for them. Raise NgcdlError.
 
-    `data` is the data set that an earlier call found; `verdicts` remembers what is known about the image. `after`: the
-    name of these runs among others that are compared, and what was chosen, and said, for those before."""
+    `after`: the name of these runs among others that are compared, and what was chosen, and said, for those before."""
     _check(asked)
-    verdicts = verdicts or Verdicts(asked, settings)
+    verdicts = Verdicts(asked, settings)
     picked = _chosen(asked, settings, store, verdicts, dry)
     _tell(picked, asked, show, after)
     if picked.engine.is_cluster:
@@ -103,13 +117,22 @@ def decide(
     if asked.workload:
         validation.check_batch(asked.workload, picked.gpus, asked.nodes)
         validation.check_place(asked.workload, picked.image, asked.device or picked.device)
+    return Judged(asked, picked, placement, verdicts)
+
+
+def _planned(
+    chosen: Judged, settings: Settings, store: Store, show: Show, dry: bool, data: dataset.Dataset | None = None
+) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
+    """Find the data, unless an earlier call found `data`, and plan the run."""
+    asked, picked = chosen.asked, chosen.picked
+    if asked.workload:
         if picked.engine.shares_files:
             data = data or sources.data(asked.workload, settings, show, dry)
         else:
             data = data or sources.data_of_claim(asked.workload, asked.placement)
             if data.kind:
                 show.say(f"data: {f'SYNTHETIC, {data.note}' if data.note else f'what the claim {data.folder} has'}")
-    spec = _spec(asked, picked, placement, data, store)
+    spec = _spec(asked, picked, chosen.placement, data, store)
     if picked.engine.has_containers and not picked.engine.is_cluster and picked.engine.facts().is_snap:
         picked = _in_snap(picked, spec, settings, store, show)
     return picked, spec, data
@@ -244,21 +267,20 @@ def taken_free(settled: Settled) -> tuple[str, ...]:
     return (picked.uuids or ()) if is_free else ()
 
 
-def settle(
-    asked: Asked,
-    settings: Settings,
-    store: Store,
-    show: Show,
-    data: dataset.Dataset | None = None,
-    after: tuple[str, choice.Choice] | None = None,
-) -> Settled:
-    """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found;
-    `after` is as in `decide`."""
+def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
+    """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found."""
     store.ensure_writable()
-    verdicts = Verdicts(asked, settings)
-    picked, spec, data = decide(asked, settings, store, show, data=data, verdicts=verdicts, after=after)
+    return provided(judged(asked, settings, store, show), settings, store, show, data)
+
+
+def provided(
+    chosen: Judged, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None
+) -> Settled:
+    """Fetch all that a run needs. Raise NgcdlError. `data` is as in `settle`."""
+    asked = chosen.asked
+    picked, spec, data = _planned(chosen, settings, store, show, False, data)
     hostfolders.make_choices(hostfolders.choices_of(asked.workload, picked.image, store))
-    digest, image_id, target = sources.target(picked, asked, show, verdicts)
+    digest, image_id, target = sources.target(picked, asked, show, chosen.verdicts)
     cache = hostfolders.cache_of(picked, spec, settings)
     added, root = None, _packages_root(settings)
     if spec.packages:
