@@ -37,6 +37,15 @@ def test_a_run_of_this_machine_becomes_a_manifest_with_its_image_its_cards_by_nu
     assert container["args"][container["args"].index("--steps") :][:2] == ["--steps", "100"]
 
 
+def test_a_manifest_needs_no_kubectl(kept: House) -> None:
+    done = kept.run("export", "k8s", GPU, env={"PATH": str(kept.home)})
+    assert done.returncode == 0, done.stderr
+    assert "can run nvcr.io/nvidia/tensorflow@" in done.stderr
+    assert ": kubectl can't be run: No such file or directory.\n" in done.stderr
+    *_, job = yaml.safe_load_all(done.stdout)
+    assert job["kind"] == "Job"
+
+
 def test_data_that_was_asked_to_be_synthetic_lacks_no_option_that_export_does_not_have(kept: House) -> None:
     done = kept.run("export", "k8s", GPU)
     assert "data: SYNTHETIC, made up, as requested\n" in done.stderr
