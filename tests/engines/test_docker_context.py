@@ -170,7 +170,7 @@ def test_tls_goes_with_the_ca_that_a_context_has_alone(home: Path, skips: bool) 
     [
         ({"error": "info is not allowed here"}, '{"error": "info is not allowed here"}'),
         (["forbidden"], '["forbidden"]'),
-        ("<h1>403 Forbidden</h1>", "<h1>403 Forbidden</h1>"),
+        ("<h1>403 Forbidden</h1>", "HTTP 403, and a page in place of an answer: 403 Forbidden"),
         ({"message": "authorization denied by plugin"}, "authorization denied by plugin"),
     ],
 )

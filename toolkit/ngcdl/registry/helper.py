@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import IO
 
 from ngcdl.errors import ConfigBroken, HelperFailed, HelperHung, HelperMissing
+from ngcdl.excerpt import excerpt
 from ngcdl.frozen import dataclass
-from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import NGC_USERNAME, Secret
 from ngcdl.settings import without_keys
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngcdl.errors import KeyRejected, KeyWithoutRights, LoginNeeded, RealmRefused, RegistryAnswer
+from ngcdl.excerpt import excerpt
 from ngcdl.registry import challenge
 from ngcdl.registry.challenge import Address, Challenge
 from ngcdl.registry.credentials import sign_in
 from ngcdl.registry.docker_config import HUB_HOSTS
-from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import TOKEN_USERNAME, Credential, Secret
 from ngcdl.registry.wire import Request, Response, Wire
 from ngcdl.spec import NVCR

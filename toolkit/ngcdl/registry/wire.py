@@ -19,9 +19,9 @@ from requests.auth import AuthBase
 
 from ngcdl import __version__
 from ngcdl.errors import NgcdlError, RateLimited, RegistryAnswer, RegistryUnreachable
+from ngcdl.excerpt import excerpt
 from ngcdl.frozen import dataclass
 from ngcdl.registry import challenge, trust
-from ngcdl.registry.excerpt import excerpt
 from ngcdl.registry.key import Secret
 from ngcdl.registry.line_trouble import FOREIGN, translated
 

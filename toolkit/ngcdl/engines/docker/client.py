@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ngcdl.engines.docker import context, keys
+from ngcdl.engines.docker import context, keys, messages
 
 
 def client(version: str, timeout: int) -> Any:
@@ -42,11 +42,15 @@ def client(version: str, timeout: int) -> Any:
 
         def _raise_for_status(self, response: Any) -> None:
             """As the SDK does it, which takes any JSON for the engine's own. What stands in front of an engine, as a
-            proxy that forbids some requests, has a form of its own."""
+            proxy that forbids some requests, has a form of its own, or sends a page."""
             try:
                 super()._raise_for_status(response)  # type: ignore[misc]  # the SDK has no type annotations
             except (KeyError, TypeError) as error:
                 raise APIError(str(error), response, response.text) from error
+            except APIError as error:
+                if response.text.lstrip().startswith("<"):
+                    error.explanation = messages.of_page(response.status_code, response.text)
+                raise
 
     tls: TLSConfig | bool = False
     if found := context.tls():

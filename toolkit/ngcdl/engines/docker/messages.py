@@ -34,6 +34,7 @@ from ngcdl.errors import (
     RegistryUnreachable,
     TooManyFiles,
 )
+from ngcdl.excerpt import excerpt
 from ngcdl.spec import LIMITS
 
 DEFAULT_ADDRESS = "the default socket"
@@ -45,6 +46,9 @@ _SERVER_TROUBLE = (
     r"\b(?:HTTP|status(?: code)?:?) 50[0234]\b|"
     r"\b50[0234] (?:Internal Server|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time)"
 )
+
+_PAGE = r"HTTP \d+, and a page in place of an answer"
+_NO_PAGES = "Docker has no pages: a proxy before it answered, or another server. Does docker itself get through?"
 
 # Rows of the catalogue's failures that decide the error's class.
 _FAMOUS: dict[str, Callable[[str, str], NgcdlError]] = {
@@ -103,6 +107,8 @@ def meaning(text: str) -> NgcdlError:
     from ngcdl.catalog import failures
 
     clean = " ".join(text.split())
+    if re.match(_PAGE, clean):
+        return EngineRefused(clean, f"{_NO_PAGES}\n    docker version")
     failure = failures.find(clean)
     advice = failure.advice if failure else ""
     if failure and failure.name in _FAMOUS:
@@ -116,20 +122,30 @@ def meaning(text: str) -> NgcdlError:
     return EngineRefused(clean, advice)
 
 
+def of_page(status: int, page: str) -> str:
+    """Say what a page of HTML says that came with an HTTP status in place of the engine's answer."""
+    body = re.search(r"<body\b.*", page, re.IGNORECASE | re.DOTALL)
+    return f"HTTP {status}, and a page in place of an answer: {excerpt(body[0] if body else page, limit=100)}"
+
+
 def pull_meaning(text: str, host: str) -> NgcdlError:
     """Return the error that `text` stands for at the end of a failed pull from `host`."""
     clean = " ".join(text.split())
+    if re.match(_PAGE, clean):
+        return meaning(clean)
     if re.search(_FULL, clean, re.IGNORECASE):  # first: the name of a file in the image may contain the words below
         return DiskFull(None, clean)
     if re.search(_TOO_MANY, clean, re.IGNORECASE):
         return RateLimited(host, None)
+    if re.search(r"error parsing HTTP \d+|invalid character '<'", clean):  # before words of the page that follows
+        return RegistryAnswer(host, excerpt(clean))
     if re.search(r"no such host|connection refused|no route to host|network is unreachable|lookup .*:", clean):
         return RegistryUnreachable(host, clean)
     if re.search(r"x509|certificate", clean):
         return RegistryUnreachable(host, clean, is_untrusted=True, by_engine=True)
     if re.search(r"gave HTTP response to HTTPS|i/o timeout|request canceled|Client.Timeout|deadline exceeded", clean):
         return RegistryUnreachable(host, clean)
-    if re.search(r"received unexpected HTTP status|error parsing HTTP \d+|invalid character '<'|unexpected EOF", clean):
+    if re.search(r"received unexpected HTTP status|unexpected EOF", clean):
         return RegistryAnswer(host, clean)
     return meaning(clean)
 
@@ -213,7 +229,8 @@ def _no_connection(address: str, text: str) -> NgcdlError:
         return EngineHangs(address, _waited_seconds(text, 10))
     if "too old" in text or "too new" in text or ("API version" in text and "server" not in text):
         return EngineTooOld(text)
-    reason = " ".join(text.split())[:200]
+    page = re.search(rf"{_PAGE}.*[^\")]", text)
+    reason = page[0].rstrip(".") if page else " ".join(text.split())[:200]
     if "FileNotFound" in text or "No such file" in text:
         reason = "there is no socket"
     elif "refused" in text:
