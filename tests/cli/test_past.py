@@ -44,10 +44,10 @@ def test_runs_by_itself_is_still_the_list(kept: House) -> None:
 def test_a_diff_names_what_differs_and_the_figures_with_their_change(kept: House) -> None:
     done = kept.run("runs", "diff", GPU, CPU)
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:]}
-    assert rows["device"] == ["device", "gpu", "cpu"]
+    assert rows["computed"] == ["computed", "on", "gpu", "cpu"]
     assert rows["examples/s"][4].startswith("-87.")
     assert rows["precision"][-2:] == ["the", "same"]
-    assert "spec.workload.seed" not in rows
+    assert "seed" not in rows
     found = json.loads(kept.run("runs", "diff", GPU, CPU, "--json").stdout)
     assert (found["a"], found["b"], found["differs"]["device"]) == (GPU, CPU, ["gpu", "cpu"])
     assert found["figures"]["gpu_percent_mean"]["b"] is None
@@ -246,9 +246,9 @@ def test_a_diff_on_a_narrow_terminal_breaks_no_line() -> None:
     found = Difference(GPU, CPU, {"spec.image": (long, None)}, {"memory_bytes_max": Figure(5.61e8, 1.122e9, 1.0)})
     lines = laid_out(found, 80)
     assert max(map(len, lines)) <= 80
-    assert ["spec.image", f"    A  {long}", "    B  n/a"] == lines[2:5]
+    assert ["image requested", f"    A  {long}", "    B  n/a"] == lines[2:5]
     assert " ".join(lines[-1].split()) == "peak memory 535.0 MiB 1.0 GiB +100.0 %"
-    assert laid_out(found, None)[1].split() == ["spec.image", long, "n/a"]
+    assert laid_out(found, None)[1].split() == ["image", "requested", long, "n/a"]
 
 
 def test_a_figure_s_long_name_takes_no_column_of_a_terminal_to_the_next_line() -> None:
@@ -273,14 +273,14 @@ def test_a_diff_shows_where_long_values_differ() -> None:
     }
     rows = [re.split(r"  +", line) for line in laid_out(Difference(GPU, CPU, differs, {}), None)[1:]]
     assert rows == [
-        ["spec.command", "...--batch 8", "...--batch 64 '--no eval'"],
+        ["command", "...--batch 8", "...--batch 64 '--no eval'"],
         ["notes", "...asks for; no network", "...asks for"],
-        ["image.digest", "...5555555555555555555555555555", "...5555555555555555555555556666"],
+        ["image digest", "...5555555555555555555555555555", "...5555555555555555555555556666"],
         ["reason", "x" * 45 + "...", "n/a"],
-        ["machine.memory_bytes", "67000000000", "67000000001"],
-        ["spec.shm_bytes", "8.0 GiB", "1.0 GiB"],
-        ["spec.workload.evaluate", "yes", "no"],
-        ["spec.mounts", "none", "/data:/data"],
+        ["memory of the machine", "67000000000", "67000000001"],
+        ["size of /dev/shm", "8.0 GiB", "1.0 GiB"],
+        ["evaluate", "yes", "no"],
+        ["mounts", "none", "/data:/data"],
     ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import cast
+
 import pytest
 
-from ngcdl.record import GpuSummary, Run, Summary
+from ngcdl.record import Diagnosis, Gpu, GpuSummary, Image, Machine, Run, Summary
 from ngcdl.report.measured.words import written
-from ngcdl.report.shown.difference import difference
-from ngcdl.spec import RunSpec, Workload
+from ngcdl.report.shown.difference import called, difference
+from ngcdl.spec import Placement, RunSpec, Workload
 
 
 def used(*indexes: int | None, **more: object) -> Run:
@@ -78,3 +81,23 @@ def test_clocks_that_were_never_held_down_were_held_down_for_none_of_the_time() 
         for share in ({"hw_slowdown": 0.1}, {})
     )
     assert difference(card, calm).figures["gpus.0.throttled_share.hw_slowdown"].b == 0.0
+
+
+def test_no_name_of_a_field_is_shown_as_it_is_stored_and_no_two_are_called_alike() -> None:
+    def other(value: object) -> object:
+        return {name: other(one) for name, one in value.items()} if isinstance(value, dict) else "other"
+
+    asked = RunSpec(None, ("ls",), environment=(("LR_MAX", "1"),), workload=Workload("cifar10"), placement=Placement())
+    machine = Machine("a", "b", 1, 2, "c", "d", (Gpu(0, "T4", "GPU-0", 1, "7.5"),), 3, 4)
+    found = Diagnosis("a", "b", "c", "d", "e", "f")
+    spec = asked.as_json()
+    one = Run("x", "failed", 1.0, 2.0, 1, True, "a", "b", "c", None, "d", image=Image("a", "b", "c"), dataset="a",
+              dataset_note="b", device="cpu", machine=machine, spec=spec, notes=("a",), diagnosis=found, ngcdl="1",
+              program="a", packages=("a",))  # fmt: skip
+    fields = [*difference(one, Run("y", "finished", 1.0, gpus=(), spec=cast("dict[str, object]", other(spec)))).differs]
+    names = {field: called(field) for field in fields}
+    assert len(fields) > 70
+    assert {"variable LR_MAX", "GPU 0 of the machine: memory", "memory limit", "time limit"} <= {*names.values()}
+    plain = [name for name in names.values() if not name.startswith("variable ")]
+    assert [name for name in plain if "_" in name or "." in name] == []
+    assert [name for name, times in Counter(names.values()).items() if times > 1] == []

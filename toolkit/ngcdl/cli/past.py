@@ -17,7 +17,7 @@ from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured import retyped
 from ngcdl.report.measured.words import Written, written
-from ngcdl.report.shown.difference import Difference, Figure, difference
+from ngcdl.report.shown.difference import Difference, Figure, called, difference
 from ngcdl.report.shown.likeness import kept_apart
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def _remarks(found: Difference) -> Iterator[str]:
 def laid_out(found: Difference, width: int | None) -> list[str]:
     """Return one table, or, if `width` is too narrow, what was asked as stacked lines and the figures in columns."""
     asked = [("data", *found.data, "")] if found.data else []
-    asked += [(name, *_cells(name, *two), "") for name, two in found.differs.items() if name != "dataset" or not asked]
+    left = {name: two for name, two in found.differs.items() if name != "dataset" or not asked}
+    asked += [(called(name), *_cells(name, *two), "") for name, two in left.items()]
     said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
     if width is not None:
         said = [((name.partition(" (")[0] if len(name) > _LABEL else name, how), it) for (name, how), it in said]

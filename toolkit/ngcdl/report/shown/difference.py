@@ -19,6 +19,7 @@ from ngcdl.report.compared.unlike import in_full
 from ngcdl.report.measured.lines import number
 from ngcdl.report.measured.naming import PLANNED
 from ngcdl.report.shown import tables
+from ngcdl.report.shown.likeness import SIZES
 from ngcdl.spec import USUAL_SAMPLE_SECONDS
 
 _SPEEDS = frozenset({
@@ -29,7 +30,23 @@ _RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joule
 _JOULES_OF_CARD = re.compile(r"gpus\.[\d/]+\.joules")
 _SHARES = "throttled_share"
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
-_PLANNED = frozenset(f"spec.environment.{name}" for name in PLANNED)
+# Fields of the record that people know by other words, as on a report's page.
+_CALLED: Mapping[str, str] = {
+    "oom_killed": "out of memory", "engine_version": "engine's version", "gpu_way": "GPU access",
+    "image.reference": "image", "dataset": "data", "dataset_note": "about the data", "device": "computed on",
+    "gpus": "GPUs of the run", "packages": "packages added", "ngcdl": "ngcdl's version", "diagnosis.name": "failure",
+    "diagnosis.text": "recognised", "machine.hostname": "machine", "machine.cpu": "processor",
+    "machine.memory_bytes": "memory of the machine", "machine.driver": "NVIDIA driver",
+    "machine.gpus": "GPUs of the machine", "spec.image": "image requested", "spec.gpus": "GPUs requested",
+    "spec.packages": "packages requested", "spec.sample_seconds": "seconds between samples",
+    "spec.cpu_limit": "CPU limit", "spec.workload.name": "training", "spec.workload.data": "data requested",
+    "spec.workload.device": "device requested", "spec.workload.steps": "steps requested",
+    **{f"spec.{name}": called for name, called in SIZES.items()},
+}  # fmt: skip
+_VARIABLE = "spec.environment."
+_OF_CARD = re.compile(r"machine\.gpus\.(\d+)\.(.+)")
+_PART = re.compile(r"(spec\.(workload|placement)|spec|machine|diagnosis)\.")
+_PLANNED = frozenset(f"{_VARIABLE}{name}" for name in PLANNED)
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,17 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         (tables.data(one), tables.data(other)) if one.is_synthetic or other.is_synthetic else None,
         tuple(refused) if any(None not in shown[name] for name in apart) else (),
     )
+
+
+def called(name: str) -> str:
+    """Return what people call the field `name` of a record."""
+    if name in _CALLED:
+        return _CALLED[name]
+    if name.startswith(_VARIABLE):
+        return f"variable {name.removeprefix(_VARIABLE)}"
+    card = _OF_CARD.fullmatch(name)
+    lead, bare = (f"GPU {card[1]} of the machine: ", card[2]) if card else ("", _PART.sub("", name, count=1))
+    return lead + bare.removesuffix("_bytes").replace("_", " ").replace(".", " ")
 
 
 def _is_result(name: str) -> bool:

@@ -25,7 +25,7 @@ _ASKED = (
     "container", "cpus", "options", "patches",
 )  # fmt: skip
 
-_SIZES = {"shm_bytes": "size of /dev/shm", "memory_bytes": "memory limit"}
+SIZES = {"shm_bytes": "size of /dev/shm", "memory_bytes": "memory limit"}
 
 
 def _computed(name: str) -> Callable[[Story], Any]:
@@ -37,7 +37,7 @@ def _asked(name: str) -> Callable[[Story], Any]:
         found = {**(it.run.spec or {}), **it.run.placement}.get(name)
         if isinstance(found, Mapping):
             found = [f"{key}={one}" for key, one in found.items() if key not in naming.PLANNED]
-        if name in _SIZES and isinstance(found, int):
+        if name in SIZES and isinstance(found, int):
             return size(found)
         return ", ".join(map(str, found)) or "none" if isinstance(found, list | tuple) else found
 
@@ -59,7 +59,7 @@ _LOOKED_AT: tuple[tuple[str, Callable[[Story], Any]], ...] = (
     ("command", lambda it: naming.typed(it.run)),
     ("program", lambda it: it.run.program),
     ("folder", lambda it: naming.folder(it.run)),
-    *((_SIZES.get(name, name.replace("_", " ")), _asked(name)) for name in _ASKED),
+    *((SIZES.get(name, name.replace("_", " ")), _asked(name)) for name in _ASKED),
     ("image", lambda it: it.run.image.reference),
     ("image digest", lambda it: it.run.image.identity),
     ("packages added", lambda it: ", ".join(it.run.packages or ()) or None),
