@@ -215,6 +215,7 @@ def test_an_engine_that_is_unknown_or_can_t_run_an_image_is_a_usage_error(bare: 
     assert choose(bare, engine="podman")["code"] == 2
     assert choose(bare, engine="local", image="tensorflow:1")["code"] == 2
     assert choose(bare, image="tensorflow:1")["error"] == "EngineAbsent"
+    assert choose(bare, "docker")["error"] == "EngineAbsent", "without an image, too"
 
 
 def test_a_training_takes_one_free_card_under_auto_and_stays_free_to_use_the_cpu(

@@ -102,3 +102,8 @@ def test_an_engine_that_sees_no_folder_of_this_host_is_refused_with_and_without_
     with serving(Daemon(tmp_path / "d.sock"), over_tcp=True) as far:
         it = choose(bare, image="tensorflow:1", gpus=gpus, docker=far.host)
     assert it.get("error") == "EngineElsewhere"
+
+
+def test_a_cluster_that_sees_no_folder_of_this_host_is_not_refused(bare: Host) -> None:
+    it = choose(bare, "kubernetes", image="tensorflow:1", gpus="2")
+    assert (it["engine"], it["gpus"], it["way"]) == ("kubernetes", "2", "device-plugin")

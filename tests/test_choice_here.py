@@ -51,6 +51,12 @@ def test_a_card_that_tensorflow_s_wheel_can_t_use_is_left_out_before_anything_is
     assert choose(cards, gpus="all")["device"] == "gpu", "a command's own framework may well be able to"
 
 
+def test_a_card_whose_uuid_is_not_known_is_not_taken_for_another_that_is_of_no_use(cards: Host) -> None:
+    cards.set(gpu0__uuid=None, gpu0__cc="12.0", gpu1__uuid=None)
+    it = choose(cards)
+    assert (it["engine"], it["has_gpu"], it["device"]) == ("local", True, "auto"), it
+
+
 def test_a_number_that_cuda_may_count_otherwise_is_a_card_that_is_not_known(
     cards: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,14 @@ def test_a_jetson_without_nvml_has_one_gpu_and_docker_must_be_able_to_pass_it_on
     assert "which has one GPU" in choose(jetson, image="mine:1", gpus="2", docker=daemon.host)["message"]
 
 
+def test_nobody_can_wait_for_a_gpu_that_is_not_seen(
+    jetson: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAITS", "1")
+    daemon.info |= NVIDIA
+    assert choose(jetson, image="mine:1", gpus="1", docker=daemon.host)["error"] == "NoGpu"
+
+
 def test_whether_a_command_computes_on_a_jetson_without_nvml_is_not_known(
     jetson: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:

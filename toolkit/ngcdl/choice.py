@@ -143,7 +143,7 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
     if why := seen.why_none:
         return _without_card(wanted, why, without)
     shown = {card.uuid for card in probe.usable} if seen.shown is None else whole_cards(seen.shown, probe.cards)
-    if useless and shown <= useless.keys():
+    if shown <= useless.keys():  # some card is shown
         return _without_use(wanted, next(why for uuid, why in useless.items() if uuid in shown), without)
     unfit = wanted.unfit(engine, without.image, probe) if len(probe.usable) > 1 and without.image else ()
     seen = replace(seen, unfit=unfit or useless, held=wanted.held)
