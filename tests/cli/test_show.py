@@ -133,6 +133,10 @@ def test_a_training_that_was_too_short_says_that_it_can_t_be_told_why(house: Hou
     house.store.create(replace(short, id="often", spec={"sample_seconds": 0.5}))
     for each in ("z", "often"):
         assert "too few to say)" in house.run("show", each).stdout
+    lacking = replace(short.summary, samples=90, gaps=80, gap_reason="GPU GPU-1: GPU is lost (15)")
+    house.store.create(replace(short, id="lost", summary=lacking))
+    shown = " ".join(house.run("show", "lost").stdout.split())
+    assert "n/a (4 samples without a gap while it trained, too few to say)" in shown, "more samples would not help"
 
 
 def test_json_of_a_run_has_every_documented_key(kept: House) -> None:

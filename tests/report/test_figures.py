@@ -188,7 +188,7 @@ def test_cards_stand_as_in_the_first_sample_that_counts_and_a_sample_without_one
 
 def test_samples_of_the_cards_alone_are_in_no_mean_of_the_host_and_no_evidence_of_their_own() -> None:
     between = [{"t": 1 + n / 10, "gpus": [card("GPU-1", 80)], "gap": None} for n in range(1, 20)]
-    samples = [sample(1, 20.0, gpus=[card("GPU-1", 60)]), *between, sample(3, 40.0)]
+    samples = [sample(1, 20.0, gpus=[card("GPU-1", 60)]), *between, sample(3, 40.0, gpus=[card("GPU-1", 79)])]
     found = summary(STEPS, samples, cores=4)
     assert (found.cpu_percent_mean, found.gpu_percent_mean) == (30.0, 79.0)
     assert (found.samples, found.training_samples, found.gaps) == (21, 2, 0)

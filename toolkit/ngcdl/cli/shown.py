@@ -282,7 +282,9 @@ def _why(run: Run) -> list[tuple[str, str]]:
     taken = run.summary.training_samples if run.summary.steps is not None else None
     if not rows and run.status == "finished" and taken is not None and taken < FEWEST_SAMPLES:
         count, more = f"{taken} sample{'' if taken == 1 else 's'}", ""
-        if run.sample_seconds > FULL_SECONDS and run.engine in KINDS and not run.kind.is_cluster:
+        if run.summary.gap_reason:  # others were taken, too
+            count = f"{count} without a gap"
+        elif run.sample_seconds > FULL_SECONDS and run.engine in KINDS and not run.kind.is_cluster:
             more = f"; more come with --sample-every {SHORTEST_SAMPLE_SECONDS:g}"
         rows.append(("why", f"{NOT_AVAILABLE} ({count} while it trained, too few to say{more})"))
     return rows

@@ -130,8 +130,8 @@ class Summary:
     Over several nodes `cpu_percent_mean`, `cores_busy` and `threads_running_mean` are means,
     `container_cpu_percent_mean` and `memory_oom_kills` are sums, and the other memory figures are of the node with the
     highest use and pressure, and with the lowest limit. `training_samples` counts the samples in which the host was
-    read during training; for a command without steps, the complete samples of the whole run. `gap_reason`: why most of
-    the samples in `gaps` lack a reading; None if they only came after missed ones.
+    read during training, and a GPU if any was; for a command without steps, the complete samples of the whole run.
+    `gap_reason`: why most of the samples in `gaps` lack a reading; None if they only came after missed ones.
 
     `energy_joules` is what the GPUs used during training, in `energy_seconds`; for another `energy_gap_seconds` they
     were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is the mean rate over that time,

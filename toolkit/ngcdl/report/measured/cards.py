@@ -62,10 +62,6 @@ class Card:
         lacking = b"" if self._rows is self._at else bytes(row < 0 for row in self._at)
         return bytes(map(or_, are_told, lacking)) if lacking else are_told
 
-    def count(self, name: str) -> int:
-        """Return how many samples tell this figure, were it as null."""
-        return sum(self._taken.figures[name].are_told(self._rows))
-
 
 def with_cards(
     so_far: Summary,
@@ -202,7 +198,7 @@ def _throttled_share(reasons: Sequence[Sequence[Reasons | None]]) -> dict[str, f
 def _is_shared(cards: Sequence[Card]) -> bool | None:
     """Return whether others computed on one of the cards; False only if nearly all samples of each card can tell, else
     None."""
-    looks = [card.count("foreign_processes") for card in cards]
+    looks = [sum(card.is_due("foreign_processes")) for card in cards]
     counts = [card.numbers("foreign_processes") for card in cards]
     if any(max(card, default=0) > 0 for card in counts):
         return True

@@ -65,7 +65,7 @@ def _rank(values: Sequence[float], share: float) -> float | None:
 def _counted(taken: Taken, during: Sequence[int], has_steps: bool, is_command: bool) -> int | None:
     if not taken.size or not (has_steps or is_command):
         return None
-    return sum(taken.are_full(during)) if has_steps else taken.complete
+    return sum(taken.are_read(during)) if has_steps else taken.complete
 
 
 def _with_cpu(summed: Summary, taken: Taken, rows: Sequence[int], weights: array[float], cores: int | None) -> Summary:

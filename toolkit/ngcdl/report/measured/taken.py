@@ -89,6 +89,13 @@ class Taken:
         """Return for each sample whether it tells the host's use, which others leave out when sampling faster."""
         return self.figures["host_cpu_percent"].are_told(rows)
 
+    def are_read(self, rows: Sequence[int]) -> bytes:
+        """Return for each sample whether it is full, and tells the use of a card, if that of any is known at all."""
+        are_full = self.are_full(rows)
+        if not self._ever_read:
+            return are_full
+        return bytes(is_full and self._read[row] > 0 for is_full, row in zip(are_full, rows, strict=True))
+
     @property
     def gaps(self) -> int:
         """How many samples have a gap, without the last ones if they came only after the run's end."""
