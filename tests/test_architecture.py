@@ -18,7 +18,7 @@ import pytest
 
 from ngcdl import engines
 from ngcdl.catalog.chips import ON_ARM_CHIPS
-from ngcdl.spec import KINDS, Kind, Placement, kind_of
+from ngcdl.spec import KINDS, MISSED, Kind, Placement, kind_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "toolkit/ngcdl"
@@ -98,6 +98,11 @@ def test_the_trainer_imports_nothing_of_ngcdl_and_nothing_of_it_is_imported() ->
 def test_the_trainer_which_imports_nothing_names_the_same_gpus_that_use_the_machine_s_memory() -> None:
     named = {ast.unparse(one.targets[0]): one.value for one in _assigned((TRAINER / "nvml.py").read_text())}
     assert frozenset(ast.literal_eval(named["ON_ARM_CHIPS"])) == ON_ARM_CHIPS
+
+
+def test_the_trainer_calls_missed_ticks_by_the_words_by_which_they_are_no_reason_of_a_gap() -> None:
+    named = {ast.unparse(one.targets[0]): one.value for one in _assigned((TRAINER / "sampler.py").read_text())}
+    assert ast.literal_eval(named["MISSED"]) == MISSED
 
 
 def _assigned(source: str) -> list[ast.Assign]:

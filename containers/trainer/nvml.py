@@ -35,6 +35,8 @@ VISIBLE = os.environ.get("CUDA_VISIBLE_DEVICES")
 HAS_NUMBERS = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or "SLURM_JOB_ID" in os.environ
 MOST_PARTS = 7  # MIG devices of a card
 MOST_PROCESSES, NOT_TOLD = 256, 2 ** 64 - 1
+# Above what any card has: larger values are NVML's "no value" (0xFFFFFFFF, 2**64 - 1), or garbage.
+BYTES, MILLIWATTS, MILLIJOULES, MHZ, CELSIUS, PERCENT = 2 ** 50, 10 ** 8, 2 ** 60, 10 ** 5, 150, 100
 # Jetsons, Thor and GB10 (DGX Spark), which use the machine's memory: https://developer.nvidia.com/cuda-gpus
 ON_ARM_CHIPS = "5.3", "6.2", "7.2", "8.7", "11.0", "12.1"
 
@@ -246,15 +248,17 @@ class Reading(object):
         if not has_parts:
             milliwatts = self.number("nvmlDeviceGetPowerUsage")
             millijoules = self.large("nvmlDeviceGetTotalEnergyConsumption")  # Volta and newer have the counter
+        total = memory and within(memory.total, BYTES)
         values = {
             "index": index, "uuid": self.text("nvmlDeviceGetUUID"), "name": self.text("nvmlDeviceGetName"),
-            "gpu_percent": busy and busy.gpu, "memory_percent": busy and busy.memory,
-            "memory_used_bytes": memory.used if memory else self.taken(), "memory_total_bytes": memory and memory.total,
-            "watts": None if milliwatts is None else milliwatts / 1000,
-            "celsius": self.number("nvmlDeviceGetTemperature", ctypes.c_uint(TEMPERATURE_GPU)),
-            "sm_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_SM)),
-            "memory_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_MEMORY)),
-            "energy_joules": None if millijoules is None else millijoules / 1000,
+            "gpu_percent": within(busy and busy.gpu, PERCENT), "memory_percent": within(busy and busy.memory, PERCENT),
+            "memory_used_bytes": within(memory.used, total or BYTES) if memory else self.taken(),
+            "memory_total_bytes": total or None,
+            "watts": thousandths(within(milliwatts, MILLIWATTS)),
+            "celsius": within(self.number("nvmlDeviceGetTemperature", ctypes.c_uint(TEMPERATURE_GPU)), CELSIUS),
+            "sm_mhz": within(self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_SM)), MHZ),
+            "memory_mhz": within(self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(CLOCK_MEMORY)), MHZ),
+            "energy_joules": thousandths(within(millijoules, MILLIJOULES)),
             "throttle_reasons": self.reasons(),
         }
         worked = gpm.UNKNOWN if self.lost or has_parts else self.library.worked(index, self.handle)
@@ -263,8 +267,17 @@ class Reading(object):
     def card(self, index):
         memory = self.memory(self.has_mig_on())
         return {"index": index, "name": self.text("nvmlDeviceGetName"), "uuid": self.text("nvmlDeviceGetUUID"),
-                "memory_bytes": memory and memory.total,
+                "memory_bytes": (memory and within(memory.total, BYTES)) or None,
                 "compute_capability": self.capability()}
+
+
+def within(value, most):
+    """Return the value if it is known, and in 0..most; else None."""
+    return value if value is not None and 0 <= value <= most else None
+
+
+def thousandths(value):
+    return None if value is None else value / 1000
 
 
 def decoded(buffer):

@@ -11,7 +11,7 @@
                             memory_mhz, throttle_reasons [text], sm_active_percent, sm_occupancy_percent,
                             tensor_active_percent, dram_bandwidth_percent (of what the card has, since the previous
                             sample), error}]; [] without a driver
-    gap                     null, or why a sample is missing
+    gap                     null, or why a sample is missing, or something in this one
 CPU figures are means since the previous sample. Whatever can't be read is null.
 """
 from __future__ import absolute_import, division, print_function
@@ -24,6 +24,7 @@ from . import host, nvml
 from .events import Appended, clock, line
 
 SECONDS = 1.0
+MISSED = "ticks before this one were missed"
 
 
 class Sampler(object):
@@ -56,9 +57,11 @@ class Sampler(object):
         while not self.ended.wait(max(began + ticks * self.seconds - clock(), 0)):
             missed = int((clock() - began) / self.seconds) - ticks
             values = meter.read()
-            values.update(t=time.time(), seconds=clock() - began, gpus=library.readings() if library else [],
-                          gap="%d samples missed: the sampler could not run" % missed if missed > 0 else None)
-            file.write(line(values))
+            values.update(t=time.time(), seconds=clock() - began, gpus=library.readings() if library else [])
+            gaps = ["%d %s" % (missed, MISSED)] if missed > 0 else []
+            gaps += ["GPU %s: %s" % (card["index"] if card["uuid"] is None else card["uuid"], card["error"])
+                     for card in values["gpus"] if card["error"]]
+            file.write(line(dict(values, gap="; ".join(gaps) or None)))
             ticks += 1 + max(missed, 0)  # samples stay on whole seconds
 
 

@@ -116,6 +116,54 @@ def test_what_a_card_does_not_offer_is_unknown_and_no_failure(stand_in):
     assert (card["watts"], card["sm_mhz"], card["celsius"], card["error"]) == (None, None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        ("utilization", 2**32 - 1, "gpu_percent"),
+        ("utilization", 101, "gpu_percent"),
+        ("memory_utilization", 2**32 - 1, "memory_percent"),
+        ("memory_used", 2**64 - 1, "memory_used_bytes"),
+        ("memory_used", 4235198465, "memory_used_bytes"),
+        ("memory_total", 2**64 - 1, "memory_total_bytes"),
+        ("memory_total", 0, "memory_total_bytes"),
+        ("power_mw", 2**32 - 1, "watts"),
+        ("energy_mj", 2**64 - 1, "energy_joules"),
+        ("temperature", 2**32 - 1, "celsius"),
+        ("sm_mhz", 2**32 - 1, "sm_mhz"),
+        ("memory_mhz", 2**32 - 1, "memory_mhz"),
+        ("clock_reasons", 2**64 - 1, "throttle_reasons"),
+    ],
+)
+def test_a_value_that_no_card_has_is_unknown(stand_in, key, value, name):
+    state = "".join(line for line in CARD.splitlines(True) if not line.startswith(f"gpu0.{key}="))
+    (card,) = answered(stand_in, "nvml.read()", f"{state}gpu0.{key}={value}\n")
+    assert (card[name], card["error"]) == (None, None)
+
+
+SAMPLED = """
+import os, time
+from trainer.sampler import Sampler
+path = os.environ["SAMPLES"]
+taking, until = Sampler(path, 0.01), time.time() + 20
+taking.start()
+while time.time() < until and not (os.path.exists(path) and open(path).read().count("\\n") > 2):
+    pass
+taking.stop()
+"""
+
+
+def test_a_sample_says_what_it_lacks_of_a_card(stand_in, tmp_path):
+    (stand_in / "state").write_text(CARD + "fail_after.DeviceGetUtilizationRates=1:15\n")
+    path = tmp_path / "samples.jsonl"
+    there = {"LD_LIBRARY_PATH": str(stand_in), "NGCDL_NVML_STATE": str(stand_in / "state")}
+    code, _, err = python(SAMPLED, SAMPLES=str(path), **there)
+    assert code == 0, err
+    first, *others = map(json.loads, path.read_text().splitlines())
+    assert others
+    assert ((first["gap"] or "").count("GPU"), first["gpus"][0]["gpu_percent"]) == (0, 87)
+    assert {(one["gap"] or "").split("; ")[-1] for one in others} == {"GPU GPU-1: nvmlDeviceGetUtilizationRates 15"}
+
+
 WORKED = "gpu0.gpm=1\ngpu0.gpm_sm=12.5\ngpu0.gpm_occupancy=7\ngpu0.gpm_tensor=code:21\ngpu0.gpm_dram=100.04\n"
 NAMES = ("sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent")
 NONE = [None] * 4
