@@ -107,6 +107,7 @@ def test_a_card_says_what_it_is_and_does(card: Host) -> None:
         "sm_occupancy_percent": None,
         "tensor_active_percent": None,
         "dram_bandwidth_percent": None,
+        "card_index": None,
     }
 
 
@@ -354,7 +355,24 @@ print(json.dumps([asdict(one) for one in gpu.probe().cards]))
 """
     )
     assert [one["uuid"] for one in cards[1]["mig_devices"]] == ["MIG-41b3", "MIG-6f20"]
+    assert [one["card_index"] for one in (cards[1], *cards[1]["mig_devices"])] == [None, 1, 1]
     assert cards[0]["mig_devices"] == []
+
+
+def test_a_mig_device_that_is_known_by_its_uuid_alone_says_which_card_s_it_is(card: Host) -> None:
+    code = """
+import json
+from ngcdl.telemetry.gpu import open_nvml
+with open_nvml() as nvml:
+    uuids = "MIG-6f20", "GPU-6a2f3e4d-1b2c-4d3e-9f40-a100a100a100", "MIG-6f20"
+    print(json.dumps([nvml.use(uuid, "brief")[0] for uuid in uuids]))
+"""
+    card.set(**MIG, fail__gpu0__DeviceGetHandleByIndex=15, fail__gpu1__mig2__DeviceGetIndex=3)
+    part, whole, again = card.ask(code)
+    assert (part["card_index"], part["index"]) == (again["card_index"], again["index"]) == (1, 2)
+    assert (whole["index"], "card_index" in whole) == (1, False)
+    card.set(**MIG, fail__DeviceGetMaxMigDeviceCount=999)
+    assert (card.ask(code)[0]["card_index"], card.ask(code)[0]["index"]) == (None, None), "which one is not known"
 
 
 def test_only_a_card_with_mig_on_is_asked_for_its_mig_devices(card: Host, old_library: Path) -> None:

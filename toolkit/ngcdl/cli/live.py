@@ -18,6 +18,7 @@ from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS, last_lines, lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number as figure
+from ngcdl.report.measured.naming import place
 from ngcdl.report.measured.now import CardNow, Now, now
 from ngcdl.report.measured.words import duration
 from ngcdl.running import silence
@@ -111,7 +112,7 @@ def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None 
 def _cards(cards: Sequence[CardNow], most: int | None) -> list[tuple[str, str]]:
     """Return the rows of the cards, at most `most` of them: first without how much of each worked, then of fewer."""
     shown = cards[:_MOST_CARDS]
-    named = [(f"GPU {NOT_AVAILABLE if card.index is None else card.index}", _card(card)) for card in shown]
+    named = [(_called(card), _card(card)) for card in shown]
     more = [("", f"{len(cards) - len(shown)} more: --json has all GPUs")] if len(cards) > len(shown) else []
     rows = []
     for row, card in zip(named, shown, strict=True):
@@ -144,6 +145,10 @@ def _ago(read: Now, t: float) -> str:
     return f"   ({duration(seconds)} ago)" if seconds >= 10 else ""
 
 
+def _called(card: CardNow) -> str:
+    return f"GPU {place(card.index, card.card_index) or NOT_AVAILABLE}"
+
+
 def _card(card: CardNow) -> str:
     if card.error and card.gpu_percent is None:
         return card.error
@@ -163,7 +168,7 @@ def _line(run: Run, read: Now, t: float) -> str:
         ]
     said += [f"waits {100 * read.waited_share:.0f} %"] if read.waited_share is not None else []
     for card in read.gpus:
-        said.append(f"GPU {NOT_AVAILABLE if card.index is None else card.index} {_card(card)}")
+        said.append(f"{_called(card)} {_card(card)}")
         said += [worked] if (worked := activity(vars(card))) else []
     said += [f"CPU {number(read.cores)} cores", f"memory {size(read.memory_bytes)}"]
     return console.plain("   ".join(said)).replace("\n", " ")

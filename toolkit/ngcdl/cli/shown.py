@@ -217,7 +217,7 @@ def _used(run: Run) -> list[tuple[str, str]]:
         use += [name] if name != before else []  # a server has eight of one name
         use += [f"on {gpu.node}"] if gpu.node else []
         use += ["not used by this run"] if gpu.is_used is False else []
-        rows.append((f"GPU {NOT_AVAILABLE if gpu.index is None else gpu.index}", ", ".join(use)))
+        rows.append((f"GPU {naming.place(gpu.index, gpu.card_index) or NOT_AVAILABLE}", ", ".join(use)))
         rows += [("", worked)] if (worked := activity(vars(gpu), "_mean")) else []
     if not figures.gpus:
         rows.append(("GPU", "none" if run.gpus == () else "none was read"))

@@ -110,6 +110,7 @@ class GpuSummary:
     dram_bandwidth_percent_mean: float | None = None
     node: str | None = None  # whose card it is, if the run has several nodes
     is_used: bool | None = None  # a command's processes were seen on it; False: on another of its cards only
+    card_index: int | None = None  # of a MIG device's card; `index` is then that on this card
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,8 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class Card:
-    """What a GPU or a MIG device is; a MIG device's `index` is that on its card. `mig`: MIG is on, so programs compute
-    on the `mig_devices`, which are the existing ones that this user may see."""
+    """What a GPU or a MIG device is; a MIG device's `index` is that on its card, whose own is `card_index`. `mig`: MIG
+    is on, so programs compute on the `mig_devices`, which are the existing ones that this user may see."""
 
     index: int | None
     uuid: str | None = None
@@ -97,6 +97,7 @@ class Card:
     error: str | None = None
     fabric: str | None = None  # its set-up in the NVLink fabric: not started, in progress, failed or completed
     compute_mode: str | None = None  # one of COMPUTE_MODES
+    card_index: int | None = None
 
     @property
     def waits_for_fabric(self) -> bool:
@@ -139,6 +140,7 @@ class GpuReading:
     sm_occupancy_percent: float | None = None
     tensor_active_percent: float | None = None
     dram_bandwidth_percent: float | None = None
+    card_index: int | None = None  # of a MIG device's card
 
     @property
     def is_out_of_order(self) -> bool:

@@ -18,11 +18,12 @@ from ngcdl import console
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver, gpm
-from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, reasons
+from ngcdl.telemetry.card import COMPUTE_MODES, Card, Driver, GpuProcess, GpuReading, Probe, is_mig, reasons
 from ngcdl.telemetry.queries import Gone, Queries, Row
 from ngcdl.telemetry.sample import MEASURED
 
 Binding = Any  # it has no type annotations
+Place = tuple[int | None, int | None]  # of a MIG device: the index of its card, and its own there
 # How much to ask of a card: its utilization and power; also its state and its processes; also watts_limit, sm_mhz_max,
 # compute_mode, and the names of processes that only draw.
 Detail = Literal["brief", "usual", "full"]
@@ -112,6 +113,7 @@ class Nvml:
         try:
             row = self._queries.open(which)
             values = {"index": card.index, "uuid": card.uuid, "name": card.name, **self._use_and_power(row)}
+            values |= {"card_index": card.card_index} if row.is_part else {}
             if card.compute_capability in ON_ARM_CHIPS:  # a GB10's is always 0, however busy it is:
                 # https://github.com/mostlygeek/llama-swap/issues/782
                 values["memory_percent"] = values["memory_percent"] or None
@@ -164,33 +166,50 @@ class Nvml:
             "throttle_reasons": None if mask is None else reasons(mask),
         }
 
-    def _card(self, which: int | str) -> Card:
-        """Describe a card. The driver is queried once, and again at each call until no query fails."""
+    def _card(self, which: int | str, place: Place | None = None) -> Card:
+        """Describe a card. The driver is queried once, and again at each call until no query fails. `place`: that of a
+        MIG device, if it is known."""
         known = self._cards.get(which)
         if known and known.error is None:
             return known
         index, uuid = (which, None) if isinstance(which, int) else (None, which)
+        card_index = None
+        if uuid and is_mig(uuid):
+            card_index, index = (known.card_index, known.index) if known else place or self._place(uuid)
         try:
-            card = self._cards[which] = self._described(self._queries.open(which), index, uuid)
+            described = self._described(self._queries.open(which), index, uuid)
+            card = self._cards[which] = replace(described, card_index=card_index)
         except Gone as gone:
-            card = replace(known or Card(index, uuid), error=str(gone))
+            card = replace(known or Card(index, uuid, card_index=card_index), error=str(gone))
         return card
+
+    def _place(self, uuid: str) -> Place:
+        """Return the place of a MIG device; (None, None) if the driver doesn't tell."""
+        with suppress(NvmlUnavailable):
+            for index in range(self.count()):
+                with suppress(Gone):
+                    for at, part, _ in self._queries.parts(self._queries.open(index)):
+                        if part == uuid:
+                            return index, at
+        return None, None
 
     def _described(self, row: Row, index: int | None, uuid: str | None) -> Card:
         mig = self._queries.ask(row, "DeviceGetMigMode")
         if mig and mig[0]:
             row.not_offered = driver.NOT_OFFERED_WITH_MIG
+        if index is None and not row.is_part:
+            index = self._queries.ask(row, "DeviceGetIndex")
         capability = self._queries.ask(row, "DeviceGetCudaComputeCapability")
         persistence = self._queries.ask(row, "DeviceGetPersistenceMode")
         card = Card(
-            index=self._queries.ask(row, "DeviceGetIndex") if index is None else index,
+            index=index,
             uuid=uuid or self._queries.ask(row, "DeviceGetUUID"),
             name=self._queries.ask(row, "DeviceGetName"),
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
             memory_total_bytes=bounds.within(self._queries.answers(row, (self._memory,))[0], bounds.BYTES) or None,
             brand=self._queries.ask(row, "DeviceGetBrand"),
             mig=bool(mig[0]) if mig else None,
-            mig_devices=self._mig_devices(row) if mig and mig[0] else (),
+            mig_devices=self._mig_devices(row, index) if mig and mig[0] else (),
             persistence=None if persistence is None else bool(persistence),
             fabric=calls.fabric(self._n, row.handle),
             compute_mode=self._compute_mode(row),
@@ -200,12 +219,8 @@ class Nvml:
     def _compute_mode(self, row: Row) -> str | None:
         return COMPUTE_MODES.get(self._queries.ask(row, "DeviceGetComputeMode"))
 
-    def _mig_devices(self, row: Row) -> tuple[Card, ...]:
-        found: list[Card] = []
-        for index, uuid, _ in self._queries.parts(row):
-            card = self._cards[uuid] = replace(self._card(uuid), index=index)
-            found.append(card)
-        return tuple(found)
+    def _mig_devices(self, row: Row, card_index: int | None) -> tuple[Card, ...]:
+        return tuple(self._card(uuid, (card_index, index)) for index, uuid, _ in self._queries.parts(row))
 
     def _processes(self, row: Row, names_all: bool) -> tuple[GpuProcess, ...] | None:
         found = self._queries.first(row, _COMPUTING)

@@ -12,7 +12,8 @@
                "sm_active_percent", "sm_occupancy_percent", "tensor_active_percent", "dram_bandwidth_percent": 0..100,
                means since the full sample before, of cards that have the counters for it (gpm.py);
                of a card that uses the machine's memory, "memory_used_bytes" is what its processes take of that,
-               "own_processes", "foreign_processes": how many of the run's and of others compute there, "error"}],
+               "own_processes", "foreign_processes": how many of the run's and of others compute there, "error",
+               of a MIG device, whose "index" is that on its card, that card's "card_index"}],
      "gap": null, or why something is missing in this sample or before it}
 
 null means unknown, never 0. Unknown fields are ignored and missing ones read as null, so that old and new files load.
@@ -20,7 +21,8 @@ If the interval is shorter than 0.5 s, full samples are 0.5 s apart, and those i
 utilization and power: the fields from host_cpu_percent to memory_oom_kills, and a GPU's from memory_used_bytes to
 foreign_processes, are omitted because they were not read.
 History: cpu_percents, threads_running, memory_limit_bytes, memory_pressure_percent, memory_oom_kills and the GPUs'
-energy_joules, memory_mhz, throttle_reasons, and sm_active_percent to own_processes were added later in format 1.
+energy_joules, memory_mhz, throttle_reasons, card_index, and sm_active_percent to own_processes were added later in
+format 1.
 """
 
 from __future__ import annotations

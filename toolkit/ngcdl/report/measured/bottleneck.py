@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from math import ceil
 
 from ngcdl.record import Finding, GpuSummary, Run
-from ngcdl.report.measured import achieved, memory, throttling
+from ngcdl.report.measured import achieved, memory, naming, throttling
 from ngcdl.report.measured.case import (
     FULL_CPU_PERCENT,
     IDLE_PERCENT,
@@ -239,7 +239,8 @@ def _uneven_cards(case: Case) -> Iterator[Finding]:
 
 def _number(gpu: GpuSummary) -> str | None:
     """Return a card's index, with its node if the run has several."""
-    return None if gpu.index is None else f"{gpu.index} of {gpu.node}" if gpu.node else str(gpu.index)
+    place = naming.place(gpu.index, gpu.card_index)
+    return place if place is None or not gpu.node else f"{place} of {gpu.node}"
 
 
 def _fuller(case: Case) -> str:

@@ -133,10 +133,11 @@ def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:
 def _summary(
     card: Card, used: energy.Energy | None, reasons: Sequence[Reasons | None], weights: array[float]
 ) -> GpuSummary:
-    index, uuid, name, node = card.name
+    index, card_index, uuid, name, node = card.name
     activity: Any = {f"{name}_mean": weighted(card.figures(name), weights) for name in ACTIVITY}
     return GpuSummary(
         index=None if index is None else int(index),
+        card_index=None if card_index is None else int(card_index),
         uuid=uuid,
         name=name,
         node=node,

@@ -114,6 +114,12 @@ def length(run: Run, start: Mapping[str, Any]) -> str | None:
     return f"{' or '.join(words)}{times}" if words else None
 
 
+def place(index: float | None, card_index: float | None) -> str | None:
+    """Name a card as --gpus does: 1, or 1:0, the MIG device 0 of card 1; None if its index is unknown."""
+    whole = "" if card_index is None else f"{card_index:.0f}:"
+    return None if index is None else f"{whole}{index:.0f}"
+
+
 def device(run: Run) -> str:
     """Return GPU or CPU, or n/a if the framework never reported its device."""
     return run.device.upper() if run.device else "n/a"

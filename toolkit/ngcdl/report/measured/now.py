@@ -18,6 +18,8 @@ _OF_A_CARD = ("gpu_percent", "memory_used_bytes", "memory_total_bytes", "watts",
 
 @dataclass(frozen=True)
 class CardNow:
+    """`index` of a MIG device is that on its card, whose own is `card_index`."""
+
     index: int | None = None
     gpu_percent: float | None = None
     memory_used_bytes: float | None = None
@@ -29,6 +31,7 @@ class CardNow:
     tensor_active_percent: float | None = None
     dram_bandwidth_percent: float | None = None
     node: str | None = None
+    card_index: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def _left(recent: Sequence[Line], steps: float | None, clock: float) -> float | 
 
 
 def _card(card: Line) -> CardNow:
-    index = number(card.get("index"))
+    index, card_index = (None if (n := number(card.get(name))) is None else int(n) for name in ("index", "card_index"))
     figures = {name: number(card.get(name)) for name in _OF_A_CARD}
     error, node = text(card.get("error")), text(card.get("node"))
-    return CardNow(None if index is None else int(index), error=error, node=node, **figures)
+    return CardNow(index, error=error, node=node, card_index=card_index, **figures)

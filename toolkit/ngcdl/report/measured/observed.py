@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ngcdl.console import NOT_AVAILABLE
 from ngcdl.record import GpuSummary, Run
+from ngcdl.report.measured import naming
 from ngcdl.report.measured.case import can_judge
 from ngcdl.report.measured.lines import known_values
 from ngcdl.report.measured.words import card_memory, formatted
@@ -33,9 +34,9 @@ def _all(cards: Sequence[GpuSummary]) -> str:
 
 
 def _told(card: GpuSummary, run: Run) -> str:
-    index = NOT_AVAILABLE if card.index is None else card.index
+    place = naming.place(card.index, card.card_index) or NOT_AVAILABLE
     memory = "memory n/a" if card.memory_bytes_max is None else f"at most {card_memory(run, card)}"
     busy = f"{formatted(card, 'gpu_percent_mean', digits=0)} busy"
     if card.sm_active_percent_mean is not None:
         busy += f", SMs active {formatted(card, 'sm_active_percent_mean', digits=0)}"
-    return f"GPU {index}: {busy}, {memory}"
+    return f"GPU {place}: {busy}, {memory}"

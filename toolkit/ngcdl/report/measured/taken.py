@@ -31,7 +31,9 @@ _GAP, _UNREAD = 1, 2
 MOST_CARDS = 4096
 
 Reasons = frozenset[str]
-Name = tuple[float | None, str | None, str | None, str | None]  # a card's index, UUID, name and node
+# A card's index, that of its card if it is a MIG device, its UUID, name and node.
+Name = tuple[float | None, float | None, str | None, str | None, str | None]
+_NAME = ("index", "card_index", "uuid", "name", "node")
 
 
 class TakenCard:
@@ -46,7 +48,7 @@ class TakenCard:
 
     def add(self, rows: Iterable[int], places: Iterable[int], readings: Sequence[Line]) -> None:
         for at, reading in enumerate(readings, len(self.rows)):
-            name = reading.get("index"), reading.get("uuid"), reading.get("name"), reading.get("node")
+            name = tuple(map(reading.get, _NAME))
             if not self._names or name != self._names[-1][1]:
                 self._names.append((at, name))
         self.rows.extend(rows)
@@ -57,9 +59,9 @@ class TakenCard:
         self.reasons.extend([None if one is None else tuple(one) for one in named], _reasons)
 
     def name(self, reading: int) -> Name:
-        index, *texts = self._names[bisect_right(self._names, reading, key=itemgetter(0)) - 1][1]
+        index, card_index, *texts = self._names[bisect_right(self._names, reading, key=itemgetter(0)) - 1][1]
         uuid, name, node = map(text, texts)
-        return number(index), uuid, name, node
+        return number(index), number(card_index), uuid, name, node
 
 
 def _reasons(told: tuple[str, ...] | None) -> Reasons | None:

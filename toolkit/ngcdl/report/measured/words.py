@@ -57,7 +57,7 @@ _OF_A_CARD: Mapping[str, tuple[str, Written]] = {
 _NOT_SAID = frozenset({
     "samples", "gaps", "training_samples", "cores_busy", "threads_running_mean", "energy_seconds", "energy_gap_seconds",
 })  # fmt: skip
-_CARD = re.compile(r"gpus\.([\d/]+)\.(.+)")
+_CARD = re.compile(r"gpus\.([\d:/]+)\.(.+)")
 _HELD = "throttled_share."
 
 

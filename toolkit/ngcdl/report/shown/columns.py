@@ -17,7 +17,7 @@ from typing import Any
 
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
-from ngcdl.report.measured import raced, throttling
+from ngcdl.report.measured import naming, raced, throttling
 from ngcdl.report.measured.attempts import merged
 from ngcdl.report.measured.lines import (
     TOGETHER,
@@ -269,8 +269,9 @@ def _cards(
         if key not in cards:
             if len(cards) == MOST_CARDS:
                 continue
-            index = number(placed[0][1].get("index"))
-            cards[key] = CardCurves(text(placed[0][1].get("name")), None if index is None else int(index))
+            first = placed[0][1]
+            called = naming.place(number(first.get("index")), number(first.get("card_index")))
+            cards[key] = CardCurves(text(first.get("name")), called)
         seen = {place for place, _ in placed}
         after = {place + 1 for place in seen} | ({0} if key in there else set())
         if len(xs) in after:

@@ -17,7 +17,7 @@ from ngcdl.frozen import dataclass
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.compared.unlike import in_full
 from ngcdl.report.measured.lines import number
-from ngcdl.report.measured.naming import PLANNED
+from ngcdl.report.measured.naming import PLANNED, place
 from ngcdl.report.shown import tables
 from ngcdl.report.shown.likeness import SIZES
 from ngcdl.spec import USUAL_SAMPLE_SECONDS
@@ -27,7 +27,7 @@ _SPEEDS = frozenset({
     "teacher_seconds_per_batch", "latency_p50_seconds", "latency_p95_seconds",
 })  # fmt: skip
 _RESULTS = frozenset({"loss_first", "loss_last", "precision_at_1", "energy_joules"})
-_JOULES_OF_CARD = re.compile(r"gpus\.[\d/]+\.joules")
+_JOULES_OF_CARD = re.compile(r"gpus\.[\d:/]+\.joules")
 _SHARES = "throttled_share"
 _EACH_ITS_OWN = frozenset({"id", "format", "started", "finished", "container", "owner", "engine_id", "findings"})
 # Fields of the record that people know by other words, as on a report's page.
@@ -87,7 +87,7 @@ def difference(one: Run, other: Run, refused: Sequence[str] = ()) -> Difference:
         name.removeprefix("summary."): two
         for name, two in both.items()
         if name.startswith("summary.")
-        and not name.endswith(".index")  # not a figure: which card it is
+        and not name.endswith("index")  # not a figure: which card it is
         and any(number(one) is not None for one in two)
     }
     # commands without steps have no known speed, and their energy gets its change in any case
@@ -129,10 +129,10 @@ def _cards(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> list[str]:
     """Name each pair of cards, in order, by their indexes: 3 if both have it, 3/1 if the other run's card has 1.
 
     If an index is unknown or not unique, as with several nodes, the cards' positions stand for all indexes."""
-    indexes = [[gpu.index for gpu in cards] for cards in (one, other)]
-    if any(None in each or len({*each}) < len(each) for each in indexes):
-        indexes = [[*range(len(each))] for each in indexes]
-    return ["/".join(dict.fromkeys(str(at) for at in two if at is not None)) for two in zip_longest(*indexes)]
+    places = [[place(gpu.index, gpu.card_index) for gpu in cards] for cards in (one, other)]
+    if any(None in each or len({*each}) < len(each) for each in places):
+        places = [[str(at) for at in range(len(each))] for each in places]
+    return ["/".join(dict.fromkeys(filter(None, two))) for two in zip_longest(*places)]
 
 
 def _flat(run: Run, cards: Sequence[str]) -> dict[str, Any]:

@@ -181,15 +181,15 @@ def _numbers(story: Story) -> list[str]:
     """Return what comes after "GPU" for each card: its index, and its node, else the begin of its UUID, if cards of
     several nodes have the same; "" if that is unknown."""
     cards = story.measured.cards
-    indexes = [card.index for card in cards.values()]
+    places = [card.place for card in cards.values()]
     nodes = {gpu.uuid: gpu.node for gpu in story.run.summary.gpus}
 
-    def which(uuid: str, index: int) -> str:
-        if indexes.count(index) == 1:
+    def which(uuid: str, place: str) -> str:
+        if places.count(place) == 1:
             return ""
         return f" of {node}" if (node := nodes.get(uuid)) else f" ({uuid[:12]})"
 
-    return ["" if card.index is None else f" {card.index}{which(uuid, card.index)}" for uuid, card in cards.items()]
+    return ["" if card.place is None else f" {card.place}{which(uuid, card.place)}" for uuid, card in cards.items()]
 
 
 def _by_core(story: Story) -> Iterator[tuple[str, Markup]]:

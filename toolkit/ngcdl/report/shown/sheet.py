@@ -4,7 +4,8 @@
     t, seconds    s since the epoch, and since the run's start
     step, loss, examples_per_second, seconds_per_batch, learning_rate, precision_at_1, accuracy
     host_cpu_percent (0..100), container_cpu_percent (100 = one core), memory_bytes
-    gpu (its index), gpu_uuid, gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +),
+    gpu (its index; of a MIG device that on its card), gpu_uuid
+    gpu_percent, memory_used_bytes, watts, celsius, sm_mhz, throttle_reasons (joined by +),
                   sm_active_percent, sm_occupancy_percent, tensor_active_percent, dram_bandwidth_percent
     gap           why something is missing in or before this sample
     dataset       what the run trained on: cifar10 | pictures | synthetic (made up)

@@ -45,8 +45,10 @@ class Throttled:
 
 @dataclass
 class CardCurves:
+    """`place` names the card as --gpus does (naming.place); None: unknown."""
+
     name: str | None
-    index: int | None
+    place: str | None
     curves: dict[str, Curve] = field(default_factory=lambda: {one: Curve() for one in _CARD})
     throttled: Throttled = field(default_factory=Throttled)
 
