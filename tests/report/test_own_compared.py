@@ -115,6 +115,14 @@ def test_a_card_that_others_kept_busy_is_not_used() -> None:
     assert in_words.verdict(of(CPU, gpu)).startswith("1 of 2 GPUs is used (at most 40 % busy);")
 
 
+@pytest.mark.parametrize(("shared", "said"), [(None, True), (False, False)])
+def test_it_is_told_if_nobody_knows_whether_others_computed_on_the_card(shared: bool | None, said: bool) -> None:
+    cards = (GpuSummary(CARD, "a card", 40.0),)
+    it = of(CPU, [own(f"gpu{n}", 40.0, summary=replace(READ, gpus=cards, shared_gpu=shared)) for n in (1, 2)])
+    assert ("it is not known whether others computed on the GPU meanwhile" in it.diagnosis) == said
+    assert it.ratio
+
+
 def test_only_what_is_counted_and_long_enough_says_how_a_card_was_used() -> None:
     failed = own("gpu3", 1.0, 1.0, status="failed", summary=Summary())
     good = [own("gpu1", 40.0, 43.0), own("gpu2", 40.0, 43.0)]

@@ -348,7 +348,8 @@ def _doubts(arms: Sequence[Reached], runs: Sequence[Run]) -> Iterator[str]:
     told = {finding.rule for run in runs for finding in run.findings or ()}
     if "oversubscribed" not in told:  # runs too short to be sampled have no findings, but this needs none
         yield from dict.fromkeys(text for run in runs if (text := _too_many_threads(run)))
-    if any(run.device == "gpu" and run.summary.gpus and run.summary.shared_gpu is None for run in runs):
+    may_compute_there = (run for run in runs if run.device == "gpu" or (run.device is None and is_command(run)))
+    if any(run.summary.gpus and run.summary.shared_gpu is None for run in may_compute_there):
         yield "it is not known whether others computed on the GPU meanwhile"
 
 
