@@ -133,6 +133,12 @@ def test_beside_a_tiny_batch_the_core_that_hands_it_out_is_no_other_cause() -> N
     assert rules(summary, GPU_RUN, {"event": "start", "batch": 8}) == ["tiny-batch"]
 
 
+def test_nobody_need_have_set_the_application_clocks_that_hold_a_card_down() -> None:
+    found = only(gpu(80.0, throttled_share={"applications_clocks_setting": 1.0}))
+    assert "set by somebody or its default ones (applications_clocks_setting)" in found.text
+    assert (found.advice or "").splitlines()[1] == "    nvidia-smi -q -d CLOCK"
+
+
 @pytest.mark.parametrize(("shared", "expected"), [(True, ["shared-gpu"]), (False, ["balanced"]), (None, ["balanced"])])
 def test_a_gpu_that_others_use_too_is_told(shared: bool | None, expected: list[str]) -> None:
     assert rules(gpu(80.0, shared_gpu=shared)) == expected

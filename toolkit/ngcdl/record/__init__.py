@@ -147,9 +147,9 @@ class Summary:
     `teacher_seconds_per_batch` is the median time per batch that a teacher beside the training computed on the CPU.
 
     `flops_per_second` counts the operations of convolutions and matrix products, as the workload states them;
-    `peak_share` is that rate's share of what the card can do in that precision, at the clock it had: above 1 something
-    is wrong. `peak_source` is the source of the card's peak; `peak_recalled`: whether the peak is written from memory,
-    not read in any source.
+    `peak_share` is that rate's share of what the card can do in that precision, at its rated clock, or at its own if
+    that was higher: above 1 something is wrong. `peak_source` is the source of the card's peak; `peak_recalled`:
+    whether the peak is written from memory, not read in any source.
     """
 
     steps: int | None = None

@@ -32,7 +32,8 @@ class ClockReason:
 _LIMIT = "    sudo nvidia-smi -i INDEX -pm 1\n    sudo nvidia-smi -i INDEX -pl WATTS"
 _COOLER = "Check its cooling: fans, dust, distance to its neighbours, the room. Less power makes less heat:\n"
 _COOLER += f"    nvidia-smi -q -d TEMPERATURE,PERFORMANCE\n{_LIMIT}"
-_SET = "Give the clocks back to the driver:\n    sudo nvidia-smi -rgc && sudo nvidia-smi -rac"
+_SET = "See what is set, and give the clocks back to the driver:\n"
+_SET += "    nvidia-smi -q -d CLOCK\n    sudo nvidia-smi -rgc && sudo nvidia-smi -rac"
 _SUPPLY = "Check the power supply and its cables:\n    nvidia-smi -q -d POWER,PERFORMANCE"
 _POWER = (
     "This is normal at full load. If card and cooling allow it, raise the power limit, up to its maximum:\n"
@@ -48,7 +49,7 @@ REASONS = (
     ClockReason("board_limit", "a limit of the board", _POWER),
     ClockReason("reliability", "the chip's voltage limit", _POWER),
     ClockReason("sw_power_cap", "its power limit", _POWER),
-    ClockReason("applications_clocks_setting", "somebody set them", _SET),
+    ClockReason("applications_clocks_setting", "its applications clocks, set by somebody or its default ones", _SET),
     ClockReason("display_clock_setting", "its display's clock setting", _SET),
     ClockReason("sync_boost", "the slowest card of its sync boost group", "    nvidia-smi -q -d PERFORMANCE"),
 )
