@@ -74,7 +74,7 @@ class Library(object):
     def __init__(self):
         self.library = ctypes.CDLL(LIBRARY)
         self.shown = None
-        self.counters = {}
+        self.counters, self.told = {}, {}
 
     def close(self):
         for counters in self.counters.values():
@@ -150,8 +150,14 @@ class Library(object):
         return None if self.call("nvmlSystemGetDriverVersion", text, ctypes.c_uint(96)) else decoded(text)
 
     def readings(self):
-        """Return what the cards do now, one dict each, and since the previous call how much of them worked."""
-        return [Reading(self, handle, code).now(index) for index, handle, code in self.handles()]
+        """Return what the cards do now, one dict each, and since the previous call how much of them worked. A card that
+        is lost keeps its UUID and its name: it is no other card."""
+        found = [Reading(self, handle, code).now(index) for index, handle, code in self.handles()]
+        for card in found:
+            told = self.told.setdefault(card["index"], {})
+            for name in "uuid", "name":
+                card[name] = told[name] = told.get(name) if card[name] is None else card[name]
+        return found
 
     def worked(self, index, handle):
         if index not in self.counters:

@@ -331,5 +331,13 @@ def test_a_lost_card_is_told_with_nothing_but_its_code(stand_in):
     assert set(card.values()) == {None}
 
 
+def test_a_card_that_is_lost_later_is_still_the_same_card(stand_in):
+    code = "(lambda n: [n.readings()[0] for _ in range(3)])(nvml.Library.open())"
+    found = answered(stand_in, code, CARD + "fail_after.DeviceGetHandleByIndex=2:15\n")
+    before, *_, after = [[one[name] for name in ("uuid", "name", "gpu_percent", "error")] for one in found]
+    assert before == ["GPU-1", "GeForce GTX 1050 Ti", 87, None]
+    assert after == ["GPU-1", "GeForce GTX 1050 Ti", None, "nvmlDeviceGetHandleByIndex_v2 15"]
+
+
 def test_a_driver_that_is_not_loaded_is_no_gpu(stand_in):
     assert answered(stand_in, "nvml.read()", CARD + "fail.Init=9\n") == []
