@@ -30,6 +30,20 @@ def test_a_command_that_left_its_gpu_idle_is_told_so() -> None:
     assert (run.summary.training_samples, [found.rule for found in others]) == (300, [])
 
 
+@pytest.mark.parametrize(("others", "shared"), [(1, True), (0, False), (None, None)])
+def test_a_card_that_others_alone_use_sets_no_pace(others: int | None, shared: bool | None) -> None:
+    """A command that was given two cards, and seen on none of them."""
+    busy = {"uuid": "GPU-1", "index": 0, "gpu_percent": 95, "own_processes": 0, "foreign_processes": others}
+    idle = {"uuid": "GPU-2", "index": 1, "gpu_percent": 0, "own_processes": 0, "foreign_processes": 0}
+    run = filled(COMMAND, [], [reading(second, gpus=[busy, idle]) for second in range(300)])
+    assert run.summary.shared_gpu is shared
+    assert ("shared-gpu" in rules_of(run), "compute-bound" in rules_of(run)) == (bool(others), not others)
+
+
+def rules_of(run: Run) -> list[str]:
+    return [found.rule for found in run.findings or ()]
+
+
 @pytest.mark.parametrize(("seconds", "count", "known"), [(29.9, 29, False), (30.0, 26, False), (30.0, 27, True)])
 def test_a_command_too_short_or_hardly_sampled_is_not_judged(seconds: float, count: int, known: bool) -> None:
     run = filled(replace(COMMAND, finished=1.0 + seconds), [], [reading(second) for second in range(count)])

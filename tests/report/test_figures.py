@@ -286,10 +286,10 @@ def test_of_a_command_count_the_cards_on_which_its_processes_were_seen() -> None
     assert (found.energy_joules, found.sm_mhz_mean, found.throttled_share) == (100, 1000, {"0x1": 1.0})
     assert (found.gpu_percent_mean, found.gpu_memory_bytes_max, found.shared_gpu) == (40, 0, False)
     assert [(gpu.is_used, gpu.joules) for gpu in found.gpus] == [(True, 100), (False, 200), (False, 300)]
-    for unknown in (None, None, None), (0, 0, 0):
-        found = summary(STEPS, [one(t, *unknown) for t in (1, 2)])
+    for own, shared in ((None, None, None), None), ((0, 0, 0), True):
+        found = summary(STEPS, [one(t, *own) for t in (1, 2)])
         assert (found.energy_joules, found.sm_mhz_mean, found.throttled_share) == (None, None, None)
-        assert (found.gpu_percent_mean, found.shared_gpu) == (140 / 3, None), "whose work it was is not known"
+        assert (found.gpu_percent_mean, found.shared_gpu) == (140 / 3, shared), "not known, or others' work"
         assert [gpu.joules for gpu in found.gpus] == [100, 200, 300]
 
 

@@ -139,7 +139,8 @@ class Summary:
     with all pauses between steps, over the GPUs' mean power. `throttled_share` is the share (0..1) of the samples in
     which clocks were held down, by reason in NVIDIA's words, {} if they never were. A training's energy and clocks are
     those of the GPUs that it computed on, as far as that is known; of a command all these figures are those of the GPUs
-    that its processes were seen on. `shared_gpu`: whether other processes computed on these GPUs, too; None if unknown.
+    that its processes were seen on. `shared_gpu`: whether other processes computed on these GPUs, too, or on any if the
+    command's own were seen on none; None if unknown.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.

@@ -96,7 +96,8 @@ def with_cards(
         # of unlike cards a mean would be a clock that none of them had
         sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)) if are_alike else None,
         throttled_share=_throttled_share([reasons[at] for at in its]),
-        shared_gpu=_is_shared([cards[at] for at in its] if not start else cards),
+        # of a command that was seen on none, all of them: others are what keeps them busy
+        shared_gpu=_is_shared(cards if start or (any(own) and not its) else [cards[at] for at in its]),
     )
     return _with_energy(summed, [energies[at] for at in its], None if start.get("device") == "cpu" else rate)
 
