@@ -29,6 +29,7 @@ SPEC = {"workload": {**WORKLOAD, "device": "gpu"}, "mounts": ["/a:/b:ro"], "envi
     ("mounts", {"spec": {**SPEC, "mounts": ["/c:/b:ro"]}}),
     ("cpu_limit", {"spec": {**SPEC, "cpu_limit": 2}}),
     ("memory_bytes", {"spec": {**SPEC, "memory_bytes": 2}}),
+    ("environment", {"spec": {**SPEC, "environment": {"LR": "2"}}}),
     ("gpus", {"gpus": ("GPU-2",)}),
     ("engine", {"engine": "local"}),
     ("gpu_way", {"gpu_way": "cdi"}),
@@ -47,6 +48,7 @@ def test_what_must_be_the_same_and_is_not_is_refused_by_its_name(field: str, cha
     assert it.ratio.times.rounds == 2
     assert f"refused, {it.refused[0].name}: it must be the same" in text(it)
     assert "['" not in text(it), "a list is written as readers write one"
+    assert "{'" not in text(it)
     assert "_" not in it.refused[0].name
 
 
@@ -192,6 +194,7 @@ def test_a_shared_card_throttled_clocks_and_a_run_without_a_figure_are_refused(f
     it = comparison(arms([600.0] * 2, [4680.0] * 2, (1, other)), "device")
     assert refused(it) == [field]
     assert it.why_no_ratio() == ONE_PAIR
+    assert ("(gpu, round 1: hw_thermal_slowdown=0.1)" in text(it)) == (field == "throttled_share")
 
 
 @pytest.mark.parametrize("summary", [

@@ -120,9 +120,11 @@ class Refusal:
 
 
 def written(value: object) -> str:
-    """Write a value of a refusal, or of a condition: n/a, yes, none, or a list's items."""
+    """Write a value of a refusal, or of a condition: n/a, yes, none, a list's items, or what was set: LR=1."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        value = [f"{name}={written(one)}" for name, one in value.items()]
     if isinstance(value, (list, tuple)):
         return ", ".join(map(written, value)) or "none"
     return NOT_AVAILABLE if value is None else str(value)
@@ -172,7 +174,7 @@ def _happened(entry: Entry, by_duration: bool) -> list[Refusal]:
             refuse("shared_gpu", True, "other processes computed on its card at the same time")
         for reason, share in throttled(run).items():
             if share >= throttling.SHARE:
-                refuse("throttled_share", {reason: share}, f"the clocks were held down ({reason})")
+                refuse("throttled_share", {reason: round(share, 3)}, f"the clocks were held down ({reason})")
     return found
 
 
