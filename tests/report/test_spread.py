@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ngcdl.report.measured.spread import Spread, percent
+from ngcdl.report.measured.spread import Spread, figure, percent
 
 
 @pytest.mark.parametrize(("shares", "text"), [
@@ -19,3 +19,16 @@ def test_a_share_has_two_digits_of_its_least(shares: tuple[float, ...], text: st
     spread = Spread.of(shares)
     assert spread
     assert percent(spread) == text
+
+
+@pytest.mark.parametrize(("values", "text"), [
+    ((590.1, 599.9, 605.0), "599.9 (590.1..605.0)"),
+    ((0.93, 0.95, 1.04), "0.95 (0.93..1.04)"),
+    ((0.0998, 0.0999, 0.1001), "0.100 (0.100..0.100)"),
+    ((0.0, 0.004, 0.01), "0.0040 (0.0000..0.0100)"),
+    ((0.93, 0.93), "0.93"),
+    ((0.0, 0.0), "0.0"),
+    ((-1.0, 0.0), "-0.5 (-1.0..0.0)"),
+])  # fmt: skip
+def test_both_ends_of_a_range_have_the_digits_of_the_figure(values: tuple[float, ...], text: str) -> None:
+    assert figure(Spread.of(values)) == text

@@ -83,10 +83,12 @@ def duration(it: Spread) -> str:
 
 
 def figure(value: Spread | None, digits: int = 1) -> str:
-    """Format a figure: 599.9 (590.1..605.0). A single value has no range."""
+    """Format a figure: 599.9 (590.1..605.0), 0.95 (0.93..1.04). The least above 0 keeps two digits. A single value has
+    no range."""
     if value is None:
         return NOT_AVAILABLE
-    middle = measured(value.median, digits)
     if value.min == value.max:
-        return middle
-    return f"{middle} ({measured(value.min, digits)}..{measured(value.max, digits)})"
+        return measured(value.median, digits)
+    least = min((one for one in (value.min, value.median, value.max) if one > 0), default=1.0)
+    digits = max(digits, 1 - floor(log10(least)))
+    return f"{value.median:,.{digits}f} ({value.min:,.{digits}f}..{value.max:,.{digits}f})"
