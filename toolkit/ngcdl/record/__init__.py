@@ -109,7 +109,7 @@ class GpuSummary:
     tensor_active_percent_mean: float | None = None
     dram_bandwidth_percent_mean: float | None = None
     node: str | None = None  # whose card it is, if the run has several nodes
-    is_used: bool | None = None  # a command's processes were seen on it; False: on another of its cards only
+    is_used: bool | None = None  # the run's processes were seen on it; False: on another of its cards only
     card_index: int | None = None  # of a MIG device's card; `index` is then that on this card
 
 
@@ -138,9 +138,9 @@ class Summary:
     were not read. `energy_from` is counter, or power integrated. `examples_per_joule` is the mean rate over that time,
     with all pauses between steps, over the GPUs' mean power. `throttled_share` is the share (0..1) of the samples in
     which clocks were held down, by reason in NVIDIA's words, {} if they never were. A training's energy and clocks are
-    those of the GPUs that it computed on, as far as that is known; of a command all these figures are those of the GPUs
-    that its processes were seen on. `shared_gpu`: whether other processes computed on these GPUs, too, or on any if the
-    command's own were seen on none; None if unknown.
+    those of the GPUs that it computed on, as far as that is known; all these figures are those of the GPUs that the
+    run's processes were seen on, if they were seen on any. `shared_gpu`: whether other processes computed on these
+    GPUs, too, or on any if a command's own were seen on none; None if unknown.
 
     `latency_p50_seconds` and `latency_p95_seconds` are for single whole batches, forward only: from requesting a batch
     to having its result in the host's memory, as nearest-rank percentiles; None for fewer than 20 batches.

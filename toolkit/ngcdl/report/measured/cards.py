@@ -74,16 +74,17 @@ def with_cards(
     """Return `so_far` with what the samples say about the cards. `start` is a training's start event, {} for a command;
     `is_timed`: the samples cover exactly the time whose energy is asked for, at a mean `rate` of examples per second.
 
-    Energy, clock and throttling are those of the cards that a training computed on. Of a command all figures are those
-    of the cards that its processes were seen on: the others may be computing for somebody else."""
+    Energy, clock and throttling are those of the cards that a training computed on. All figures are those of the cards
+    that the run's processes were seen on, if that is known: the others may be computing for somebody else."""
     cards = _cards(taken, joined(stretches))
     weights = array("d", chain.from_iterable(one.weights for one in stretches))
     energies = [_energy(card, stretches) if is_timed else None for card in cards]
     reasons = [card.reasons for card in cards]
     gpus = tuple(_summary(*each, weights) for each in zip(cards, energies, reasons, strict=True))
     own = [card.numbers("own_processes") for card in cards]
-    if not start and any(map(any, own)):
-        gpus = tuple(replace(gpu, is_used=any(counts)) for gpu, counts in zip(gpus, own, strict=True))
+    if any(map(any, own)):
+        are_used = [any(counts) if counts else None for counts in own]
+        gpus = tuple(replace(gpu, is_used=is_used) for gpu, is_used in zip(gpus, are_used, strict=True))
     its = _its(gpus, start, is_told=any(own))
     are_alike = len({gpus[at].name for at in its}) < 2
     used = [gpu for gpu in gpus if gpu.is_used is not False]
@@ -96,8 +97,7 @@ def with_cards(
         # of unlike cards a mean would be a clock that none of them had
         sm_mhz_mean=mean(known_values(gpus[at].sm_mhz_mean for at in its)) if are_alike else None,
         throttled_share=_throttled_share([reasons[at] for at in its]),
-        # of a command that was seen on none, all of them: others are what keeps them busy
-        shared_gpu=_is_shared(cards if start or (any(own) and not its) else [cards[at] for at in its]),
+        shared_gpu=_is_shared([cards[at] for at in _looked_at(gpus, its, start, is_told=any(own))]),
     )
     return _with_energy(summed, [energies[at] for at in its], None if start.get("device") == "cpu" else rate)
 
@@ -108,10 +108,19 @@ def _its(gpus: Sequence[GpuSummary], start: Line, is_told: bool) -> list[int]:
     and may have computed on none if one was idle."""
     if start:
         its = computed_on(gpus, start)
-        return [at for at, gpu in enumerate(gpus) if not its or any(gpu is one for one in its)]
+        some = its or [gpu for gpu in gpus if gpu.is_used is not False]
+        return [at for at, gpu in enumerate(gpus) if any(gpu is one for one in some)]
     if len(gpus) > 1 and not any(gpu.is_used for gpu in gpus) and (is_told or any(map(is_idle, gpus))):
         return []
     return [at for at, gpu in enumerate(gpus) if gpu.is_used is not False]
+
+
+def _looked_at(gpus: Sequence[GpuSummary], its: Sequence[int], start: Line, is_told: bool) -> Sequence[int]:
+    """Return the places of the cards that others may have shared with a run: of a command that was seen on none, all of
+    them, as others are what keeps them busy."""
+    if start or (is_told and not its):
+        return [at for at, gpu in enumerate(gpus) if gpu.is_used is not False]
+    return its
 
 
 def _cards(taken: Taken, rows: Sequence[int]) -> list[Card]:
