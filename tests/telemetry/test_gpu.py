@@ -372,7 +372,11 @@ with open_nvml() as nvml:
     assert (part["card_index"], part["index"]) == (again["card_index"], again["index"]) == (1, 2)
     assert (whole["index"], "card_index" in whole) == (1, False)
     card.set(**MIG, fail__DeviceGetMaxMigDeviceCount=999)
-    assert (card.ask(code)[0]["card_index"], card.ask(code)[0]["index"]) == (None, None), "which one is not known"
+    first = card.ask(code)[0]
+    assert ("card_index" in first, first["index"]) == (False, None), "which one is not known"
+    card.set(**MIG, **{"fail_after__gpu1__mig2__DeviceGetUtilizationRates": "1:15"})
+    lost = card.ask(code)[2]
+    assert (lost["card_index"], lost["index"], lost["gpu_percent"]) == (1, 2, None)
 
 
 def test_only_a_card_with_mig_on_is_asked_for_its_mig_devices(card: Host, old_library: Path) -> None:

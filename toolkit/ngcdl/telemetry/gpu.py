@@ -113,7 +113,6 @@ class Nvml:
         try:
             row = self._queries.open(which)
             values = {"index": card.index, "uuid": card.uuid, "name": card.name, **self._use_and_power(row)}
-            values |= {"card_index": card.card_index} if row.is_part else {}
             if card.compute_capability in ON_ARM_CHIPS:  # a GB10's is always 0, however busy it is:
                 # https://github.com/mostlygeek/llama-swap/issues/782
                 values["memory_percent"] = values["memory_percent"] or None
@@ -129,6 +128,7 @@ class Nvml:
                 error = row.error
         except Gone as gone:
             values, error = {name: getattr(card, name, None) for name in MEASURED}, str(gone)
+        values |= {} if card.card_index is None else {"card_index": card.card_index}
         return values, error or card.error
 
     def activity(self, which: int | str) -> Mapping[str, Any]:
