@@ -31,20 +31,7 @@ def kind(network, asked):
     has_cores = network.device == "gpu" and torch.cuda.get_device_capability(network.on) >= computing.TENSOR_CORES
     if asked in ("auto", "amp") and has_cores:
         network.precision = "float16"
-    found = HALVES.get(network.precision, torch.float32)
-    if network.device == "cpu" and not can_be_seen(found):
-        raise Stop("bad_argument", f"PyTorch {torch.__version__} reflects no images' edges in {network.precision} on a "
-                   "CPU, as 2.1 and later do: leave --precision out, or use a later container image")
-    return found
-
-
-def can_be_seen(kind):
-    """Return whether images of this dtype can be tested on a CPU: else a training would only fail at its end."""
-    try:
-        pictures.views(torch.zeros(1, 1, 2, 2, dtype=kind))
-    except RuntimeError:
-        return False
-    return True
+    return HALVES.get(network.precision, torch.float32)
 
 
 def put(images, on):
@@ -60,18 +47,19 @@ class Race:
     step, on the device."""
 
     def __init__(self, on, kind, knobs, steps, batch, images, labels, is_compiled=False):
-        self.on, self.kind, self.knobs, self.steps, self.batch = on, kind, knobs, steps, batch
+        self.on, self.knobs, self.steps, self.batch = on, knobs, steps, batch
         self.images, self.labels, self.waits = put(images, on), put(labels, on).long(), on.type == "cpu"
+        seen = net.seen(kind)
         self.mean, self.deviation = (
-            255 * torch.tensor(numbers, dtype=kind, device=on) for numbers in (race.MEAN, race.DEVIATION))
-        self.pixels = torch.empty(images.shape, dtype=kind, device=on)
+            255 * torch.tensor(numbers, dtype=seen, device=on) for numbers in (race.MEAN, race.DEVIATION))
+        self.pixels = torch.empty(images.shape, dtype=seen, device=on)
         self.arrays, self.generator = Arrays(knobs, batch, kind, on), torch.Generator(on)
         self.drawn = self.draw()
         self.rows = put(race.table(knobs, steps), on)
         self.at, self.along = torch.zeros(1, dtype=torch.long, device=on), torch.arange(batch, device=on)
         self.losses, self.still = torch.zeros(steps, device=on), torch.zeros(race.WHITENED, device=on)
         self.phases = race.phases(knobs, steps)
-        self.between = {one.side: pictures.between(images.shape[1], one.side, kind, on) for one in self.phases}
+        self.between = {one.side: pictures.between(images.shape[1], one.side, seen, on) for one in self.phases}
         self.fused = fused_here(on, kind) if is_compiled and on.type == "cuda" else None
         self.forward = self.fused.forward if self.fused else net.forward
         self.pictured = self.fused.pictured if self.fused else pictures.pictured
@@ -176,7 +164,7 @@ class Race:
         Images that are unsure after two views get four more, which count half. Their chunks are padded, because cuDNN
         runs a search for each new batch size."""
         with torch.no_grad():
-            x = self.normalise(images, torch.empty(images.shape, dtype=self.kind, device=self.on)).permute(0, 3, 1, 2)
+            x = self.normalise(images, self.pixels.new_empty(images.shape)).permute(0, 3, 1, 2)
             kept, many = self.arrays.kept(self.arrays.parts), min(AT_ONCE, len(x))
             logits = torch.cat([self.seen(x[first:first + many], 0, kept) for first in range(0, len(x), many)])
             sure = torch.softmax(logits / 2, dim=1).amax(dim=1)

@@ -17,6 +17,12 @@ HEAD = ["head/weights", "head/biases"]
 WHITENING = "whiten/biases"
 
 
+def seen(kind):
+    """Return the dtype of the images and of the whitening, for convolutions in `kind`: bfloat16 would round pixels by
+    up to half a shade of their 256, and the whitening makes small differences of neighbours large."""
+    return torch.float32 if kind == torch.bfloat16 else kind
+
+
 def whitening(pixels, epsilon):
     """Return the filters [24, 3, 2, 2] whose twelve outputs have variance 1 and no covariance on these images
     [n, h, w, 3]; the other twelve are the same negated. Computed in numpy: a 12 x 12 matrix is no work for a GPU."""
@@ -38,13 +44,14 @@ def first_conv(x, weights):
 
 
 def forward(x, kept, share):
-    """Return logits, in the head's dtype, of images [n, 3, side, side] in the filters' dtype.
+    """Return logits, in the head's dtype, of images [n, 3, side, side] in the whitening's dtype.
 
     kept: {name: tensor}; share: the share of batch norm's running statistics that those of this batch replace; None to
     use the running ones, for a test."""
     norm = normed(kept, share)
     biases = kept[WHITENING].to(x.dtype)
     x = functional.silu(functional.conv2d(x, kept["whiten/weights"]) + biases[:, None, None])
+    x = x.to(kept[FILTERS[0]].dtype)
     for block in range(1, len(WIDTHS) + 1):
         x = functional.max_pool2d(first_conv(x, kept[f"block{block}/conv1/weights"]), 2)
         x = functional.silu(norm(x, f"block{block}/norm1"))
