@@ -29,6 +29,7 @@ from ngcdl.errors import (
     ClusterLost,
     ClusterRefused,
     ClusterUnreachable,
+    KubectlMissing,
     StateNotWritable,
 )
 from ngcdl.folder import LOG, MANIFEST
@@ -58,8 +59,12 @@ class KubernetesEngine(OfKind, NoImages):
 
     @cached_property
     def _seen(self) -> nodes.Seen:
-        """What the cluster shows of its nodes, queried once: for judging the nodes, then for writing the manifest."""
-        return nodes.seen(self._kubectl)
+        """What the cluster shows of its nodes, queried once: for judging the nodes, then for writing the manifest. That
+        can be written without kubectl, too."""
+        try:
+            return nodes.seen(self._kubectl)
+        except KubectlMissing as error:
+            return nodes.Seen((), False, error)
 
     @property
     def version(self) -> str:

@@ -29,8 +29,8 @@ class Kubectl:
 
     def pinned(self) -> Kubectl:
         """Return a Kubectl that stays with the current context, whatever other shells choose. Inside a cluster there
-        may be no context. Where kubectl is missing, whoever needs it is told."""
-        with contextlib.suppress(ClusterRefused, KubectlMissing):
+        may be no context. Raise KubectlMissing."""
+        with contextlib.suppress(ClusterRefused):
             return replace(self, context=self.text("config", "current-context").strip() or None)
         return self
 
