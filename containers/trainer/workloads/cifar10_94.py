@@ -1,7 +1,7 @@
 """How soon does a network classify 94 % of CIFAR-10's test images correctly, from scratch, on one GPU?
 
 The race of DAWNBench and its successors: https://github.com/KellerJordan/cifar10-airbench. The techniques are known,
-the recipe and the code are this project's own (race.py has the numbers): a first layer that whitens 2 x 2 pixels,
+the code is this project's own (race.py has the numbers, and whose they are): a first layer that whitens 2 x 2 pixels,
 computed from the images and not trained; filters initialised to the identity; Muon; images of 24, then 28, then 32
 pixels; each flipped in one epoch and not in the next; nothing computed that a pool discards; each step a CUDA graph.
 

@@ -43,7 +43,7 @@ class Arrays:
         self.of_whitening = torch.arange(len(rates), device=on) >= len(rates) - race.WHITENED
         self.norms = {f"{name}/{which}": torch.ones(width, device=on)
                       for name, width in zip(net.NORMS, WIDTHS) for which in ("mean", "variance", "scale")}
-        self.whitening = torch.zeros(race.WHITENED, 2, 2, 3, dtype=net.seen(kind), device=on).permute(0, 3, 1, 2)
+        self.whitening = torch.zeros(race.WHITENED, 2, 2, 3, dtype=net.of_images(kind), device=on).permute(0, 3, 1, 2)
         self.filters = self.weights[: self.edge] if kind == torch.float32 else self.weights[: self.edge].to(kind)
         self.parts = self.viewed(self.filters, self.weights)
 

@@ -17,7 +17,7 @@ HEAD = ["head/weights", "head/biases"]
 WHITENING = "whiten/biases"
 
 
-def seen(kind):
+def of_images(kind):
     """Return the dtype of the images and of the whitening, for convolutions in `kind`: bfloat16 would round pixels by
     up to half a shade of their 256, and the whitening makes small differences of neighbours large."""
     return torch.float32 if kind == torch.bfloat16 else kind
