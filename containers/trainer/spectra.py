@@ -17,7 +17,7 @@ from . import layers
 
 # Spectra must need at least PAYS times fewer multiplications, because products of many small matrices run at a lower
 # rate than a convolution. The kernels' spectra may take MOST_BYTES, because larger ones do not fit into the cache.
-# docs/performance.md, "Training on the CPU", has the measurements.
+# docs/experiments.md, "Convolutions by spectra", has the measurements.
 PAYS, MOST_BYTES = 2.2, 2**25
 
 # Matrices of float32, with all real parts first, then all imaginary ones: into [2 * count, height * width] transforms

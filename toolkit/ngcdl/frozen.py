@@ -1,7 +1,7 @@
 """@dataclass(frozen=True), made in less than half the time.
 
 The standard library writes six methods for each class and compiles them, which was a fifth of the start of `ngcdl run`
-(docs/performance.md). Here it compiles __init__ alone. For a type checker, fields(), asdict(), replace() and pickle
+(docs/experiments.md). Here it compiles __init__ alone. For a type checker, fields(), asdict(), replace() and pickle
 nothing differs, and an instance is made as fast."""
 
 from __future__ import annotations

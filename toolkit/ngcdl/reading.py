@@ -22,7 +22,7 @@ from ngcdl.telemetry.processors import processors
 # From how many bytes of events on a second process pays off: reading these takes 0.15 s, a fork and the return of its
 # figures some 0.03 s.
 LEAST_BYTES = 10_000_000
-# A byte of samples costs as much as this many bytes of events (docs/performance.md: 0.99 s for 47 MB, 2.3 for 159 MB).
+# A byte of samples costs as much as this many bytes of events (docs/experiments.md: 0.99 s for 47 MB, 2.3 for 159 MB).
 _OF_A_SAMPLE = 1.5
 # How much of the end of the events is searched for the last step: only some hundred bytes follow it.
 _END_BYTES = 65_536

@@ -1,7 +1,7 @@
 """Products of large float32 matrices on a CPU, by oneDNN where that is faster: on processors that are not Intel's.
 
 PyTorch multiplies by MKL, which on an AMD EPYC (Zen 4) reaches 55 to 85 % of oneDNN's rate if the matrices are large.
-oneDNN is the library by which PyTorch computes convolutions (docs/performance.md)."""
+oneDNN is the library by which PyTorch computes convolutions (docs/experiments.md)."""
 import functools
 
 import torch

@@ -1,7 +1,7 @@
 """net.forward() by few kernels: between two convolutions one or two of Triton's each way, instead of a dozen.
 
 torch.compile fuses less: it computes activations again in the backward pass, writes a pool's gradient at a quarter of
-the memory's rate, and leaves the whitening to a slow convolution (docs/performance.md). These also compile in seconds.
+the memory's rate, and leaves the whitening to a slow convolution (docs/experiments.md). These also compile in seconds.
 """
 import torch
 
