@@ -42,7 +42,7 @@ def source_checksum():
     """Return a checksum of this trainer's source: another version may compute differently."""
     checksum = hashlib.sha256()
     for folder, _, names in sorted(os.walk(os.path.dirname(os.path.abspath(__file__)))):
-        for name in sorted(name for name in names if name.endswith((".py", ".c"))):
+        for name in sorted(name for name in names if name.endswith((".py", ".c", ".h"))):
             with open(os.path.join(folder, name), "rb") as file:
                 checksum.update(file.read())
     return checksum.hexdigest()[:16]

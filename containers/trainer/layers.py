@@ -227,6 +227,24 @@ def pooled_first(words):
     return found
 
 
+def joined(words):
+    """Return the network with each relu joined to the convolution behind it, which is then "relued", and each max pool
+    of 2 x 2, with the relu behind it, joined to the convolution before them, as its "pooled"."""
+    found = []
+    for word in words:
+        if "branches" in word:
+            word = dict(word, branches=[joined(branch) for branch in word["branches"]])
+        if word["op"] == "conv" and found and found[-1]["op"] == "relu":
+            found[-1:] = [dict(word, relued=1)]
+        else:
+            found.append(word)
+        if [one["op"] for one in found[-3:]] == ["conv", "max_pool", "relu"]:
+            pool = found[-2]
+            if pool["size"] == pool["stride"] == 2 and not any(pool["padding"]):
+                found[-3:] = [dict(found[-3], pooled=found[-2:])]
+    return found
+
+
 def ops(words):
     inner = [ops(branch) for word in words for branch in word.get("branches", ())]
     return {word["op"] for word in words}.union(*inner)

@@ -14,12 +14,12 @@ COMPILER = "gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"
 LIBRARIES = "-nodefaultlibs", "-lc"
 
 
-def compiled(source, *flags):
-    """Return the content of a shared library; None without gcc, or if it fails. source: a path below this folder."""
+def compiled(sources, *flags):
+    """Return the content of a shared library; None without gcc, or if it fails. sources: paths below this folder."""
     folder = tempfile.mkdtemp()
     try:
         path = os.path.join(folder, "compiled.so")
-        words = COMPILER + flags + ("-o", path, os.path.join(HERE, source)) + LIBRARIES
+        words = COMPILER + flags + ("-o", path) + tuple(os.path.join(HERE, one) for one in sources) + LIBRARIES
         with open(os.devnull, "r+b") as null:
             if subprocess.call(words, stdin=null, stdout=null, stderr=null):
                 return None

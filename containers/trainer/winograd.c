@@ -7,52 +7,17 @@
 
    Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py has this file
    compiled for the processor that it runs on, and describes the functions: they return 0, or 1 for want of memory. */
-#include <stdlib.h> /* aligned_alloc: C11, gcc's default since 5 */
-#include <string.h>
+#include "convolution.h"
 
-#if defined(LANES) /* for tests */
-#elif defined(__AVX512F__)
-#define LANES 16
-#define ROWS 12
-#elif defined(__AVX2__) || defined(__aarch64__)
-#define LANES 8
-#define ROWS 6
-#else
-#error "the vectors below would not fit into the registers"
-#endif
 #define COLUMNS (2 * LANES) /* of the part of a product that ROWS x 2 registers hold */
 #define POINTS 16           /* of a transformed tile */
 #define BLOCK 24            /* tiles: a multiple of ROWS */
 #define MOST 1024           /* channels */
 
-typedef float vector __attribute__((vector_size(4 * LANES), aligned(4)));
-#define LOAD(place) (*(const vector *)(place))
-#define STORE(place, value) (*(vector *)(place) = (value))
-
-/* above, left: how many rows and columns of zeros surround the picture on either side. The last four are the strides
-   of the filters, and of their gradient, in numbers. */
-struct Shape {
-    long threads, pictures, height, width, inputs, outputs, above, left, output, row, column, input;
-};
-
-/* The pictures of a convolution's output, and the tiles that they follow from. */
-struct Tiles {
-    long height, width, down, across, count, blocks;
-};
-
 static const float zeros[MOST];
 
-static struct Tiles tiles_of(const struct Shape *s) {
-    struct Tiles t = {s->height + 2 * s->above - 2, s->width + 2 * s->left - 2, 0, 0, 0, 0};
-    t.down = (t.height + 1) / 2;
-    t.across = (t.width + 1) / 2;
-    t.count = s->pictures * t.down * t.across;
-    t.blocks = (t.count + BLOCK - 1) / BLOCK;
-    return t;
-}
-
-static float *floats(long count) {
-    return aligned_alloc(64, (count * sizeof(float) + 127) / 64 * 64); /* with 64 bytes that multiply() may read */
+static long blocks_of(const struct Tiles *t) {
+    return (t->count + BLOCK - 1) / BLOCK;
 }
 
 /* Write to c [rows, COLUMNS], or add to it, a [ROWS, depth] times b [depth, COLUMNS]; of a, ROWS rows are read. */
@@ -81,8 +46,9 @@ static inline __attribute__((always_inline)) void multiply(
 }
 
 /* Write the transformed tile, B' d B, whose first place is (top, left), to found [POINTS][channels], `far` apart. */
-static void transform_input(
-    const float *picture, long height, long width, long channels, long top, long left, float *found, long far) {
+static inline __attribute__((always_inline)) void transform_tile(
+    const float *picture, long height, long width, long channels, long top, long left, float *found, long far,
+    int relued) {
     const float *at[4][4];
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++) {
@@ -95,6 +61,7 @@ static void transform_input(
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
             vector d[4] = {LOAD(at[0][j] + c), LOAD(at[1][j] + c), LOAD(at[2][j] + c), LOAD(at[3][j] + c)};
+            for (int i = 0; i < 4 && relued; i++) d[i] = relu(d[i]);
             t[0][j] = d[0] - d[2], t[1][j] = d[1] + d[2], t[2][j] = d[2] - d[1], t[3][j] = d[1] - d[3];
         }
 #pragma GCC unroll 4
@@ -108,26 +75,57 @@ static void transform_input(
     }
 }
 
-/* Write the output's tile at (top, left), A' m A, of m [POINTS][channels]; places beyond the picture are left out. */
+static void transform_input(
+    const struct Shape *s, const float *picture, long top, long left, float *found, long far) {
+    if (s->relued)
+        transform_tile(picture, s->height, s->width, s->inputs, top, left, found, far, 1);
+    else
+        transform_tile(picture, s->height, s->width, s->inputs, top, left, found, far, 0);
+}
+
+/* Return A' m A, the output's tile, of m [POINTS][channels] for some channels. */
+static inline __attribute__((always_inline)) void output_tile(const float *m, long far, vector bias, vector *four) {
+    vector t[2][4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        const float *from = m + j * far;
+        vector one = LOAD(from + 4 * far), two = LOAD(from + 8 * far);
+        t[0][j] = LOAD(from) + one + two, t[1][j] = one - two - LOAD(from + 12 * far);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+        four[2 * i] = t[i][0] + t[i][1] + t[i][2] + bias;
+        four[2 * i + 1] = t[i][1] - t[i][2] - t[i][3] + bias;
+    }
+}
+
+/* Write the output's tile at (top, left); places beyond the picture are left out. With `relued`, of the same shape as
+   the picture, it is the gradient of relu of that. */
 static void transform_output(
-    const float *m, long far, const float *biases, float *picture, long height, long width, long channels, long top,
-    long left) {
-    float *place = picture + (top * width + left) * channels;
+    const float *m, long far, const float *biases, const float *relued, float *picture, long height, long width,
+    long channels, long top, long left) {
+    long place = (top * width + left) * channels;
     int has_below = top + 1 < height, has_right = left + 1 < width;
     for (long c = 0; c < channels; c += LANES) {
-        vector t[2][4], bias = biases ? LOAD(biases + c) : (vector){0};
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) {
-            const float *from = m + j * far + c;
-            vector one = LOAD(from + 4 * far), two = LOAD(from + 8 * far);
-            t[0][j] = LOAD(from) + one + two, t[1][j] = one - two - LOAD(from + 12 * far);
-        }
+        vector four[4];
+        output_tile(m + c, far, biases ? LOAD(biases + c) : (vector){0}, four);
 #pragma GCC unroll 2
         for (int i = 0; i < 1 + has_below; i++) {
-            float *to = place + i * width * channels + c;
-            STORE(to, t[i][0] + t[i][1] + t[i][2] + bias);
-            if (has_right) STORE(to + channels, t[i][1] - t[i][2] - t[i][3] + bias);
+            for (int j = 0; j < 1 + has_right; j++) {
+                long at = place + (i * width + j) * channels + c;
+                vector value = four[2 * i + j];
+                STORE(picture + at, relued ? (vector)((LOAD(relued + at) > 0) & (whole)value) : value);
+            }
         }
+    }
+}
+
+/* Write what a pool makes of the output's tile, and its choices. */
+static void transform_pooled(const float *m, long far, const float *biases, long channels, float *found, int *choices) {
+    for (long c = 0; c < channels; c += LANES) {
+        vector four[4];
+        output_tile(m + c, far, biases ? LOAD(biases + c) : (vector){0}, four);
+        pool(four, found + c, choices + c);
     }
 }
 
@@ -189,22 +187,24 @@ static float *transform_filters(const struct Shape *s, const float *filters, int
     return found;
 }
 
-/* Convolve by transformed filters. */
-static int convolve(const struct Shape *s, const float *x, const float *filters, const float *biases, float *y) {
+/* Convolve by transformed filters. With choices, y is what a pool makes of the output; relued: see transform_output. */
+static int convolve(
+    const struct Shape *s, const float *x, const float *filters, const float *biases, const float *relued, float *y,
+    int *choices) {
     struct Tiles t = tiles_of(s);
-    long in = BLOCK * s->inputs, out = BLOCK * s->outputs; /* numbers in one point of a block */
+    long blocks = blocks_of(&t), in = BLOCK * s->inputs, out = BLOCK * s->outputs; /* numbers in one point of a block */
     int failed = 0;
 #pragma omp parallel num_threads(s->threads) reduction(| : failed)
     {
         float *before = floats(POINTS * in), *after = floats(POINTS * out);
         failed = !before || !after;
 #pragma omp for schedule(dynamic)
-        for (long block = 0; block < t.blocks; block++) {
+        for (long block = 0; block < blocks; block++) {
             long first = block * BLOCK, end = first + BLOCK < t.count ? first + BLOCK : t.count;
             if (failed) continue;
             for (long k = first; k < end; k++)
                 transform_input(
-                    x + k / (t.down * t.across) * s->height * s->width * s->inputs, s->height, s->width, s->inputs,
+                    s, x + k / (t.down * t.across) * s->height * s->width * s->inputs,
                     k / t.across % t.down * 2 - s->above, k % t.across * 2 - s->left,
                     before + (k - first) * s->inputs, in);
             for (long point = 0; point < POINTS; point++)
@@ -214,11 +214,16 @@ static int convolve(const struct Shape *s, const float *x, const float *filters,
                             ROWS, s->inputs, before + point * in + r * s->inputs, s->inputs, 1,
                             filters + point * s->inputs * s->outputs + c, s->outputs,
                             after + point * out + r * s->outputs + c, s->outputs, 0);
-            for (long k = first; k < end; k++)
-                transform_output(
-                    after + (k - first) * s->outputs, out, biases,
-                    y + k / (t.down * t.across) * t.height * t.width * s->outputs, t.height, t.width, s->outputs,
-                    k / t.across % t.down * 2, k % t.across * 2);
+            for (long k = first; k < end; k++) {
+                const float *tile = after + (k - first) * s->outputs;
+                long picture = k / (t.down * t.across) * t.height * t.width * s->outputs;
+                if (choices)
+                    transform_pooled(tile, out, biases, s->outputs, y + k * s->outputs, choices + k * s->outputs);
+                else
+                    transform_output(
+                        tile, out, biases, relued ? relued + picture : NULL, y + picture, t.height, t.width, s->outputs,
+                        k / t.across % t.down * 2, k % t.across * 2);
+            }
         }
         free(before);
         free(after);
@@ -226,20 +231,45 @@ static int convolve(const struct Shape *s, const float *x, const float *filters,
     return failed;
 }
 
-int output(const struct Shape *s, const float **given, float **found) {
+static int convolved(const struct Shape *s, const float **given, float *y, int *choices) {
     float *transformed = transform_filters(s, given[1], 0);
-    int failed = !transformed || convolve(s, given[0], transformed, given[2], found[0]);
+    int failed = !transformed || convolve(s, given[0], transformed, given[2], NULL, y, choices);
     free(transformed);
     return failed;
+}
+
+int output(const struct Shape *s, const float **given, float **found) {
+    return convolved(s, given, found[0], NULL);
+}
+
+int pooled(const struct Shape *s, const float **given, float **found) {
+    return convolved(s, given, found[0], (int *)found[1]);
+}
+
+/* Write the gradient of the output, from that of the pool's output, and the pool's choices. */
+int unpooled(const struct Shape *s, const float **given, float **found) {
+    struct Tiles t = tiles_of(s);
+#pragma omp parallel for num_threads(s->threads)
+    for (long tile = 0; tile < t.count; tile++) {
+        float *to = found[0] + (tile / t.across * 2 * t.width + tile % t.across * 2) * s->outputs;
+        for (long c = 0; c < s->outputs; c += LANES) {
+            vector four[4];
+            long at = tile * s->outputs + c;
+            unpool(LOAD(given[0] + at), (const int *)given[1] + at, four);
+            for (int k = 0; k < 4; k++) STORE(to + (k / 2 * t.width + k % 2) * s->outputs + c, four[k]);
+        }
+    }
+    return 0;
 }
 
 int input_gradient(const struct Shape *s, const float **given, float **found) {
     struct Tiles t = tiles_of(s);
     struct Shape back = *s;
     back.height = t.height, back.width = t.width, back.inputs = s->outputs, back.outputs = s->inputs;
-    back.above = 2 - s->above, back.left = 2 - s->left;
+    back.above = 2 - s->above, back.left = 2 - s->left, back.relued = 0;
     float *transformed = transform_filters(s, given[1], 1);
-    int failed = !transformed || convolve(&back, given[0], transformed, NULL, found[0]);
+    const float *relued = s->relued ? given[2] : NULL;
+    int failed = !transformed || convolve(&back, given[0], transformed, NULL, relued, found[0], NULL);
     free(transformed);
     return failed;
 }
@@ -254,8 +284,8 @@ static void add_products(
     for (long k = first; k < end; k++) {
         long picture = k / (t->down * t->across), top = k / t->across % t->down * 2, left = k % t->across * 2;
         transform_input(
-            x + picture * s->height * s->width * s->inputs, s->height, s->width, s->inputs, top - s->above,
-            left - s->left, before + (k - first) * s->inputs, in);
+            s, x + picture * s->height * s->width * s->inputs, top - s->above, left - s->left,
+            before + (k - first) * s->inputs, in);
         transform_gradient(
             gradient + picture * t->height * t->width * s->outputs, t->height, t->width, s->outputs, top, left,
             after + (k - first) * s->outputs, out, sums + POINTS * s->inputs * s->outputs);
@@ -271,7 +301,7 @@ static void add_products(
 int filter_gradient(const struct Shape *s, const float **given, float **found) {
     struct Tiles t = tiles_of(s);
     long in = BLOCK * s->inputs, out = BLOCK * s->outputs, size = (POINTS * s->inputs + 1) * s->outputs;
-    long parts = s->threads < t.blocks ? s->threads : t.blocks; /* each with its own sums, so always rounded alike */
+    long blocks = blocks_of(&t), parts = s->threads < blocks ? s->threads : blocks; /* each with its own sums, so always rounded alike */
     float *sums = floats(parts * size);
     int failed = !sums;
     if (failed) return failed;
@@ -283,7 +313,7 @@ int filter_gradient(const struct Shape *s, const float **given, float **found) {
         for (long part = 0; part < parts; part++) {
             float *own = sums + part * size;
             memset(own, 0, size * sizeof(float));
-            for (long block = part * t.blocks / parts; block < (part + 1) * t.blocks / parts && !failed; block++)
+            for (long block = part * blocks / parts; block < (part + 1) * blocks / parts && !failed; block++)
                 add_products(s, &t, block, given[0], given[1], before, after, own);
         }
         free(before);

@@ -38,23 +38,41 @@ def slid(word, x, weights, biases, gradient):
     return found, inner, moved, gradient.sum((0, 1, 2))
 
 
-def led_back(framework, conv, x, weights, biases, gradient):
-    """Return what conv gives for them in this framework, then the gradients of x, weights and, unless None, biases."""
-    return BY[framework](conv, x, weights, biases, gradient)
+def joined(word, x, weights, biases, gradient):
+    """The same of a joined word (layers.joined): of relu of x if it is "relued"; if it is "pooled" also a max pool of
+    2 x 2 and a relu of what it gives."""
+    alive = x > 0 if "relued" in word else np.ones(x.shape, bool)
+    if "pooled" not in word:
+        found, inner, *others = slid(word, x * alive, weights, biases, gradient)
+        return found, inner * alive, *others
+    spread = gradient.repeat(2, 1).repeat(2, 2)
+    found = slid(word, x * alive, weights, biases, spread)[0]
+    most = found.reshape(len(x), gradient.shape[1], 2, gradient.shape[2], 2, -1).max((2, 4))
+    largest = most.repeat(2, 1).repeat(2, 2)
+    _, inner, *others = slid(word, x * alive, weights, biases, spread * (found == largest) * (largest > 0))
+    return np.maximum(most, 0), inner * alive, *others
 
 
-def by_pytorch(conv, x, weights, biases, gradient):
+def led_back(framework, conv, x, weights, biases, gradient, of_x=True):
+    """Return what conv gives for them in this framework, then the gradients of x (None if not `of_x`), of weights and,
+    unless they are None, of biases."""
+    found, *gradients = BY[framework](conv, x, weights, biases, gradient, of_x)
+    return found, *([] if of_x else [None]), *gradients
+
+
+def by_pytorch(conv, x, weights, biases, gradient, of_x):
     import torch
 
     wanted = [torch.from_numpy(array).requires_grad_() for array in (x, weights, biases) if array is not None]
+    wanted[0].requires_grad_(of_x)
     seen, kernel, *last = wanted
     found = conv(seen.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1), last[0] if last else None)
     found = found.permute(0, 2, 3, 1)
-    gradients = torch.autograd.grad(found, wanted, torch.from_numpy(gradient))
+    gradients = torch.autograd.grad(found, wanted[not of_x :], torch.from_numpy(gradient))
     return [tensor.detach().numpy() for tensor in (found, *gradients)]
 
 
-def by_tensorflow(conv, x, weights, biases, gradient):
+def by_tensorflow(conv, x, weights, biases, gradient, of_x):
     import tensorflow as tf
 
     given = [tf.constant(array) for array in (x, weights, biases) if array is not None]
@@ -64,13 +82,18 @@ def by_tensorflow(conv, x, weights, biases, gradient):
         with tf.GradientTape() as tape:
             tape.watch(given)
             found = conv(*given, *[None] * (3 - len(given)))
-        return [found, *tape.gradient(found, given, tf.constant(gradient))]
+        return [found, *tape.gradient(found, given[not of_x :], tf.constant(gradient))]
 
     return [one.numpy() for one in both(*given)]
 
 
 def is_tensorflows_own(word, shape, kind=None, winograd=None):
     """Return whether TensorFlow's own convolution computes a word for images of this shape and dtype."""
+    return "Conv2D" in operations(word, shape, kind, winograd)
+
+
+def operations(word, shape, kind=None, winograd=None):
+    """Return the names of the operations by which TensorFlow computes it."""
     import tensorflow as tf
 
     ops = importlib.import_module("trainer.frameworks.tf2.ops")
@@ -79,7 +102,7 @@ def is_tensorflows_own(word, shape, kind=None, winograd=None):
     at = SimpleNamespace(get=lambda _, which: kept[which], winograd=winograd)
     traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
     graph = traced.get_concrete_function(tf.TensorSpec(shape, kind)).graph
-    return "Conv2D" in {one.type for one in graph.get_operations()}
+    return {one.type for one in graph.get_operations()}
 
 
 BY = {"pytorch": by_pytorch, "tf2": by_tensorflow}

@@ -69,4 +69,6 @@ def test_what_lacks_a_function_is_not_loaded(calls, monkeypatch, tmp_path):
     (tmp_path / "lacking.c").write_text(
         "void TF_NoSuch(void); __attribute__((constructor)) void load(void) { TF_NoSuch(); }"
     )
-    assert native.opened(native.compiled("lacking.c"), calls.load) is None
+    content = native.compiled(["lacking.c"])
+    assert content
+    assert native.opened(content, calls.load) is None

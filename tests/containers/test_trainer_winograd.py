@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import events, train
-from convolutions import drawn, is_tensorflows_own, led_back, slid, word_of
+from convolutions import drawn, is_tensorflows_own, joined, led_back, operations, slid, word_of
 
-from trainer import native, winograd
+from trainer import layers, native, winograd
 
 SEVERAL = [  # padding, inputs, outputs, examples, height, width
     (None, 32, 64, 3, 6, 6),
@@ -22,7 +22,7 @@ BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DRO
 
 @pytest.fixture(scope="module", params=BUILDS)
 def library(request):
-    found = winograd.opened(native.compiled(winograd.SOURCE, *BUILDS[request.param]))
+    found = winograd.opened(native.compiled(winograd.SOURCES, *BUILDS[request.param]))
     assert found, "gcc, and a processor with AVX2 or NEON, are needed"
     return found
 
@@ -48,6 +48,30 @@ def test_it_is_the_convolution_and_its_gradients(
         assert one == pytest.approx(other, rel=1e-5, abs=1e-4)
 
 
+@pytest.mark.parametrize(("parts", "padding", "inputs", "outputs", "examples", "height", "width"), [
+    ("relued", None, 32, 64, 3, 5, 8),
+    ("relued", (2, 1), 64, 32, 5, 5, 4),
+    ("pooled", None, 32, 64, 3, 6, 8),
+    ("pooled", 0, 64, 32, 25, 4, 6),
+    ("relued pooled", (2, 1), 32, 32, 5, 6, 4),
+    ("pooled", None, 3, 32, 3, 8, 6),
+    ("pooled", 0, 3, 96, 2, 6, 10),
+    ("pooled", (0, 2), 3, 32, 1, 4, 4),
+])  # fmt: skip
+def test_with_a_relu_before_and_a_pool_behind_it_is_still_that_and_its_gradients(
+    framework, library, parts, padding, inputs, outputs, examples, height, width
+):
+    word = {**word_of(3, padding, inputs, outputs), **dict.fromkeys(parts.split(), 1)}
+    x, weights, biases, gradient = drawn(word, examples, height, width)
+    tiled = importlib.import_module(f"trainer.frameworks.{framework}.tiled")
+    way, gradient = (tiled.pooled, gradient[:, ::2, ::2].copy()) if "pooled" in word else (tiled.conv, gradient)
+    given = led_back(
+        framework, lambda *arrays: way(word, *arrays, library=library), x, weights, biases, gradient, of_x=inputs > 3
+    )
+    for one, other in zip(given, joined(word, x, weights, biases, gradient), strict=True):
+        assert one is None or one == pytest.approx(other, rel=1e-5, abs=2e-4)
+
+
 @pytest.mark.torch
 def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch, library):
     pytorch = importlib.import_module("trainer.frameworks.pytorch")
@@ -63,6 +87,37 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch
     assert way(3) == "WinogradBackward"
     others = way(2), way(3, torch.contiguous_format), way(3, half=torch.bfloat16), way(3, is_compiled=True)
     assert {*others, way(3, by=None)} == {"ConvolutionBackward0"}
+
+
+@pytest.mark.torch
+def test_pytorch_computes_a_pool_with_it_where_it_can_and_else_one_after_the_other(torch, library):
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    ops = importlib.import_module("trainer.frameworks.pytorch.ops")
+
+    def ways(inputs, side, of_x=False, by=library):
+        kept = {"conv/weights": torch.randn(32, inputs, 3, 3), "conv/biases": torch.randn(32)}
+        kept["conv/weights"].requires_grad_()
+        (word,) = layers.joined([word_of(3, None, inputs, 32), layers.max_pool("p", 2, 2), layers.relu("r")])
+        seen = torch.randn(20, inputs, side, side).contiguous(memory_format=torch.channels_last).requires_grad_(of_x)
+        found = ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by))
+        assert torch.allclose(found, ops.conv(word, seen, pytorch.Pass(kept, True)), atol=1e-4)
+        return found.grad_fn.name()
+
+    assert {ways(32, 8), ways(32, 8, of_x=True), ways(3, 8)} == {"PooledBackward"}
+    others = ways(3, 8, of_x=True), ways(32, 9), ways(3, 9), ways(3, 8, by=None)
+    assert set(others) == {"ReluBackward0"}
+
+
+@pytest.mark.torch
+def test_what_is_no_number_stays_so(torch, library):
+    tiled = importlib.import_module("trainer.frameworks.pytorch.tiled")
+    laid = {"memory_format": torch.channels_last}
+    for inputs, parts in (3, ("pooled",)), (32, ("pooled",)), (32, ("relued",)):
+        word = {**word_of(3, None, inputs, 32), **dict.fromkeys(parts, 1)}
+        x, weights = torch.ones(4, inputs, 8, 8).contiguous(**laid), torch.ones(32, inputs, 3, 3).contiguous(**laid)
+        (weights if "pooled" in word else x).fill_(float("nan"))
+        way = tiled.pooled if "pooled" in word else tiled.conv
+        assert torch.isnan(way(word, x, weights, None, library)).all()
 
 
 @pytest.mark.torch
@@ -92,6 +147,11 @@ def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
     assert convolves(None), "nobody knows whether it pays"
     assert convolves(3, tf.bfloat16)
     assert convolves(3, by=None)
+    pooled = {**word, "pooled": [layers.max_pool("p", 2, 2), layers.relu("r")], "relued": 1}
+    ways = [operations(pooled, (count, side, 8, 32), tf.float32, library)
+            for count, side in ((3 * threads, 8), (3 * threads, 9), (None, 8))]
+    apart = {"MaxPool", "Relu"}
+    assert [(apart | {"Conv2D"}) & one for one in ways] == [set(), apart, apart | {"Conv2D"}]
 
 
 def test_a_training_on_a_cpu_uses_it_and_reports_so(framework, tmp_path):
@@ -110,17 +170,19 @@ def test_without_a_compiler_or_without_a_layer_for_it_there_is_none(fresh, monke
 
 
 def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
-    assert native.compiled(winograd.SOURCE, "-DLANES=8", "-DROWS=none") is None
+    assert native.compiled(winograd.SOURCES, "-DLANES=8", "-DROWS=none") is None
     assert winograd.opened(b"no library") is None
 
 
 def test_what_computes_something_else_is_not_used(library):
+    names = "output", "input_gradient", "filter_gradient", "pooled", "unpooled", "first_pooled", "first_filter_gradient"
+
     def without(name):
-        kept = {one: getattr(library.loaded, one) for one in ("output", "input_gradient", "filter_gradient")}
+        kept = {one: getattr(library.loaded, one) for one in names}
         return winograd.Library(SimpleNamespace(**{**kept, name: lambda *_: 0}))
 
     assert library.is_right()
-    assert not any(without(name).is_right() for name in ("output", "input_gradient", "filter_gradient"))
+    assert not any(without(name).is_right() for name in names)
 
 
 def test_without_memory_it_says_so():
@@ -139,3 +201,24 @@ def test_it_pays_for_3_x_3_with_stride_1_over_a_middling_number_of_channels():
     for window, padding, stride in (5, None, 1), ((3, 1), None, 1), (3, None, 2), (3, 3, 1):
         assert not winograd.pays(word_of(window, padding, 32, 32, stride), 1, 32, 16, 16)
     assert not winograd.can_be({"op": "relu"})
+
+
+def test_a_pool_is_computed_with_it_over_even_sides_and_with_a_first_convolution_without_a_relu_before_it():
+    pooled = {"pooled": [1]}
+    assert winograd.pools({**word_of(3, None, 32, 32), **pooled}, 1, 2, 10, 10)
+    assert winograd.pools({**word_of(3, 0, 3, 32), **pooled}, 8, 1, 4, 4), "which takes no tiles apart"
+    assert not winograd.pools(word_of(3, None, 32, 32), 1, 2, 10, 10)
+    for word, height in (word_of(3, None, 32, 32), 9), (word_of(3, 0, 3, 32), 2), (word_of(3, None, 3, 48), 10):
+        assert not winograd.pools({**word, **pooled}, 1, 9, height, 10)
+    assert not winograd.pools({**word_of(3, None, 3, 32), **pooled, "relued": 1}, 1, 9, 10, 10)
+
+
+def test_a_relu_joins_the_convolution_behind_it_and_a_pool_of_2_x_2_and_its_relu_the_one_before_them():
+    conv, relu, pool = word_of(3, None, 32, 32), layers.relu("r"), layers.max_pool("p", 2, 2)
+    wide = layers.max_pool("p", 3, 2)
+    assert layers.joined([conv, pool, relu, conv]) == [{**conv, "pooled": [pool, relu]}, conv]
+    assert layers.joined([conv, relu, conv, pool, relu]) == [conv, {**conv, "relued": 1, "pooled": [pool, relu]}]
+    for words in [conv, wide, relu], [conv, pool, conv], [relu, pool, relu]:
+        assert layers.joined(words) == words
+    (found,) = layers.joined([layers.residual("r", [relu, conv], [conv])])
+    assert found["branches"] == [[{**conv, "relued": 1}], [conv]]

@@ -384,3 +384,11 @@ def test_the_packed_trainer_fits_into_a_config_map_many_times_and_is_the_same_ea
         names = archive.getnames()
     assert {"trainer/__main__.py", "trainer/workloads/cifar10.py"} <= set(names)
     assert not any("__pycache__" in one for one in names)
+
+
+def test_every_file_of_the_trainer_is_in_its_bundle() -> None:
+    root = Path(TRAINER.host)
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(base64.b64decode(packed(TRAINER.host))))) as archive:
+        kept = set(archive.getnames())
+    files = {path.relative_to(root.parent) for path in root.rglob("*") if path.is_file()}
+    assert {str(path) for path in files if "__pycache__" not in path.parts} == kept

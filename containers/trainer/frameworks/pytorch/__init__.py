@@ -47,6 +47,7 @@ class Network:
         self.channels_last = numbers.layout(way.channels_last, model, self.precision, self.device)
         is_plain = self.device == "cpu" and self.channels_last and self.precision == "float32" and not way.compiled
         self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
+        self.words = layers.joined(model.words) if is_plain else model.words
         self.together = self.stepper = None
         if group.size > 1:
             self.together = Together(group, self.on)
@@ -164,7 +165,7 @@ class Network:
 
     def forward(self, examples, at):
         x = self.laid(examples.permute(0, 3, 1, 2)) if examples.dim() == 4 else examples
-        return layers.through(self.model.words, x, at, LAYERS)
+        return layers.through(self.words, x, at, LAYERS)
 
     def logits(self, examples):
         return self.look(torch.from_numpy(examples).to(self.on)).cpu().numpy()

@@ -11,11 +11,19 @@ WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as 
 
 def conv(word, x, at):
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
-    if spectral.can_be(word, x, at):
-        return spectral.conv(word, x, weights, biases)
-    if tiled.can_be(word, x, at):
-        return tiled.conv(word, x, weights, biases, at.winograd)
-    return functional.conv2d(x, weights, biases, stride=word["stride"], padding=word["padding"])
+    if tiled.can_pool(word, x, at):
+        return tiled.pooled(word, x, weights, biases, at.winograd)
+    is_spectral = spectral.can_be(word, x, at)
+    is_tiled = not is_spectral and tiled.can_be(word, x, at)
+    if "relued" in word and not is_tiled:
+        x = functional.relu(x)
+    if is_spectral:
+        x = spectral.conv(word, x, weights, biases)
+    elif is_tiled:
+        x = tiled.conv(word, x, weights, biases, at.winograd)
+    else:
+        x = functional.conv2d(x, weights, biases, stride=word["stride"], padding=word["padding"])
+    return layers.through(word.get("pooled", ()), x, at, LAYERS)
 
 
 def dense(word, x, at):

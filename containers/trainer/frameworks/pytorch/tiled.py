@@ -1,4 +1,4 @@
-"""3 x 3 convolutions on a CPU by trainer/winograd.c in PyTorch, with their backward pass."""
+"""3 x 3 convolutions on a CPU by trainer/winograd.c and first.c in PyTorch, with their backward pass."""
 import torch
 
 from ... import layers, winograd
@@ -6,14 +6,28 @@ from .numbers import LAST
 
 
 def can_be(word, x, at):
-    """Return whether this would be faster, and can be had here: not in 16 bits, nor in a layout with channels first."""
+    """Return whether this would be faster, and can be had here."""
+    return is_plain(x, at) and winograd.pays(word, torch.get_num_threads(), len(x), *x.shape[2:])
+
+
+def can_pool(word, x, at):
+    """Return the same of a joined word (layers.joined)."""
+    return ("pooled" in word and is_plain(x, at) and winograd.pools(word, torch.get_num_threads(), len(x), *x.shape[2:])
+            and not (x.requires_grad and winograd.is_first(word)))
+
+
+def is_plain(x, at):
+    """Return whether x is neither in 16 bits nor in a layout with channels first, and there is a library."""
     return (at.winograd is not None and not (at.half or at.is_compiled) and x.device.type == "cpu"
-            and x.dtype == torch.float32 and x.is_contiguous(memory_format=LAST)
-            and winograd.pays(word, torch.get_num_threads(), len(x), *x.shape[2:]))
+            and x.dtype == torch.float32 and x.is_contiguous(memory_format=LAST))
 
 
 def conv(word, x, weights, biases, library):
     return Winograd.apply(x, weights, biases, word, library)
+
+
+def pooled(word, x, weights, biases, library):
+    return Pooled.apply(x, weights, biases, word, library)
 
 
 class Winograd(torch.autograd.Function):
@@ -21,26 +35,70 @@ class Winograd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weights, biases, word, library):
-        far = weights.stride()
-        ctx.shape = winograd.shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word,
-                                    (far[0], far[2], far[3], far[1]))
-        ctx.library = library
+        ctx.shape, ctx.library = shape(word, x, weights), library
         ctx.save_for_backward(x, weights)
-        found = torch.empty((len(x), len(weights), *layers.sides_after(word, x.shape[2:])), memory_format=LAST)
-        added = None if biases is None else biases.data_ptr()
-        library.call("output", ctx.shape, (x.data_ptr(), weights.data_ptr(), added), (found.data_ptr(),))
+        found = after(word, x)
+        library.call("output", ctx.shape, addresses(x, weights, biases), addresses(found))
         return found
 
     @staticmethod
     def backward(ctx, gradient):
-        (x, weights), library, pulled, moved, sums = ctx.saved_tensors, ctx.library, None, None, None
+        return (*gradients(ctx, gradient.contiguous(memory_format=LAST), *ctx.saved_tensors), None, None)
+
+
+class Pooled(torch.autograd.Function):
+    """The same, a max pool of 2 x 2 and a relu."""
+
+    @staticmethod
+    def forward(ctx, x, weights, biases, word, library):
+        ctx.shape, ctx.word, ctx.library = shape(word, x, weights), word, library
+        found = after(word, x, 2)
+        choices = torch.empty_like(found, dtype=torch.int32)
+        ctx.save_for_backward(x, weights, choices)
+        name = "first_pooled" if winograd.is_first(word) else "pooled"
+        library.call(name, ctx.shape, addresses(x, weights, biases), addresses(found, choices))
+        return found
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weights, choices = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=LAST)
-        if ctx.needs_input_grad[0]:
-            pulled = torch.empty_like(x)
-            library.call("input_gradient", ctx.shape, (gradient.data_ptr(), weights.data_ptr()), (pulled.data_ptr(),))
-        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+        if winograd.is_first(ctx.word):
             moved, sums = torch.empty_like(weights), torch.empty(len(weights))
-            given = x.data_ptr(), gradient.data_ptr()
-            library.call("filter_gradient", ctx.shape, given, (moved.data_ptr(), sums.data_ptr()))
-        wanted = [one if wants else None for one, wants in zip((moved, sums), ctx.needs_input_grad[1:])]
-        return (pulled, *wanted, None, None)
+            given = addresses(x, gradient, choices)
+            ctx.library.call("first_filter_gradient", ctx.shape, given, addresses(moved, sums))
+            return (None, *only(ctx.needs_input_grad[1:], moved, sums), None, None)
+        whole = after(ctx.word, x)
+        ctx.library.call("unpooled", ctx.shape, addresses(gradient, choices), addresses(whole))
+        return (*gradients(ctx, whole, x, weights), None, None)
+
+
+def gradients(ctx, gradient, x, weights):
+    """Return the gradients of x, weights and biases, each None if nobody needs it."""
+    pulled, moved, sums = None, None, None
+    if ctx.needs_input_grad[0]:
+        pulled = torch.empty_like(x)
+        ctx.library.call("input_gradient", ctx.shape, addresses(gradient, weights, x), addresses(pulled))
+    if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+        moved, sums = torch.empty_like(weights), torch.empty(len(weights))
+        ctx.library.call("filter_gradient", ctx.shape, addresses(x, gradient), addresses(moved, sums))
+    return (pulled, *only(ctx.needs_input_grad[1:], moved, sums))
+
+
+def only(wanted, *found):
+    return [one if wants else None for one, wants in zip(found, wanted)]
+
+
+def shape(word, x, weights):
+    far = weights.stride()
+    return winograd.shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
+
+
+def after(word, x, pool=1):
+    """Return room for the convolution's output, or for that of a pool of this size."""
+    sides = [side // pool for side in layers.sides_after(word, x.shape[2:])]
+    return torch.empty((len(x), word["shape"][3], *sides), memory_format=LAST)
+
+
+def addresses(*tensors):
+    return [None if one is None else one.data_ptr() for one in tensors]

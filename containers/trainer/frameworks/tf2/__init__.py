@@ -52,6 +52,7 @@ class Network:
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
         is_plain = self.device == "cpu" and self.precision == "float32" and not way.compiled
         self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
+        self.words = layers.joined(model.words) if is_plain else model.words
         tiled.begin(self.tiled)
         with tf.device(self.on):
             self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
@@ -163,7 +164,7 @@ class Network:
         return True
 
     def forward(self, x, at):
-        return layers.through(self.model.words, x, at, LAYERS)
+        return layers.through(self.words, x, at, LAYERS)
 
     def logits(self, examples):
         with tf.device(self.on):

@@ -15,7 +15,7 @@ begun, loaded = [], []  # at most one each, as TensorFlow registers an operation
 def begin():
     """Start to compile in a thread."""
     if not begun:
-        begun.append(meanwhile(native.compiled, SOURCE))
+        begun.append(meanwhile(native.compiled, [SOURCE]))
 
 
 def operation():

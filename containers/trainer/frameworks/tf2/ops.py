@@ -18,13 +18,20 @@ def conv(word, x, at):
     elif layers.keeps_size(word):
         padding = "SAME"
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
-    if spectral.can_be(word, x, weights):
+    if tiled.can_pool(word, x, weights, at):
+        return tiled.pooled(word, x, weights, biases, at.winograd)
+    is_spectral = spectral.can_be(word, x, weights)
+    is_tiled = not is_spectral and tiled.can_be(word, x, weights, at)
+    if "relued" in word and not is_tiled:
+        x = tf.nn.relu(x)
+    if is_spectral:
         x = spectral.conv(word, x, tf.convert_to_tensor(weights))
-    elif tiled.can_be(word, x, weights, at):
-        return tiled.conv(word, x, weights, biases, at.winograd)
+    elif is_tiled:
+        x, biases = tiled.conv(word, x, weights, biases, at.winograd), None
     else:
         x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
-    return x if biases is None else tf.nn.bias_add(x, biases)
+    x = x if biases is None else tf.nn.bias_add(x, biases)
+    return layers.through(word.get("pooled", ()), x, at, LAYERS)
 
 
 def dense(word, x, at):

@@ -1,4 +1,4 @@
-"""3 x 3 convolutions on a CPU by trainer/winograd.c in TensorFlow 2, with their backward pass."""
+"""3 x 3 convolutions on a CPU by trainer/winograd.c and first.c in TensorFlow 2, with their backward pass."""
 import tensorflow as tf
 
 from ... import host, layers, winograd
@@ -18,31 +18,75 @@ def library(words):
 
 
 def can_be(word, x, weights, at):
-    """Return whether this would be faster, and can be had here: not in 16 bits, nor for batches of unknown sizes."""
-    return (at.winograd is not None and None not in x.shape and x.dtype == weights.dtype == tf.float32
-            and winograd.pays(word, threads(), *x.shape[:3]))
+    """Return whether this would be faster, and can be had here."""
+    return is_plain(x, weights, at) and winograd.pays(word, threads(), *x.shape[:3])
+
+
+def can_pool(word, x, weights, at):
+    """Return the same of a joined word (layers.joined)."""
+    return "pooled" in word and is_plain(x, weights, at) and winograd.pools(word, threads(), *x.shape[:3])
+
+
+def is_plain(x, weights, at):
+    """Return whether x is neither in 16 bits nor of an unknown size, and there is a library."""
+    return at.winograd is not None and None not in x.shape and x.dtype == weights.dtype == tf.float32
 
 
 def conv(word, x, weights, biases, library):
     """x [n, height, width, inputs], weights [3, 3, inputs, outputs]; biases [outputs], or None."""
-    inputs, outputs = word["shape"][2:]
-    shape = winograd.shaped(threads(), x.shape[:3], word, (1, 3 * inputs * outputs, inputs * outputs, outputs))
-    after = [x.shape[0], *layers.sides_after(word, x.shape[1:3]), outputs]
-
-    def call(name, given, *sides):
-        return calls.operation()(given, library.address(name), shape, sides)
+    call = calling(word, x, library)
 
     @tf.custom_gradient
     def convolved(x, weights, *biases):
         def back(gradient):
-            pulled, = call("input_gradient", [gradient, weights], x.shape)
-            with tf.control_dependencies([pulled]):  # one after the other: each uses all processors
-                moved, sums = call("filter_gradient", [x, gradient], weights.shape, [outputs])
-            return [pulled, moved, sums][:2 + len(biases)]
+            return gradients(call, gradient, x, weights)[:2 + len(biases)]
 
-        return call("output", [x, weights, *biases], after)[0], back
+        return call("output", [x, weights, *biases], after(word, x))[0], back
 
-    return convolved(x, *(tf.convert_to_tensor(one) for one in (weights, biases) if one is not None))
+    return convolved(x, *given(weights, biases))
+
+
+def pooled(word, x, weights, biases, library):
+    """The same, a max pool of 2 x 2 and a relu. Of the first convolution x has no gradient."""
+    call = calling(word, x, library)
+
+    @tf.custom_gradient
+    def convolved(x, weights, *biases):
+        def back(gradient):
+            if winograd.is_first(word):
+                found = call("first_filter_gradient", [x, gradient, choices], weights.shape, weights.shape[3:])
+                return [None, *found[:1 + len(biases)]]
+            whole, = call("unpooled", [gradient, choices], after(word, x))
+            return gradients(call, whole, x, weights)[:2 + len(biases)]
+
+        name, sides = "first_pooled" if winograd.is_first(word) else "pooled", after(word, x, 2)
+        found, choices = call(name, [x, weights, *biases], sides, sides)
+        return found, back
+
+    return convolved(x, *given(weights, biases))
+
+
+def calling(word, x, library):
+    """Return a function that calls one of the library's for this word and x."""
+    inputs, outputs = word["shape"][2:]
+    shape = winograd.shaped(threads(), x.shape[:3], word, (1, 3 * inputs * outputs, inputs * outputs, outputs))
+    return lambda name, given, *sides: calls.operation()(given, library.address(name), shape, sides)
+
+
+def gradients(call, gradient, x, weights):
+    """Return the gradients of x, weights and biases."""
+    pulled, = call("input_gradient", [gradient, weights, x], x.shape)
+    with tf.control_dependencies([pulled]):  # one after the other: each uses all processors
+        return [pulled, *call("filter_gradient", [x, gradient], weights.shape, weights.shape[3:])]
+
+
+def after(word, x, pool=1):
+    """Return the shape of the convolution's output, or of that of a pool of this size."""
+    return [x.shape[0], *(side // pool for side in layers.sides_after(word, x.shape[1:3])), word["shape"][3]]
+
+
+def given(*arrays):
+    return [tf.convert_to_tensor(one) for one in arrays if one is not None]
 
 
 def threads():

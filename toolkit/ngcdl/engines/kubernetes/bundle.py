@@ -39,4 +39,4 @@ def packed(folder: str) -> str:
 
 
 def _sources(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.suffix in (".py", ".c"))
+    return sorted(path for path in root.rglob("*") if path.suffix in (".py", ".c", ".h"))
