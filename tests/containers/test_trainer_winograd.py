@@ -148,8 +148,10 @@ def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
     assert convolves(3, tf.bfloat16)
     assert convolves(3, by=None)
     pooled = {**word, "pooled": [layers.max_pool("p", 2, 2), layers.relu("r")], "relued": 1}
-    ways = [operations(pooled, (count, side, 8, 32), tf.float32, library)
-            for count, side in ((3 * threads, 8), (3 * threads, 9), (None, 8))]
+    ways = [
+        operations(pooled, (count, side, 8, 32), tf.float32, library)
+        for count, side in ((3 * threads, 8), (3 * threads, 9), (None, 8))
+    ]
     apart = {"MaxPool", "Relu"}
     assert [(apart | {"Conv2D"}) & one for one in ways] == [set(), apart, apart | {"Conv2D"}]
 
