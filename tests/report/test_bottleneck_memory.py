@@ -146,3 +146,6 @@ def test_a_failure_that_was_recognised_in_the_log_counts() -> None:
     assert rules(Summary(), failed) == ["out-of-memory"]
     assert rules(Summary(), replace(failed, diagnosis=Diagnosis("gpu-lost"))) == []
     assert rules(Summary(), failed, {"event": "error", "kind": "nan"}) == ["out-of-memory"]
+    killed = replace(failed, diagnosis=Diagnosis("host-out-of-memory"))
+    told = only(Summary(), killed, {"event": "start", "batch": 512})
+    assert told.text == "A batch of 512 does not fit into the machine's memory."

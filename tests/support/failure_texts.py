@@ -163,11 +163,18 @@ EXAMPLES = {
         "failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver",
     ],
     "gpu-out-of-memory": [
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
-        "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 3.94 G",
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[2304,3]",
         "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.",
+        "RuntimeError: Resource exhausted: Out of memory while trying to allocate 12582912 bytes.",
+        "include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\nRuntimeError: NCCL Error 1: unhandled cuda error",
+    ],
+    "host-out-of-memory": [
+        "RuntimeError: DataLoader worker (pid 60087) is killed by signal: Killed.",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 93.1 GiB for an array with shape (50000, 500)",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+        "tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
+        "Memory cgroup out of memory: Killed process 15617 (python3) total-vm:11892kB, anon-rss:4292kB",
     ],
     "cublas-failed": [
         "E tensorflow/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",

@@ -20,8 +20,9 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     largest that fits, according to the last `oom` event of a search."""
     told, failed = case.told.oom, case.told.out_of_memory
     killed = case.run.oom_killed and case.run.status == "failed" and case.run.workload
-    known = case.run.diagnosis and case.run.diagnosis.name == "gpu-out-of-memory"
-    has_ended = bool(failed or killed or known)
+    name = case.run.diagnosis.name if case.run.diagnosis else None
+    known = name == "gpu-out-of-memory"
+    has_ended = bool(failed or killed or known or name == "host-out-of-memory")
     if not (told or has_ended):
         return
     if has_ended and case.start:
@@ -30,7 +31,7 @@ def out_of_memory(case: Case) -> Iterator[Finding]:
     fits = number(told.get("fits"))
     on_card = not (case.on_cpu or case.run.device == "cpu")
     # the kernel kills for the container's or the machine's memory; a card's is reported by the framework or the log
-    is_hosts = not on_card or bool(killed and not failed and not known)
+    is_hosts = not on_card or name == "host-out-of-memory" or bool(killed and not failed and not known)
     is_shared = on_card and shares_memory(case.run)
     of_gpu = "the GPU's memory" + (", which is the machine's" if is_shared else "")
     where = _hosts_memory(case) if is_hosts else of_gpu
