@@ -78,6 +78,11 @@ def test_a_driver_that_is_missing_where_no_gpu_was_asked_for_is_no_cause(log: Pa
     assert name(replace(RUN, gpu_way="none"), log, NO_DRIVER + tf) is None
     assert name(WITH_GPU, log) == "libcuda-missing"
     assert name(replace(RUN, gpus=("GPU-1",)), log) == "libcuda-missing", "of the local engine"
+    warned = "UserWarning: CUDA initialization: Found no NVIDIA driver on your system. Please check that you have an\n"
+    assert name(replace(RUN, gpu_way="none"), log, warned + "KeyError: 'labels'\n") is None
+    wanted = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+    assert name(replace(RUN, gpu_way="none"), log, wanted) == "no-driver-in-container"
+    assert name(WITH_GPU, log, warned) == "libcuda-missing"
     missing = "exec: nvidia-smi: not found\n"
     assert name(replace(RUN, gpu_way="none", engine="docker"), log, missing) == "nvidia-smi-missing"
     assert "--gpus all" in remedy(replace(RUN, gpu_way="none", engine="docker"), log, missing)

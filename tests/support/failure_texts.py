@@ -150,6 +150,7 @@ EXAMPLES = {
         "dso_loader.cc:105] Couldn't open CUDA library libcuda.so.1. LD_LIBRARY_PATH: /usr",
         "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display",
         "stream_executor/cuda/cuda_driver.cc:318] failed call to cuInit: UNKNOWN ERROR (303)",
+        "torch/cuda/__init__.py:52: UserWarning: CUDA initialization: Found no NVIDIA driver on your system. Please",
     ],
     "no-cuda-device": ["failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"],
     "cuda-unknown-error": [
