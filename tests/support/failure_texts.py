@@ -92,7 +92,10 @@ EXAMPLES = {
     ],
     "gpu-blocked": ["Failed to initialize NVML: GPU access blocked by the operating system"],
     "gpu-taken-away": ["Failed to initialize NVML: Unknown Error"],
-    "nvml-permissions": ["Failed to initialize NVML: Insufficient Permissions"],
+    "nvml-permissions": [
+        "Failed to initialize NVML: Insufficient Permissions",
+        HOOK + "nvidia-container-cli: initialization error: nvml error: insufficient permissions: unknown",
+    ],
     "gpu-lost": [
         "NVRM: Xid (PCI:0000:44:00): 79, GPU has fallen off the bus",
         "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover",
@@ -183,6 +186,8 @@ EXAMPLES = {
         "launch failed : a.shape=(15998, 494), b.shape=(494, 2048), m=15998, n=2048, k=494",
         "InternalError (see above for traceback): Blas xGEMM launch failed : a.shape=[1,128,2304]",
         "InternalError: Blas SGEMM launch failed : m=65536, n=256, k=64",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
     ],
     "slurm-out-of-memory": [
         "slurmstepd: error: Detected 1 oom_kill event in StepId=11300781.0. Some of the step tasks have been OOM "
@@ -213,6 +218,7 @@ EXAMPLES = {
         "UnknownError (see above for traceback): Failed to get convolution algorithm. This is probably because cuDNN "
         "failed to initialize, so try looking to see if a warning log message was printed above.",
         "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "cuda_driver.cc:924] failed to allocate 1.51G (1617277696 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",
     ],
     "rlimit-forbidden": [
         "error setting rlimits for ready process: error setting rlimit type 8: operation not permitted: unknown",
@@ -268,5 +274,27 @@ EXAMPLES = {
         "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'timm'",
         "ImportError: No module named torch",
         "/usr/bin/python: No module named torchrun",
+    ],
+    "gpu-code-failed": [
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "  what():  CUDA error: an illegal instruction was encountered",
+        "Error polling for event status: failed to query event: CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    ],
+    "nccl-network": [
+        "include/socket.h:390 NCCL WARN Connect to 10.38.10.112<21724> failed : Connection refused\nRuntimeError: NCCL "
+        "error in: ProcessGroupNCCL.cpp:410, unhandled system error, NCCL version 2.4.8",
+        "NCCL WARN socketPollConnect: Connect to 10.0.0.4<56849> returned 113(No route to host) errno 115",
+        "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
+        "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (172.17.0.9, 1).",
+    ],
+    "inotify-limit": ["Failed to watch directory: inotify_add_watch /sys/fs/cgroup/pids: no space left on device"],
+    "certificate-expired": [
+        "URLError: <urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
+    ],
+    "written-for-an-older-framework": [
+        "AttributeError: module 'tensorflow' has no attribute 'contrib'",
+        "ModuleNotFoundError: No module named 'tensorflow.contrib'",
+        "ModuleNotFoundError: No module named 'torch._six'",
     ],
 }
