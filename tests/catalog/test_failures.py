@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from failure_texts import BANNER, EXAMPLES, NO_DRIVER
+from failure_texts import BANNER, EXAMPLES, NO_CUDA, NO_DRIVER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +121,7 @@ def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
     ("CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired", "certificate-expired"),
     ("NCCL WARN Connect to 10.0.0.4<56849> failed : Connection refused\nunhandled system error", "nccl-network"),
     ("ModuleNotFoundError: No module named 'torch._six'", "written-for-an-older-framework"),
+    (NO_CUDA + "[[ System not yet initialized (error 802) ]]", "fabric-manager"),
     ("reading /dev/shm/data\nOSError: [Errno 28] No space left on device: '/ngcdl/run/x'", "disk-full"),
 ])  # fmt: skip
 def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str, name: str) -> None:

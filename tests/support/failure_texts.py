@@ -33,6 +33,7 @@ NO_DRIVER = """
 WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.
    Use the NVIDIA Container Toolkit to start this container with GPU support; see
 """
+NO_CUDA = "ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.  GPU functionality will not be\n"
 # name -> texts as users paste them, from the row's source
 EXAMPLES = {
     "no-gpu-driver-in-docker": [
@@ -77,7 +78,9 @@ EXAMPLES = {
     ],
     "hook-forbidden": [
         HOOK + "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device "
-        "filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown."
+        "filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.",
+        HOOK + "nvidia-container-cli: mount error: open failed: /sys/fs/cgroup/devices/user.slice/devices.allow: "
+        "permission denied: unknown.",
     ],
     "hook-without-cgroups-2": [HOOK + "nvidia-container-cli: container error: cgroup subsystem devices not found"],
     "gpu-busy": ["CUDA-capable device(s) is/are busy or unavailable", "CUDA-capable devices are busy or unavailable"],
@@ -103,7 +106,10 @@ EXAMPLES = {
     ],
     "xid": ["NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception: Shader Program Header 11 Error"],
     "gpu-memory-broken": ["RuntimeError: CUDA error: uncorrectable ECC error encountered"],
-    "no-kernel-image": ["RuntimeError: CUDA error: no kernel image is available for execution on the device"],
+    "no-kernel-image": [
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        "RuntimeError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid",
+    ],
     "ptx-not-for-this-card": [
         "W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
         "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'"
@@ -138,7 +144,11 @@ EXAMPLES = {
         "compiled to use AVX2 instructions, but these aren't available on your machine.\nAborted (core dumped)",
         "ERROR: This container was built for CPUs supporting at least the AVX instruction set, but\n       the CPU ",
     ],
-    "fabric-manager": ["Error 802: system not yet initialized (Triggered internally at", "CUDA_ERROR_SYSTEM_NOT_READY"],
+    "fabric-manager": [
+        "Error 802: system not yet initialized (Triggered internally at",
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        NO_CUDA + "   [[ System not yet initialized (error 802) ]]",
+    ],
     "driver-not-detected": [NO_DRIVER],
     "no-driver-in-container": [
         "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
@@ -165,6 +175,7 @@ EXAMPLES = {
         "NumCudaDevices() that might have already set an error? Error 803: system has unsupported display driver / "
         "cuda driver combination",
         "failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: system has unsupported display driver / cuda driver",
+        NO_CUDA + "   [[ System has unsupported display driver / cuda driver combination (error 803) ]]",
     ],
     "gpu-out-of-memory": [
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 3.94 G",
@@ -275,6 +286,22 @@ EXAMPLES = {
         "ImportError: No module named torch",
         "/usr/bin/python: No module named torchrun",
     ],
+    "runtime-missing": [
+        "OCI runtime create failed: unable to retrieve OCI runtime error (open /run/containerd/log.json: no such file "
+        "or directory): fork/exec /usr/bin/nvidia-container-runtime: no such file or directory: unknown.",
+        'unable to retrieve OCI runtime error: exec: "nvidia-container-runtime": executable file not found in $PATH',
+        "ERROR: inject NVIDIA hook: stat /usr/bin/nvidia-container-runtime-hook: no such file or directory",
+    ],
+    "wsl-without-gpu": [
+        HOOK + "nvidia-container-cli: initialization error: WSL environment detected but no adapters were found"
+    ],
+    "driver-unusable": [
+        HOOK + "nvidia-container-cli: detection error: nvml error: unknown error: unknown.",
+        HOOK + "nvidia-container-cli: detection error: open failed: /usr/lib/x86_64-linux-gnu/libnvidia-tls.so.470.86",
+        HOOK + "nvidia-container-cli: initialization error: cuda error: no cuda-capable device is detected",
+        HOOK + "nvidia-container-cli: initialization error: driver error: failed to process request",
+    ],
+    "cuda-not-initialised": [NO_CUDA + "   [[ Initialization error (error 3) ]]"],
     "gpu-code-failed": [
         "RuntimeError: CUDA error: device-side assert triggered",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
