@@ -122,6 +122,8 @@ def test_the_log_of_a_run_that_went_well_is_no_failure() -> None:
     ("NCCL WARN Connect to 10.0.0.4<56849> failed : Connection refused\nunhandled system error", "nccl-network"),
     ("ModuleNotFoundError: No module named 'torch._six'", "written-for-an-older-framework"),
     (NO_CUDA + "[[ System not yet initialized (error 802) ]]", "fabric-manager"),
+    ("A module that was compiled using NumPy 1.x cannot be run in\nModuleNotFoundError: No module named 'timm'",
+     "python-package-missing"),
     ("reading /dev/shm/data\nOSError: [Errno 28] No space left on device: '/ngcdl/run/x'", "disk-full"),
 ])  # fmt: skip
 def test_what_names_the_cause_counts_before_what_follows_or_only_warns(text: str, name: str) -> None:

@@ -302,11 +302,21 @@ EXAMPLES = {
         HOOK + "nvidia-container-cli: initialization error: driver error: failed to process request",
     ],
     "cuda-not-initialised": [NO_CUDA + "   [[ Initialization error (error 3) ]]"],
+    "nvcc-architecture": ["nvcc fatal   : Unsupported gpu architecture 'compute_89'"],
+    "no-such-gpu": ["    torch._C._cuda_setDevice(device)\nRuntimeError: CUDA error: invalid device ordinal"],
+    "pytorch-without-gpu": [
+        "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If",
+        "AssertionError: Torch not compiled with CUDA enabled",
+    ],
     "gpu-code-failed": [
         "RuntimeError: CUDA error: device-side assert triggered",
         "RuntimeError: CUDA error: an illegal memory access was encountered",
         "  what():  CUDA error: an illegal instruction was encountered",
         "Error polling for event status: failed to query event: CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    ],
+    "nccl-duplicate-gpu": [
+        "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : "
+        "rank 0 and rank 1 both on CUDA device 1000"
     ],
     "nccl-network": [
         "include/socket.h:390 NCCL WARN Connect to 10.38.10.112<21724> failed : Connection refused\nRuntimeError: NCCL "
@@ -315,7 +325,16 @@ EXAMPLES = {
         "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
         "DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (172.17.0.9, 1).",
     ],
+    "too-many-open-files": [
+        "RuntimeError: received 0 items of ancdata",
+        "OSError: [Errno 24] Too many open files: '/data/x.jpg'",
+    ],
     "inotify-limit": ["Failed to watch directory: inotify_add_watch /sys/fs/cgroup/pids: no space left on device"],
+    "not-writable": [
+        "PermissionError: [Errno 13] Permission denied: '/workspace/outputs/2DBox_CXR_demo.npz'",
+        "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/local/lib/python3'",
+        "OSError: [Errno 30] Read-only file system: '/root/.cache'",
+    ],
     "certificate-expired": [
         "URLError: <urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
     ],
@@ -324,4 +343,25 @@ EXAMPLES = {
         "ModuleNotFoundError: No module named 'tensorflow.contrib'",
         "ModuleNotFoundError: No module named 'torch._six'",
     ],
+    "built-for-another-pytorch": [
+        "ImportError: flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN2at4_ops15sum_IntList",
+        "RuntimeError: operator torchvision::nms does not exist",
+        "The detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.1).",
+    ],
+    "cuda-libraries-mixed": [
+        "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkCreate_12_8, version libnvJitLink.so.12",
+        "Loaded runtime CuDNN library: 9.1.0 but source was compiled with: 9.3.0.",
+        "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared",
+        "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory",
+    ],
+    "numpy-of-another-version": [
+        "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.0.2 as it may crash.",
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
+    ],
+    "protobuf-too-new": ["TypeError: Descriptors cannot not be created directly."],
+    "opencv-without-libgl": ["ImportError: libGL.so.1: cannot open shared object file: No such file or directory"],
+    "weights-only": ["_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value"],
+    "c-compiler-missing": ["RuntimeError: Failed to find C compiler. Please specify via CC environment variable."],
+    "libc-too-old": ["ImportError: /lib/x86_64-linux-gnu/libm.so.6: version `GLIBC_2.29' not found (required by x)"],
+    "libdevice-missing": ["InternalError: libdevice not found at ./libdevice.10.bc [Op:__some_op]"],
 }
