@@ -51,6 +51,9 @@ from ngcdl.cli.changed import written_out
          "run -t x:1 -t -- ls -i"),
         ("run pytorch -ii --engine slurm", "run ... -- COMMAND  # without -i", "run pytorch --engine slurm -- COMMAND"),
         ("run pytorch --pip x -- true", "run ... -v /a:/a -e A=1", "run pytorch --pip x -v /a:/a -e A=1 -- true"),
+        ("run pytorch --gpus 1 -- python a.py --gpus 2", "run ... --root -- sh -c 'pip install x && python train.py'",
+         "run pytorch --gpus 1 --root -- sh -c 'pip install x && python train.py'"),
+        ("run --engine local -- ./a", "run ... -- python3 -c 'help()'", "run --engine local -- python3 -c 'help()'"),
         ("runs replay last", "run ... pytorch:24.12-py3  # without pytorch:26.08-py3", "run ... pytorch:24.12-py3"),
         # what it replaces is not known, or it is no advice about this command
         ("run pytorch -eB=2", "run ... -e A=1", None),

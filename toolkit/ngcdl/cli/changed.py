@@ -4,7 +4,8 @@ as the whole line that was typed, with that change.
 `ngcdl ... --steps 9  # without --epochs N --amp` leaves options out, and stands for the command that was typed; if that
 has no such option, nothing is advised.
 `ngcdl ... --batch 2  # without --batch 1` also replaces 1 by 2 in `--vary batch=1,8`.
-`ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3` replaces the image that was chosen."""
+`ngcdl ... pytorch  # without nvcr.io/nvidia/tensorflow:24.05-tf2-py3` replaces the image that was chosen.
+`ngcdl run ... -- sh -c x` replaces the command; only `-- COMMAND` stands for the one that was typed."""
 
 from __future__ import annotations
 
@@ -96,6 +97,8 @@ def _line(line: str, argv: Sequence[str]) -> str:
     is_alone = (argv[0], name) == ("compare", "run") and has_command and command
     if has_command:
         command, change = command if command[1:] else change[-2:], change[:-2]
+    elif "--" in change:
+        command, change = change[own_end(change) :], change[: own_end(change)]
     if is_alone:
         for option in OF_COMPARE:
             typed = _without(typed, option, has_value=True)
