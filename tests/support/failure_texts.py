@@ -358,6 +358,7 @@ EXAMPLES = {
         "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.0.2 as it may crash.",
         "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88",
     ],
+    "saved-by-numpy-2": ["ModuleNotFoundError: No module named 'numpy._core'"],
     "protobuf-too-new": ["TypeError: Descriptors cannot not be created directly."],
     "opencv-without-libgl": ["ImportError: libGL.so.1: cannot open shared object file: No such file or directory"],
     "weights-only": ["_pickle.UnpicklingError: Weights only load failed. In PyTorch 2.6, we changed the default value"],
