@@ -240,13 +240,15 @@ def test_the_runs_of_a_comparison_that_goes_on_are_left_but_for_what_it_does_not
 
 def test_the_runs_of_a_comparison_that_is_between_two_runs_are_left(kept: House) -> None:
     comparison = compared(Trial("a", 1, OLD), Trial("b", 1, NEW))
-    for owner in (this_process(), replace(this_process(), boot="another host's")):  # via a shared home
+    me = this_process()
+    others = (replace(me, namespace="another sandbox's"), replace(me, boot="another host's"))  # via a shared home
+    for owner in (me, *others):
         comparisons.save(replace(comparison, owner=owner), kept.store)
         done = kept.run(*RM, OLD, "--yes")
         assert (done.returncode, kept.store.ids()) == (125, [NEW, OLD])
         assert f"{OLD} was not removed: the comparison {comparison.id} has not ended" in done.stderr
-    for path in (comparisons.path(comparison.id, kept.store), kept.store.folder(NEW) / "run.json"):
-        os.utime(path, (time.time() - 400,) * 2)
+    for path, ago in ((comparisons.path(comparison.id, kept.store), 400), (kept.store.folder(NEW) / "run.json", -3600)):
+        os.utime(path, (time.time() - ago,) * 2)  # before the clock was set back
     assert kept.run(*RM, OLD, "--yes").returncode == 0
 
 

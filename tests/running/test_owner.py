@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from ngcdl.record import Owner
-from ngcdl.running.owner import is_alive, this_process
+from ngcdl.running.owner import is_alive, is_out_of_sight, this_process
 
 
 def test_this_process_is_alive_and_nobody_is_not() -> None:
@@ -21,6 +21,15 @@ def test_the_same_number_with_another_start_or_boot_is_another_process() -> None
     assert not is_alive(replace(me, ticks=me.ticks + 1))
     assert not is_alive(replace(me, boot="another"))
     assert not is_alive(Owner(me.pid))
+
+
+def test_a_process_of_another_pid_namespace_can_t_be_seen() -> None:
+    me = this_process()
+    assert str(me.namespace).startswith("pid:[")
+    there = replace(me, namespace="pid:[1]")
+    assert not is_alive(there), "the same PID and start are another process there"
+    assert [is_out_of_sight(one) for one in (there, me, replace(me, namespace=None), None)] == [True, *[False] * 3]
+    assert not is_out_of_sight(replace(there, boot="another")), "its boot is over, or another host's"
 
 
 def test_a_process_that_has_ended_is_not_alive() -> None:

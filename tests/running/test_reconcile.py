@@ -23,7 +23,7 @@ from ngcdl import waiting
 from ngcdl.folder import EVENTS, LOG, RECORD, lines
 from ngcdl.record import Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import UNWATCHED, reconcile
+from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs
 from ngcdl.storing.store import Store
 
 
@@ -163,6 +163,20 @@ def test_a_record_that_no_ngcdl_watches_is_closed_when_it_falls_silent(store: St
         os.utime(path, (1, 1))
     assert reconcile(store, run).status == "lost"
     assert not store.is_known(store.load(run.id)), "what ngcdl found in it, it did not write"
+
+
+@pytest.mark.parametrize(("ahead_seconds", "file_ahead_seconds", "status"), [
+    (3600, 3600, "lost"), (3600, 0, "running"), (3600, 60, "running"), (0, 3600, "running"), (-3600, 3600, "lost"),
+])  # fmt: skip
+def test_a_record_with_dates_of_before_the_clock_was_set_back_is_closed_unless_it_is_still_written(
+    store: Store, ahead_seconds: float, file_ahead_seconds: float, status: str
+) -> None:
+    now = time.time()
+    run = replace(RUN, owner=None, engine="compose", started=now + ahead_seconds)
+    for path in store.create(run).iterdir():
+        os.utime(path, (now + file_ahead_seconds,) * 2)
+    found = reconcile(store, run)
+    assert (found.status, still_runs(store, found)) == (status, status == "running")
 
 
 def test_a_folder_that_can_t_be_written_leaves_the_run_as_it_was(store: Store) -> None:

@@ -99,7 +99,9 @@ def test_a_run_that_is_being_submitted_to_kubernetes_is_left_to_whoever_submits_
     assert (" delete " in asked.read_text()) == (status != "running")
 
 
-@pytest.mark.parametrize(("seconds", "status"), [(1, "running"), (SUBMISSION_SECONDS + 1, "lost")])
+@pytest.mark.parametrize(("seconds", "status"), [
+    (1, "running"), (-60, "running"), (SUBMISSION_SECONDS + 1, "lost"), (-3600, "lost"),
+])  # fmt: skip
 def test_a_run_that_is_being_submitted_to_slurm_is_left_to_whoever_submits_it(
     store: Store, tmp_path: Path, seconds: float, status: str
 ) -> None:

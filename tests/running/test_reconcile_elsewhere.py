@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from unwatched import unwatched as unwatched
 
 from ngcdl.errors import RunElsewhere
 from ngcdl.folder import EVENTS, SAMPLES
-from ngcdl.record import Owner, Run
+from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
 from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs, unread_output
 from ngcdl.storing.store import Store
@@ -74,6 +75,23 @@ def test_a_run_of_another_machine_that_is_quiet_is_closed_where_its_trainer_told
     assert (run.status, run.owner) == ("running", DEAD)
     found = reconcile(store, quiet(store, run))
     assert (found.status, found.owner) == (status, owner)
+
+
+@pytest.mark.parametrize(("more", "quiet_seconds", "status"), [
+    ({}, 0, "running"), ({}, 29, "running"), ({}, 33, "lost"),
+    ({"spec": {"sample_seconds": 30.0}}, 33, "running"),
+    ({"reason": "waits since 2026-11-29 02:47 for 1 free GPU"}, 1000, "running"),
+])  # fmt: skip
+def test_a_run_whose_ngcdl_is_in_another_sandbox_goes_on_while_that_writes_samples_or_waits(
+    store: Store, more: dict[str, Any], quiet_seconds: float, status: str
+) -> None:
+    """The sandbox of an editor, and many a dev container, have home and hostname of the host, but PIDs of their own."""
+    owner = replace(this_process(), namespace="pid:[1]")
+    run = replace(RUN, owner=owner, started=time.time() - 1000, machine=Machine(socket.gethostname()), **more)
+    samples = store.create(run) / SAMPLES
+    samples.touch()
+    os.utime(samples, (time.time() - quiet_seconds,) * 2)
+    assert reconcile(store, run).status == status
 
 
 def test_a_container_is_asked_for_though_its_machine_is_called_otherwise_by_now(

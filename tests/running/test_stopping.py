@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -168,6 +169,16 @@ def test_a_run_on_another_host_that_shares_this_home_is_left_alone_with_where_to
     with pytest.raises(RunOnHost, match=f"{run.id} runs on node-7; this is ") as caught:
         stopping.stopped(store, run)
     assert caught.value.hint == f"Nothing was stopped. On node-7:\n    ngcdl stop {run.id}"
+    assert store.load(run.id) == run
+
+
+def test_a_run_in_another_sandbox_is_left_alone_with_where_to_stop_it(store: Store) -> None:
+    here, owner = Machine(hostname=socket.gethostname()), replace(this_process(), namespace="pid:[1]")
+    run = replace(RUN, engine="local", engine_id=None, machine=here, container="pid:1:5", owner=owner)
+    store.create(run)
+    with pytest.raises(RunOnHost, match="runs in another sandbox or container, whose processes") as caught:
+        stopping.stopped(store, run)
+    assert caught.value.hint == f"Nothing was stopped. There:\n    ngcdl stop {run.id}"
     assert store.load(run.id) == run
 
 

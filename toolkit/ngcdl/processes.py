@@ -64,6 +64,15 @@ def boot_id() -> str | None:
         return None
 
 
+def namespace() -> str | None:
+    """Return which PID namespace this process is in; None if that can't be read.
+    https://man7.org/linux/man-pages/man7/pid_namespaces.7.html"""
+    try:
+        return str((_PROC / "self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
 def look(pid: int) -> Process | None:
     """Return the process with that PID; None if there is none."""
     try:

@@ -18,8 +18,8 @@ from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken, StateN
 from ngcdl.folder import FILES, IMPORTED
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
+from ngcdl.running.owner import has_runner
 from ngcdl.running.reconcile import ended, reconcile, still_runs
-from ngcdl.running.stopping import has_runner
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store, delete

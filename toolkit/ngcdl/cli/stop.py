@@ -14,6 +14,7 @@ from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.running import stopping
+from ngcdl.running.owner import has_runner
 from ngcdl.running.reconcile import reconcile
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
@@ -102,7 +103,7 @@ def _left(store: Store, ids: Sequence[str]) -> list[str]:
 
 def _goes_on(store: Store, kept: StoredComparison, running: set[str]) -> bool:
     """Return whether a comparison may start another run."""
-    is_led = stopping.has_runner(store, kept) or any(trial.run in running for trial in kept.trials)
+    is_led = has_runner(store, kept) or any(trial.run in running for trial in kept.trials)
     return is_led and kept.finished is None and not stopping.is_over(store, kept)
 
 

@@ -21,8 +21,8 @@ from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.running import gpu_claims, prepare
+from ngcdl.running.owner import has_runner
 from ngcdl.running.prepare import Judged, Settled
-from ngcdl.running.stopping import has_runner
 from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.comparisons import StoredComparison

@@ -81,9 +81,12 @@ class RunElsewhere(RecordError):
 
 class RunOnHost(RecordError):
     def __init__(self, run_id: str, host: str, here: str, command: str) -> None:
+        where, there = f"on {host}; this is {here}", f"On {host}"
+        if host == here:
+            where, there = "in another sandbox or container, whose processes can't be seen from here", "There"
         super().__init__(
-            f"{run_id} runs on {host}; this is {here}.",
-            f"{'Nothing was stopped. ' if command == 'stop' else ''}On {host}:\n    ngcdl {command} {run_id}",
+            f"{run_id} runs {where}.",
+            f"{'Nothing was stopped. ' if command == 'stop' else ''}{there}:\n    ngcdl {command} {run_id}",
         )
 
 

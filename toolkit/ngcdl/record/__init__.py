@@ -6,9 +6,9 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
     looked for only in that engine), gpu_way, container, image {reference, digest, id (the engine's image ID, for an
     image without a digest)}, dataset, dataset_note,
     device (cpu | gpu: what the framework said it computed on), gpus [uuid], machine, spec,
-    owner {pid, ticks, boot} (the process that watches a running run; it stays in the record of a run that has lost its
-    engine, or was given up before the engine had answered its start; null on a cluster, where `container` names the
-    job: slurm:ID or kubernetes:NAMESPACE/NAME),
+    owner {pid, ticks, boot, namespace} (the process that watches a running run; it stays in the record of a run that
+    has lost its engine, or was given up before the engine had answered its start; null on a cluster, where `container`
+    names the job: slurm:ID or kubernetes:NAMESPACE/NAME),
     notes [], summary {},
     diagnosis {name, text, cause, remedy, source, confidence} (a known failure, recognised in the run's output),
     findings [{rule, text, numbers, advice}] (what held a training back, by report/measured/bottleneck.py; null: not
@@ -19,8 +19,8 @@ run.json, written whole (temporary file, fsync, rename), FORMAT 1:
 Unknown is null, never 0. Unknown keys are ignored and missing ones are null, so old and new records load.
 
 History of the format: 1 = ngcdl 0.1; diagnosis, findings, ngcdl, program, packages, and every key after `gaps` in the
-summary (after `index` for a card, after `gpus` for a machine) were added later. If no ngcdl watches the run (docker
-compose, Slurm), the trainer itself writes the same file: containers/trainer/events.py.
+summary (after `index` for a card, after `gpus` for a machine, after `boot` for an owner) were added later. If no ngcdl
+watches the run (docker compose, Slurm), the trainer itself writes the same file: containers/trainer/events.py.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ class Machine:
 @dataclass(frozen=True)
 class Owner:
     """The process that watches a run. `ticks` (its start, /proc/PID/stat field 22) and `boot` distinguish it from a
-    later process with the same PID."""
+    later process with the same PID. `namespace` is that of its PIDs: what runs there can't be seen from another one."""
 
     pid: int
     ticks: int | None = None
     boot: str | None = None
+    namespace: str | None = None
 
 
 # How much of a card worked, by fields of a sample (telemetry/sample.py); a summary has the mean of each.

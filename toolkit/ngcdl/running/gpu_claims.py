@@ -10,7 +10,7 @@ from typing import TypeVar
 from ngcdl import waiting
 from ngcdl.errors import BadGpuRequest, NgcdlError
 from ngcdl.record import Run
-from ngcdl.running.owner import is_alive, this_process
+from ngcdl.running.owner import has_runner, this_process
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
@@ -48,7 +48,7 @@ def claimed(store: Store) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for kept in comparisons.owned(store):
-        if is_alive(kept.owner):
+        if has_runner(store, kept):
             found |= dict.fromkeys(kept.gpus, kept.id)
     boot, away = this_process().boot, _AWAY.known()
     for run in store.owned():

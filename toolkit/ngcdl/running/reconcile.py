@@ -35,7 +35,7 @@ from ngcdl.errors import (
 from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
 from ngcdl.record import Run
 from ngcdl.running import ending
-from ngcdl.running.owner import is_alive, this_process
+from ngcdl.running.owner import DEAD_SECONDS, is_alive, is_out_of_sight, quiet_seconds, this_process
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -51,9 +51,6 @@ DETACHED = "Detached with the detach keys; nothing was measured from then on."
 # A run that no ngcdl watches (docker compose, Slurm) counts as dead if its trainer's sampler, which writes every
 # second, has written nothing for this long.
 QUIET_SECONDS = 30.0
-# The same for a run on a machine that can't be asked. This is longer because the run may be in a long step, and only a
-# run that resumes from it needs the answer.
-DEAD_SECONDS = 300.0
 # How long an engine may take to create a container after ngcdl stopped waiting for it. The first command after this
 # time looks for the container a last time.
 LATE_SECONDS = 3600.0
@@ -155,7 +152,7 @@ def still_runs(store: Store, run: Run) -> bool:
 
 def ended(store: Store, run: Run) -> float:
     """Return when `run`, which is over, ended (s since the epoch); if that is unknown, when it last wrote something."""
-    return _last_written(store, run, EVENTS, *_WATCHERS_FILES) if run.finished is None else run.finished
+    return max(_dates(store, run, EVENTS, *_WATCHERS_FILES)) if run.finished is None else run.finished
 
 
 def _is_unwatched(run: Run) -> bool:
@@ -168,8 +165,12 @@ def _found_out(store: Store, run: Run, known: bool) -> Run:
         return _by_cluster(store, run, known)
     if run.owner is None:  # no ngcdl watches it: only its files can tell
         return _by_events(store, run) if _quiet_seconds(store, run, *_ITS_FILES) > QUIET_SECONDS else run
-    if _is_elsewhere(run) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= QUIET_SECONDS:
-        return run  # its watcher may live on that machine, invisible from here
+    is_hidden = is_out_of_sight(run.owner)
+    if is_hidden and run.is_waiting:  # nothing is written meanwhile
+        return run
+    most_seconds = QUIET_SECONDS + run.sample_seconds
+    if (is_hidden or _is_elsewhere(run)) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= most_seconds:
+        return run  # its watcher may live on that machine, or in that sandbox, invisible from here
     return _by_engine(store, run, known)
 
 
@@ -235,7 +236,7 @@ def _without_left(engine: Engine, run: Run) -> Run:
     again, while the container exists or may still be created; else without owner."""
     if left := engine.find(run.id):
         left.remove()
-    elif run.container is None and time.time() - (run.finished or 0.0) < LATE_SECONDS:
+    elif run.container is None and quiet_seconds((run.finished or 0.0,)) < LATE_SECONDS:
         return run
     return run if engine.find(run.id) else replace(run, owner=None)
 
@@ -264,9 +265,10 @@ def engine_of(run: Run, command: str) -> Engine:
 
 def job_of(run: Run, command: str) -> Job | None:
     """Find the job of `run`, for `ngcdl COMMAND`; None if there is none. Raise as `engine_of` does, or RunOnHost if it
-    may be on another host, which shares this home."""
+    may be on another host, or in another sandbox, which shares this home."""
     job = engine_of(run, command).find(run.id)
-    if job is None and not run.kind.is_cluster and run.engine_id is None and _is_elsewhere(run):
+    is_elsewhere = _is_elsewhere(run) or is_out_of_sight(run.owner)
+    if job is None and not run.kind.is_cluster and run.engine_id is None and is_elsewhere:
         raise RunOnHost(run.id, str(run.machine.hostname), socket.gethostname(), command)
     return job
 
@@ -307,7 +309,7 @@ def _by_cluster(store: Store, run: Run, known: bool) -> Run:
     """Return `run` in the state that its cluster reports. Return it unchanged if another cluster is selected now, or
     while the run may still be in submission, perhaps by an ngcdl on another login node: a missing job then proves
     nothing. Raise NgcdlError if the cluster can't be asked."""
-    if run.container is None and time.time() - run.started < SUBMISSION_SECONDS:
+    if run.container is None and quiet_seconds((run.started,)) < SUBMISSION_SECONDS:
         return run
     engine = engines.connect(str(run.engine))
     if run.engine_id not in (None, engine.identity):
@@ -356,12 +358,12 @@ def _told_by_files(store: Store, closed: Run, told: Told) -> Run:
 
 
 def _quiet_seconds(store: Store, run: Run, *names: str) -> float:
-    return time.time() - _last_written(store, run, *names)
+    return quiet_seconds(_dates(store, run, *names))
 
 
-def _last_written(store: Store, run: Run, *names: str) -> float:
-    newest = run.started
+def _dates(store: Store, run: Run, *names: str) -> Iterator[float]:
+    """Yield when `run` began, and when each of these files last changed."""
+    yield run.started
     for name in names:
         with contextlib.suppress(OSError):
-            newest = max(newest, (store.folder(run.id) / name).stat().st_mtime)
-    return newest
+            yield (store.folder(run.id) / name).stat().st_mtime

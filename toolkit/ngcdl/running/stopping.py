@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from ngcdl import console, waiting
 from ngcdl.engines.base import grace_seconds
 from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
-from ngcdl.folder import RECORD
 from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
-from ngcdl.running.owner import is_alive, this_process
-from ngcdl.running.reconcile import DEAD_SECONDS, LOCK_SECONDS, SILENT, job_of, reconcile, standing
+from ngcdl.running.owner import is_alive
+from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, job_of, reconcile, standing
 from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
@@ -104,22 +103,6 @@ def is_over(store: Store, kept: StoredComparison) -> bool:
     queue."""
     is_closed = kept.finished is not None or len(kept.trials) == kept.repeat * len(kept.arms)
     return is_closed and not left(store, kept)
-
-
-def has_runner(store: Store, kept: StoredComparison) -> bool:
-    """Return whether the process that runs a comparison lives. One on another machine that shares this home can't be
-    seen: it counts as living until neither the comparison nor its last run has changed for DEAD_SECONDS."""
-    from ngcdl.storing import comparisons
-
-    if kept.owner is None or is_alive(kept.owner):
-        return kept.owner is not None
-    if kept.finished is not None or kept.owner.boot == this_process().boot:
-        return False
-    newest = 0.0
-    for path in (comparisons.path(kept.id, store), *(store.folder(one.run) / RECORD for one in kept.trials[-1:])):
-        with contextlib.suppress(OSError):
-            newest = max(newest, path.stat().st_mtime)
-    return time.time() - newest <= DEAD_SECONDS
 
 
 def comparison(store: Store, kept: StoredComparison) -> Iterator[Run]:

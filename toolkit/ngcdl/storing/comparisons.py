@@ -4,7 +4,7 @@ $XDG_STATE_HOME/ngcdl/comparisons/<id>.json     written whole after each change,
     format, id, vary, repeat, started, finished (null: nobody saw it finish), remarks [],
     arms [{name, device}], trials [{arm, round, run}] in chronological order,
     scaling (strong | weak, if nodes or GPUs are varied; null or missing otherwise),
-    owner {pid, ticks, boot} (the process that runs it, as in run.json; null once that has left it),
+    owner {pid, ticks, boot, namespace} (the process that runs it, as in run.json; null once that has left it),
     gpus [uuid] (the cards that it holds while its owner lives); both are missing in files of older ngcdl
 """
 
