@@ -34,6 +34,39 @@ def test_a_signal_that_python_would_ignore_comes_again(number: signal.Signals, r
     assert (done.stdout, done.stderr) == (f"{raised}\n", "")
 
 
+def test_a_terminal_that_is_closed_does_not_interrupt_the_clean_up_and_ctrl_c_does() -> None:
+    code = """
+import signal
+from ngcdl.running.signals import Interrupted, raise_on_signals
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):  # pytest may have been started with them ignored
+    signal.signal(number, signal.default_int_handler)
+raise_on_signals()
+try:
+    signal.raise_signal(signal.SIGHUP)
+except Interrupted as error:
+    for number in (signal.SIGHUP, signal.SIGTERM): signal.raise_signal(number)
+    print("cleaned up after", error.number)
+    try: signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt: print("not all of it")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    assert (done.stdout, done.stderr) == ("cleaned up after 1\nnot all of it\n", "")
+
+
+def test_a_signal_after_the_result_has_no_traceback_and_changes_nothing() -> None:
+    code = """
+import signal, sys
+from types import SimpleNamespace
+from ngcdl import __main__
+signal.signal(signal.SIGTERM, signal.SIG_DFL)  # pytest may have been started with it ignored
+sys.modules["ngcdl.telemetry.gpu"] = SimpleNamespace(end_begun=lambda: signal.raise_signal(signal.SIGTERM))
+sys.argv[1:] = ["runs", "--help"]
+__main__.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stderr, done.stdout != "") == (0, "", True)
+
+
 def test_another_exception_that_python_ignores_is_shown_as_ever() -> None:
     code = IN_A_CALLBACK.replace("signal.raise_signal({number})", "1 / 0").replace("while True", "if False")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)

@@ -31,6 +31,7 @@ def main() -> None:
     came, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)  # it gets the number of each signal that Python handles
     code = _guarded(sys.argv[1:])
+    _ignore_signals()
     if gpu := sys.modules.get("ngcdl.telemetry.gpu"):
         gpu.end_begun()
     for stream in (sys.stdout, sys.stderr):
@@ -43,6 +44,13 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGINT)
     # Everything is closed and flushed. Tearing down a thousand modules one by one would cost every user 40 ms.
     os._exit(code)
+
+
+def _ignore_signals() -> None:
+    from ngcdl.running.signals import heard
+
+    for number in heard():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _read(pipe: int) -> bytes:

@@ -41,10 +41,14 @@ def heard() -> list[signal.Signals]:
 
 
 def raise_on_signals() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt and the other signals Interrupted: `with` and `finally` clean up."""
+    """Make Ctrl-C raise KeyboardInterrupt, and the first of the other signals Interrupted: `with` and `finally` clean
+    up, which only Ctrl-C interrupts. A terminal that is closed sends SIGHUP twice, and logind SIGTERM besides."""
+    came: list[int] = []
 
     def interrupted(number: int, _frame: FrameType | None) -> None:
-        raise Interrupted(number)
+        if not came:
+            came.append(number)
+            raise Interrupted(number, came.clear)
 
     for number in heard():
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else interrupted)
