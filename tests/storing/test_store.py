@@ -51,6 +51,19 @@ except (StateNotWritable, Interrupted):
     sys.exit(3)
 """
 
+# Which runs there are, and why one of them can't be read.
+LOOK = """
+import sys
+from pathlib import Path
+from ngcdl.errors import RecordBroken
+from ngcdl.storing.store import Store
+store = Store(Path(sys.argv[1]))
+try:
+    store.load(sys.argv[2])
+except RecordBroken as error:
+    print(store.ids(), error.__cause__.strerror)
+"""
+
 
 def in_order(store: Store, *statuses: str) -> None:
     """Check that the record reads as one of `statuses`."""
@@ -61,13 +74,13 @@ def temporary_files(store: Store) -> list[str]:
     return [path.name for path in store.folder(RUN.id).iterdir() if path.name not in (RECORD, "home")]
 
 
-def saving(store: Store, inject: str, code: str = SAVE) -> subprocess.CompletedProcess[str]:
-    """Save while strace injects the fault `inject` (man strace) into system calls."""
+def saving(store: Store, inject: str, code: str = SAVE, *only: str) -> subprocess.CompletedProcess[str]:
+    """Save while strace injects the fault `inject` (man strace) into system calls, or those that `only` selects."""
     strace = shutil.which("strace")
     if strace is None:
         pytest.skip("strace is not installed: no fault can be injected")
     return subprocess.run(
-        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", sys.executable, "-c", code,
+        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", *only, sys.executable, "-c", code,
          str(store.root), RUN.id],
         capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
@@ -193,6 +206,21 @@ def test_a_run_that_could_not_be_created_leaves_nothing(store: Store, fault: str
     assert done.returncode == 3, done.stderr
     assert [path.name for path in store.root.rglob("*") if path.name != ".owned"] == []
     assert list(store.root.with_name("vouched").iterdir()) == []
+
+
+def test_a_file_system_that_can_t_sync_folders_keeps_records_all_the_same(store: Store) -> None:
+    store.create(RUN)
+    done = saving(store, "fsync:error=EINVAL:when=2")  # the first one is of the file
+    assert done.returncode == 0, done.stderr
+    in_order(store, "finished")
+
+
+@pytest.mark.parametrize("error", ["ESTALE", "EIO"])
+def test_a_run_on_a_server_or_disk_that_fails_is_told_and_not_left_out(store: Store, error: str) -> None:
+    path = store.create(RUN) / RECORD
+    done = saving(store, f"%%stat,openat:error={error}", LOOK, "-P", str(path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"['{RUN.id}'] {os.strerror(getattr(errno, error))}\n"
 
 
 def test_a_run_is_never_created_over_another(store: Store) -> None:

@@ -23,6 +23,7 @@ from ngcdl.folder import HOME, RECORD, content, opened, unlinked
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
+from ngcdl.there import exists
 
 REMOVED, LOCKS = ".removed", ".locks"
 
@@ -173,15 +174,12 @@ class Store:
         return data.get("owner") is None
 
     def has(self, run_id: str) -> bool:
-        """Return whether there is a run with that id. A folder that this user may not enter counts as a run: `load`
-        then reports why it can't be read."""
+        """Return whether there is a run with that id. One whose folder this user may not enter, or whose disk or server
+        fails, counts as a run: `load` then reports why it can't be read."""
         try:
-            (self.folder(run_id) / RECORD).stat()
-        except PermissionError:
-            return True
-        except OSError:
-            return False
-        return True
+            return exists(self.folder(run_id) / RECORD)
+        except OSError as error:
+            return error.errno != errno.ENAMETOOLONG
 
     def find(self, name: str) -> str:
         """Return the id that `name` means, as `fitting` reads it, or that is in the name of a container, as `docker ps`
