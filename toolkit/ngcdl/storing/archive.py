@@ -8,7 +8,8 @@
 The tar has no absolute names, no owners, no links. What the record redacts stays redacted; a log is packed as it is. An
 import trusts nothing: it accepts only these names and only regular files, and checks every checksum and every record.
 Nothing is imported unless the whole file is valid. If the disk fills up or Ctrl-C arrives while runs are moved into
-place, some of them may be there already; importing the file again adds the others.
+place, some of them may be there already; importing the file again adds the others. What has been exported or imported
+survives a power cut.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def export(store: Store, runs: Sequence[Run], file: Path, comparisons: Sequence[
         raise NotWritten(file, "it is there already, and is left as it is") from error
     except OSError as error:
         raise NotWritten(file, error.strerror or str(error)) from error
+    with contextlib.suppress(OSError):  # a folder that may only be written; the file is there all the same
+        whole.sync_folder(file.parent)  # else a power cut may take its name, when its runs have been removed
 
 
 def write(store: Store, runs: Sequence[Run], comparisons: Sequence[StoredComparison], raw: IO[bytes]) -> None:
@@ -134,10 +137,10 @@ def take_in(store: Store, file: Path, say: Callable[[str], None], stream: IO[byt
             new = [kept for kept in comparisons if _is_new(kept.id, has(kept.id, store), say)]
             for kept in new:
                 save(kept, store)
-            placed = [one for one in folders if _is_new(one.name, os.path.lexists(store.folder(one.name)), say)]
-            for folder in placed:
-                folder.rename(store.folder(folder.name))
-            return [folder.name for folder in placed] + [kept.id for kept in new]
+            whole.sync_all(store.root)  # a power cut must not leave names without contents
+            placed = [one.name for one in folders if _is_new(one.name, not _is_placed(one, store), say)]
+            whole.sync_folder(store.root)
+            return placed + [kept.id for kept in new]
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:  # tarfile raises all of these
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
@@ -222,6 +225,20 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
     drafts.save(replace(run, owner=None, engine_id=None, container=None), known=False)
     (drafts.folder(run_id) / HOME).mkdir(mode=0o700)
     (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
+
+
+def _is_placed(folder: Path, store: Store) -> bool:
+    """Move a run's folder into its place. Return False if one is there; another import may have been faster. Raise
+    OSError."""
+    place = store.folder(folder.name)
+    try:
+        if not os.path.lexists(place):
+            folder.rename(place)
+            return True
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+    return False
 
 
 def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
