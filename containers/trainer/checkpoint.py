@@ -75,7 +75,7 @@ def found(place):
 
 
 def read(path):
-    """Return (about, arrays). Raise ValueError if the file is truncated, corrupt or not ours."""
+    """Return (about, arrays). Raise ValueError if the file is truncated, corrupt, not ours or of a later format."""
     if not os.path.isfile(path):  # opening a pipe would wait for its writer, forever
         raise ValueError("it is not a regular file")
     try:
@@ -84,9 +84,12 @@ def read(path):
         with np.load(content, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays.pop("about").tobytes().decode("ascii"))
-        whole = about.get("format") == FORMAT and about.pop("sha256") == digest(arrays)
+        later = about["format"] > FORMAT
+        whole = about.pop("sha256") == digest(arrays)
     except Exception as error:  # zip, numpy and JSON each report corrupt bytes in their own way
         raise ValueError("%s: %s" % (type(error).__name__, error))
+    if later:
+        raise ValueError("it has format %s, this trainer reads up to %d: update ngcdl" % (about["format"], FORMAT))
     if not whole:
         raise ValueError("its content is not what was written")
     return about, arrays
@@ -130,5 +133,6 @@ def good(folder, say=str):
         try:
             return (path,) + read(path)
         except ValueError as error:
-            say("%s is damaged (%s); trying the one before" % (path, error))
-    raise Stop("checkpoint", "every checkpoint in %s is damaged" % place)
+            why = str(error)
+            say("%s can't be read (%s); trying the one before" % (path, why))
+    raise Stop("checkpoint", "no checkpoint in %s can be read; the oldest: %s" % (place, why))

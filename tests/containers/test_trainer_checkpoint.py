@@ -77,8 +77,22 @@ def test_a_damaged_one_is_passed_over_aloud(tmp_path, harm):
         path.write_bytes(harmed[harm])
     said = []
     assert newest(tmp_path, said.append)[0]["step"] == 1
-    assert "step-2.npz is damaged" in said[0]
+    assert "step-2.npz can't be read" in said[0]
     assert "step-1.npz" in said[1]
+
+
+def test_one_of_a_later_format_is_not_called_damaged(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    with monkeypatch.context() as later:
+        later.setattr(checkpoint, "FORMAT", 2)
+        save(tmp_path, 2)
+        assert newest(tmp_path)[0]["step"] == 2
+    said = []
+    assert newest(tmp_path, said.append)[0]["step"] == 1
+    assert "step-2.npz can't be read (it has format 2, this trainer reads up to 1: update ngcdl)" in said[0]
+    (tmp_path / "checkpoints" / "step-1.npz").unlink()
+    with pytest.raises(Stop, match="the oldest: it has format 2, this trainer"):
+        newest(tmp_path)
 
 
 def test_content_of_another_sum_is_found_even_in_a_whole_zip(tmp_path):
@@ -110,7 +124,7 @@ def test_none_and_none_that_is_good_and_none_that_can_be_read_are_told(tmp_path,
     assert stop.value.kind == "checkpoint"
     save(tmp_path, 1)
     (tmp_path / "checkpoints" / "step-1.npz").write_bytes(b"")
-    with pytest.raises(Stop, match="every checkpoint"):
+    with pytest.raises(Stop, match=r"no checkpoint in .* can be read; the oldest: "):
         newest(tmp_path)
     monkeypatch.setattr(os, "listdir", os.readlink)  # fails, as does listing another user's folder
     with pytest.raises(Stop, match="checkpoints: Invalid argument"):
