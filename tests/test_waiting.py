@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -51,6 +52,28 @@ def test_a_lock_s_file_keeps_its_content_and_a_link_in_its_place_is_not_followed
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "thesis.tex"]
     assert (tmp_path / "thesis.tex").read_text() == "thesis"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: no call can be made to fail")
+@pytest.mark.parametrize(
+    ("error", "entered"), [("ENOLCK", True), ("ENOSYS", True), ("EOPNOTSUPP", True), ("EIO", False)]
+)
+def test_a_file_system_without_locks_stops_nobody_and_only_who_needs_one_is_told(
+    tmp_path: Path, error: str, entered: bool
+) -> None:
+    code = """
+import sys
+from pathlib import Path
+from ngcdl import waiting
+for locked in (waiting.locked(Path("lock"), print, "another"), waiting.locked_within(Path("lock"), 0)):
+    try:
+        with locked: print("entered")
+    except OSError as error: print(type(error).__name__)
+"""
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=flock:error={error}"]
+    words = [*strace, sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    assert done.stdout.split() == ["entered" if entered else "OSError", "OSError"], done.stderr
 
 
 def test_a_lock_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:

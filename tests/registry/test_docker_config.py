@@ -205,6 +205,15 @@ def test_a_kill_at_any_call_of_a_save_leaves_the_old_or_the_new_file(home, confi
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: no call can be made to fail")
+def test_a_home_without_locks_takes_a_key(home, config):
+    path = config(json.dumps(OTHER))
+    one = child(home, NVCR, before=("strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:error=ENOLCK"))
+    one.communicate()
+    assert one.returncode == 0
+    assert json.loads(path.read_text())["auths"] == {**OTHER["auths"], NVCR: {"auth": auth()}}
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: no call can be made to fail")
 @pytest.mark.parametrize("fault", ["write:error=ENOSPC", "fsync:error=EIO", "rename:error=EBUSY"])
 def test_a_disk_that_fails_leaves_the_old_file_and_no_rest(home, config, fault):
     path = config(json.dumps(OTHER))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,15 @@ def test_a_training_that_died_with_ngcdl_is_lost(house: House) -> None:
     assert (run.status, run.exit_code, run.owner) == ("lost", None, None)
     assert house.store.is_known(run)
     assert (run.summary.loss_first, run.notes) == (4.68, (UNWATCHED,))
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is missing: no call can be made to fail")
+@pytest.mark.parametrize("error", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
+def test_a_home_without_locks_keeps_no_record_open(house: House, error: str) -> None:
+    house.store.create(RUN)
+    fault = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=flock:error={error}")
+    assert RUN.id in house.run("runs", before=fault).stdout
+    assert house.store.load(RUN.id).status == "lost"
 
 
 def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(store: Store) -> None:

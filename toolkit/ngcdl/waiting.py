@@ -18,6 +18,7 @@ T = TypeVar("T")
 # Nearly every start takes less than 10 s. Each further message comes after twice the pause, at most 5 min.
 FIRST_SECONDS, MOST_SECONDS = 10.0, 300.0
 _POLL_SECONDS = 0.05  # a lock can't be waited for with a limit
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
@@ -75,22 +76,34 @@ def within(work: Callable[[], T], seconds: float) -> T:
 
 
 @contextlib.contextmanager
+def where_locks_are() -> Iterator[None]:
+    """Suppress the error of a file system without locks: better two processes at once than none, ever. Lustre may be
+    mounted so (noflock): https://manpages.ubuntu.com/manpages/precise/man8/mount.lustre.8.html"""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+@contextlib.contextmanager
 def locked(path: Path, say: Callable[[str], None], what: str) -> Iterator[None]:
-    """Hold the lock of the file at `path` while the block lasts; if another process holds it, say that this one waits
-    for `what`. Raise OSError, also if a link is there."""
+    """Hold the lock of the file at `path`, if its file system has locks, while the block lasts; if another process
+    holds it, say that this one waits for `what`. Raise OSError, also if a link is there."""
     with _opened(path) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for {what}")
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with where_locks_are():
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(f"waiting for {what}")
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 @contextlib.contextmanager
 def locked_within(path: Path, seconds: float, mode: int = 0o666) -> Iterator[None]:
-    """Hold the lock of the file at `path` while the block lasts. Raise OSError, also if a link is there; TimeoutError
-    if another process holds it for `seconds`. A new file has `mode`, less the umask."""
+    """Hold the lock of the file at `path` while the block lasts. Raise OSError, also if a link is there, or if there
+    are no locks; TimeoutError if another process holds it for `seconds`. A new file has `mode`, less the umask."""
     until = time.monotonic() + seconds
     with _opened(path, mode) as file:
         while True:

@@ -169,7 +169,8 @@ def locked(file: Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
             real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            stack.enter_context(waiting.locked_within(Path(f"{real}.lock"), LOCK_SECONDS, 0o600))
+            with waiting.where_locks_are():
+                stack.enter_context(waiting.locked_within(Path(f"{real}.lock"), LOCK_SECONDS, 0o600))
         except TimeoutError as error:
             raise ConfigNotWritable(file, f"another program has held its lock for {LOCK_SECONDS:g} s") from error
         except OSError as error:

@@ -89,7 +89,9 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
         return run
     folder = store.folder(run.id)
     try:
-        with waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS):
+        with contextlib.ExitStack() as stack:
+            with waiting.where_locks_are():
+                stack.enter_context(waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS))
             run = store.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run
