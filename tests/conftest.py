@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from faulty_front import Front
+    from telemetry.stand_in import Host
 
     from ngcdl.storing.store import Store
 
@@ -84,6 +85,24 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in pynvml, driver.ctypes:
         monkeypatch.setattr(module, "CDLL", lacking)
     monkeypatch.setattr(driver, "has_driver", lambda: False)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the stand-in NVML library, compiled once."""
+    from telemetry.stand_in import compiled
+
+    return compiled(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def card(library: Path, tmp_path: Path) -> Host:
+    """A host with the two cards of nvml.state."""
+    from telemetry.stand_in import Host
+
+    host = Host(library, tmp_path / "nvml.state")
+    host.set()
+    return host
 
 
 @pytest.hookimpl(hookwrapper=True)

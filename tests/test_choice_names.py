@@ -8,7 +8,6 @@ from choosing import bare as bare  # a fixture
 from choosing import cards as cards  # a fixture
 from choosing import daemon as daemon  # a fixture
 from docker_socket import Daemon
-from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter, deque
@@ -81,6 +82,14 @@ def test_no_two_files_of_tests_are_one_module() -> None:
     paths = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
     found = Counter(module(path) for path in paths)
     assert [name for name, times in found.items() if times > 1] == []
+
+
+def test_no_test_imports_from_a_conftest() -> None:
+    """Where two folders are collected, the module of this name is one's, and the other's tests fail on it."""
+    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    assert [
+        path for path, text in texts.items() if re.search(r"^from \S*conftest import|^import conftest", text, re.M)
+    ] == []
 
 
 def module(path: Path) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from house import House, until
-from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import write_state
 
 REPORT = """

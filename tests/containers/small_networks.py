@@ -1,7 +1,7 @@
 """Networks that train in moments, and how tests train them."""
 
 import numpy as np
-from conftest import on_cpu
+from own_process import on_cpu
 
 from trainer.computing import Way
 from trainer.layers import batch_norm, constant, conv, dense, embedding, he, lrn, lstm, max_pool, relu, uniform

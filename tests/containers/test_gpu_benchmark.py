@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS
+from trainer_process import CONTAINERS
 
 from trainer import data
 from trainer.__main__ import imported

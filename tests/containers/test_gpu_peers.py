@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS
+from trainer_process import CONTAINERS
 
 sys.path.append(str(CONTAINERS.parent / "scripts" / "benchmarks"))
 

@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from conftest import CONTAINERS
+from trainer_process import CONTAINERS
 
 from trainer import data, race
 from trainer.race import KNOBS

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import CONTAINERS, Said, events, start, trainer, until
+from own_process import Said
+from trainer_process import CONTAINERS, events, start, trainer, until
 
 from trainer import autotune, choices, host, trial
 from trainer.arguments import arguments, imported

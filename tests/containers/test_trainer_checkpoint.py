@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, names
+from trainer_process import CONTAINERS, names
 
 from trainer import checkpoint
 from trainer.events import Stop

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, train, trainer
+from trainer_process import events, train, trainer
 
 from trainer import __main__ as entry
 from trainer import data, teacher

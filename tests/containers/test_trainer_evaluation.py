@@ -5,9 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from conftest import Said, events, trainer
 from drawn import pets
 from fake_network import FakeNetwork
+from own_process import Said
+from trainer_process import events, trainer
 
 from trainer import data, evaluation
 from trainer.events import Events, Outside, Stop, Voice

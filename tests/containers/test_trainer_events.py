@@ -6,7 +6,8 @@ import sys
 import time
 
 import pytest
-from conftest import CONTAINERS, Said, until
+from own_process import Said
+from trainer_process import CONTAINERS, until
 
 from trainer import events, files
 from trainer.events import Events, Stop, Voice, by_c_library

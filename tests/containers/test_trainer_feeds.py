@@ -4,7 +4,8 @@ import argparse
 
 import numpy as np
 import pytest
-from conftest import events, on_cpu, train, trainer
+from own_process import on_cpu
+from trainer_process import events, train, trainer
 
 from trainer import __main__ as entry
 from trainer import data, feed, layers, room

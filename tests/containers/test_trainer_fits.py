@@ -6,7 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import Said, events, start, train, until
+from own_process import Said
+from trainer_process import events, start, train, until
 
 from trainer import __main__ as entry
 from trainer import fits, nvml, short

@@ -6,8 +6,9 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import Said, events
 from fake_network import FakeNetwork, asked
+from own_process import Said
+from trainer_process import events
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Outside, Stop, Voice, clock

@@ -4,7 +4,8 @@ import signal
 
 import numpy as np
 import pytest
-from conftest import events, on_cpu, start, train, trainer
+from own_process import on_cpu
+from trainer_process import events, start, train, trainer
 
 from trainer import checkpoint, data, layers
 from trainer.recipe import Model

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import Played, places
+from own_process import Played, places
 
 from trainer.computing import Way
 from trainer.layers import constant, conv, dense, dropout, he, relu

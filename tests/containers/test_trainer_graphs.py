@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
 import pytest
-from conftest import places
+from own_process import places
 
 pytestmark = pytest.mark.torch
 GIB = 2**30

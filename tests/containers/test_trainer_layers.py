@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from conftest import CONTAINERS
+from trainer_process import CONTAINERS
 
 from trainer import layers
 from trainer.layers import constant, normal, uniform

@@ -4,7 +4,8 @@ import argparse
 import itertools
 
 import pytest
-from conftest import events, on_cpu, train, trainer
+from own_process import on_cpu
+from trainer_process import events, train, trainer
 
 from trainer import ahead, checkpoint, epochs, loop
 from trainer.events import Stop

@@ -9,8 +9,8 @@ import socket
 from contextlib import ExitStack, closing
 
 import pytest
-from conftest import until
 from test_trainer_replicas_end import replica
+from trainer_process import until
 
 from trainer import replicas
 from trainer.arguments import arguments

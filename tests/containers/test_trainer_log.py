@@ -5,7 +5,7 @@ import io
 import re
 
 import pytest
-from conftest import events
+from trainer_process import events
 
 from trainer import loop
 from trainer.events import Events, Voice

@@ -8,8 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from conftest import Said, events, names
 from fake_network import FakeNetwork, asked
+from own_process import Said
+from trainer_process import events, names
 
 from trainer import checkpoint, data, loop, room
 from trainer.events import Events, Outside, Stop, Voice, clock

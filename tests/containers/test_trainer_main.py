@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import CONTAINERS, events, python, trainer
+from trainer_process import CONTAINERS, events, python, trainer
 
 from trainer import __main__ as entry
 from trainer import layers

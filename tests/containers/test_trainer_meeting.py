@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 from signal import SIGTERM
 
 import pytest
-from conftest import until
+from trainer_process import until
 
 from trainer import links, meeting
 from trainer.events import Stop

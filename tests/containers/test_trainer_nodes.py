@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, FEW, events, losses, names, start, trained, trainer, until
+from trainer_process import CONTAINERS, FEW, events, losses, names, start, trained, trainer, until
 
 from trainer import data, meeting, replicas
 from trainer.arguments import arguments

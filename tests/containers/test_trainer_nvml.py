@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import CONTAINERS, python
+from trainer_process import CONTAINERS, python
 
 STAND_IN = CONTAINERS.parent / "scripts" / "lab_parts" / "nvml.c"
 

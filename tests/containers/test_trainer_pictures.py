@@ -4,8 +4,8 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import events, train, trainer
 from drawn import JPEG, JPEG_PIXELS, flat, pets, png, unpng
+from trainer_process import events, train, trainer
 
 from trainer import decoders, pictures
 from trainer.events import Stop

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import on_cpu, python
+from own_process import on_cpu
+from trainer_process import python
 
 from trainer import __main__ as entry
 from trainer import data, layers

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, python, train, trainer
 from small_networks import BATCH, NUMBERS, PICTURES, TEXT, losses, made, model
+from trainer_process import events, python, train, trainer
 
 from trainer import computing, layers
 from trainer.computing import Scale

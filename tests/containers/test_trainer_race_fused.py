@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from conftest import CONTAINERS, python
+from trainer_process import CONTAINERS, python
 
 pytestmark = pytest.mark.torch
 

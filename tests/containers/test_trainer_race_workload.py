@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from conftest import events
+from trainer_process import events
 
 from trainer import __main__ as entry
 from trainer import data

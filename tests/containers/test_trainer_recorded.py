@@ -6,7 +6,7 @@ bringing a number to the host fails there. Other forbidden operations are looked
 
 import numpy as np
 import pytest
-from conftest import Played, places
+from own_process import Played, places
 
 from trainer import __main__ as entry
 from trainer import data, race, workloads

@@ -6,7 +6,7 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from conftest import python
+from trainer_process import python
 
 from trainer.events import Stop
 from trainer.group import Group

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, FEW, events, losses, names, python, trained, trainer
+from trainer_process import CONTAINERS, FEW, events, losses, names, python, trained, trainer
 
 from trainer import __main__ as entry
 from trainer import checkpoint, data, group, layers, meeting

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, FEW, events, start, until
+from trainer_process import CONTAINERS, FEW, events, start, until
 
 from trainer import group, layers, meeting, replicas
 from trainer.events import Stop, Voice

@@ -1,7 +1,7 @@
 """What makes TensorFlow compute otherwise than the record says is refused."""
 
 import pytest
-from conftest import events, trainer
+from trainer_process import events, trainer
 
 from trainer import computing
 from trainer.events import Stop

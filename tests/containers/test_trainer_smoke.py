@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import events, train
+from trainer_process import events, train
 
 from trainer.events import Stop
 from trainer.workloads import smoke

@@ -4,8 +4,8 @@ import importlib
 from types import SimpleNamespace
 
 import pytest
-from conftest import events, train
 from convolutions import drawn, is_tensorflows_own, joined, led_back, operations, slid, word_of
+from trainer_process import events, train
 
 from trainer import layers, native, winograd
 

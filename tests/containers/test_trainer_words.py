@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import on_cpu
+from own_process import on_cpu
 
 from trainer import cost, layers
 from trainer.group import ALONE, Group

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from conftest import CONTAINERS, on_cpu
+from own_process import on_cpu
+from trainer_process import CONTAINERS
 
 from trainer import __main__ as entry
 from trainer import cost, data, layers, workloads

@@ -12,7 +12,7 @@ from ngcdl.dataset import Archive
 from ngcdl.errors import DatasetUnavailable, DiskFull
 
 from . import small
-from .conftest import Clock, Host, whole
+from .host import Clock, Host, whole
 from .server import Reply, Server
 
 Serve = Callable[..., Server]

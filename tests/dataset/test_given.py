@@ -10,7 +10,7 @@ import pytest
 from ngcdl.errors import DatasetWrong
 
 from . import small
-from .conftest import Host, files, whole
+from .host import Host, files, whole
 from .small import FILES, FOLDER, NAMES
 
 PICKLED = "cifar-10-batches-py"

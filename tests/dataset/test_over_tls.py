@@ -12,7 +12,7 @@ import pytest
 from ngcdl.errors import BadOption, DatasetUnavailable
 
 from . import small
-from .conftest import Host, whole
+from .host import Host, whole
 from .server import Reply, Server
 
 NAME = "cifar.invalid"  # behind a proxy only

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ngcdl.dataset.pace import Pace, Patience
 
-from .conftest import Clock
+from .host import Clock
 
 News = tuple[int, int | None, float | None]
 

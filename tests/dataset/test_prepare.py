@@ -18,7 +18,7 @@ from ngcdl.dataset import CIFAR10, Dataset, pictures, prepare
 from ngcdl.errors import BadOption, DatasetUnavailable, DatasetWrong
 
 from . import small
-from .conftest import Host, whole
+from .host import Host, whole
 from .server import Reply, Server
 
 Serve = Callable[..., Server]

@@ -14,7 +14,7 @@ from ngcdl.dataset.unpack import unpack
 from ngcdl.errors import DatasetWrong, DiskFull
 
 from . import small
-from .conftest import files
+from .host import files
 from .small import FILES, FOLDER, Entry, honest
 
 

@@ -15,7 +15,6 @@ import pytest
 from docker_socket import Daemon, serving
 from fakes import IMAGE
 from house import until
-from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import Host
 from unwatched import ENDED, quiet
 

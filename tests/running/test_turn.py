@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from telemetry.conftest import card as card  # a fixture
-from telemetry.conftest import library as library  # a fixture
 from telemetry.stand_in import ROOT, Host
 
 from ngcdl import processes

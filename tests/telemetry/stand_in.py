@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -70,3 +71,15 @@ def write_state(path: Path, changes: Mapping[str, object]) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     fresh.replace(path)
+
+
+def compiled(folder: Path, *flags: str) -> Path:
+    """Build the library into this folder."""
+    import pytest  # here, as a child's code may load this file
+
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler (gcc or cc) to build the stand-in NVML library with")
+    target = folder / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O2", *flags, "-o", str(target), str(SOURCE)], check=True)
+    return folder
