@@ -60,12 +60,12 @@ def made(dataset):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("feed", ["ahead", "resident"])
-def test_fifty_losses_of_the_articles_training_are_those_of_keras(framework, feed, dataset, by_keras):
+def test_fifty_losses_of_the_articles_training_are_those_of_keras(framework, dataset, by_keras):
+    """That each feed hands out the same batches is test_trainer_feeds.py's."""
     source, model = made(dataset)
     network = on_cpu(framework, model)
     network.load(model.first(4))
-    given = network.batches(source, 0, STEPS, feed)
+    given = network.batches(source, 0, STEPS)
     losses = [float(network.train(batch, model.turn(step, 4))[0]) for step, batch in enumerate(given)]
     assert losses == pytest.approx(by_keras, abs=1e-4)
     assert losses[-1] < losses[0] - 0.05, "it learns"

@@ -199,11 +199,13 @@ def test_a_picture_is_looked_at_from_two_sides_and_then_from_four_more(torch):
 
 
 # -- the training ----------------------------------------------------------------------------------
-def test_a_training_learns_and_the_same_seed_gives_the_same(torch, one):
+def test_a_training_learns_its_whitening_stays_after_its_phase_and_the_same_seed_gives_the_same(torch, one):
     one.prepare(one.images)
-    seen = []
-    one.train(7, seen.append)
+    seen, net, whitening = [], module("net"), []
+    one.train(7, lambda step: seen.append(step) or whitening.append(one.arrays.parts[net.WHITENING].detach().clone()))
     assert seen == list(range(9))
+    assert not torch.equal(whitening[0], torch.zeros(24))
+    assert all(torch.equal(later, whitening[0]) for later in whitening[1:]), "its biases stay after their phase"
     losses, guesses, weights = one.losses.clone(), one.predict(one.images[:60]), one.arrays.weights.clone()
     assert torch.isfinite(losses).all()
     assert losses[-3:].mean() < 0.7 * losses[0]
@@ -323,13 +325,6 @@ def test_a_step_is_the_one_that_is_computed_in_float64_by_hand(torch, made, jitt
             wanted = old - rate * (1 + SMALL.momentum) * gradient - SMALL.decay * old
         # float32 rounds differently on each processor: on one 59 of a filter's 589,824 weights were further away.
         assert torch.isclose(new, wanted, rtol=1e-3, atol=2e-4).double().mean() > 0.999, name
-
-
-def test_the_whitenings_biases_stay_where_they_are_after_their_phase(torch, one):
-    net, stages = module("net"), []
-    one.train(1, lambda _: stages.append(one.arrays.parts[net.WHITENING].detach().clone()))
-    assert not torch.equal(stages[0], torch.zeros(24))
-    assert all(torch.equal(later, stages[0]) for later in stages[1:])
 
 
 def test_only_what_is_not_sure_is_looked_at_again(torch, one):
