@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from own_process import Said
-from trainer_process import CONTAINERS, events, start, trainer, until
+from trainer_process import CONTAINERS, FEW, events, start, trainer, until
 
 from trainer import autotune, choices, host, trial
 from trainer.arguments import arguments, imported
@@ -18,8 +18,9 @@ from trainer.trial import Here
 
 START = {"event": "start", "framework": "pytorch", "device": "cpu", "channels_last": True, "dataset_images": 20000}
 ONE = {"threads": 1, "channels_last": False}
-SHORT = """
-from trainer import trial
+SHORT = f"""
+from trainer import data, trial
+data.SYNTHETIC = {FEW}
 trial.WINDOW_SECONDS, trial.MOST_TRIALS = 0.5, trial.LEAST_TRIALS
 """  # as sitecustomize.py: else the trials go on until their time is over
 
@@ -240,7 +241,8 @@ def test_a_framework_that_is_not_here_is_told_by_the_training_itself(tmp_path, w
 @pytest.mark.torch
 def test_a_real_trial_is_told_in_the_start_event_and_then_remembered(tmp_path):
     """TensorFlow's is in tests/live."""
-    words = "fcn-r", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--no-eval", "--autotune", "--choices"
+    words = "cifar10-keras", "--framework", "pytorch", "--device", "cpu", "--batch", 4, "--channels-last"
+    words += "--no-eval", "--autotune", "--choices"
     (tmp_path / "kept").mkdir()
     (tmp_path / "sitecustomize.py").write_text(SHORT)
     path = {"PYTHONPATH": f"{tmp_path}:{CONTAINERS}"}
