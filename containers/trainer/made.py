@@ -65,13 +65,14 @@ def film(count, shape):
 
 WINDOW, RESIDUES, CLASSES = 50, 21, 3
 NEAR = slice(22, 28)  # the residues that decide a window's class
+WINDOWS = {"train": 50000, "test": 25000}
 
 
 def chains(split):
     """Return windows of protein chains, float32 [n, 50, 1, 21], one-hot residues. Only the six residues in the middle
     decide the class: each adds its row of one table to the scores of the three classes, and noise is added to the
     scores."""
-    count = {"train": 50000, "test": 25000}[split]
+    count = WINDOWS[split]
     draw = np.random.RandomState(SYNTHETIC_SEED).normal(size=(RESIDUES, CLASSES))
     random = np.random.RandomState(SYNTHETIC_SEED + SPLITS[split])
     residues = random.randint(0, RESIDUES, (count, WINDOW))

@@ -63,11 +63,11 @@ def killed(node):
 
 
 @pytest.mark.torch
-def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_same_weights(images, tmp_path):
+def test_two_machines_train_real_images_as_one_process_does_and_end_with_the_same_weights(images, tmp_path, few):
     words = "cifar10-keras", "--framework", "pytorch", "--batch", "64", "--steps", "12", "--no-dropout"
     words += "--data", images
-    one, _ = trained(tmp_path / "one", *words)
-    first, second = on_two_machines(tmp_path / "two", *words)
+    one, _ = trained(tmp_path / "one", *words, images={"train": FEW["train"][0]})
+    first, second = on_two_machines(tmp_path / "two", *words, PYTHONPATH=few)
     assert (first[0], second[0]) == (0, 0), (first, second)
     assert (first[1].count(": step "), second[1]) == (12, "")
     assert losses(tmp_path / "two") == pytest.approx(one, abs=5e-3)  # rounding differences; see docs/results.md

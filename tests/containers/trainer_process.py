@@ -64,7 +64,7 @@ forks = {}
 def trainer(*argv, images=None, **environment):
     """Train to the end; return (exit code, stdout, stderr). Without a GPU, --autotune and an environment of its own, a
     training in TensorFlow 2 or PyTorch, if named, runs in a fork of a process with the framework loaded. Every other
-    one is `python -m trainer`. images: {"train": n, "test": m}, to which a fork cuts the synthetic splits."""
+    one is `python -m trainer`. images: {"train": n, "test": m}, how many synthetic ones a fork makes."""
     words = [str(word) for word in argv]
     if "--framework" in words and "--autotune" not in words:
         framework = words[words.index("--framework") + 1]
@@ -104,8 +104,8 @@ def losses(folder):
     return [event["loss"] for event in events(folder, "step")]
 
 
-def trained(folder, *words, **environment):
+def trained(folder, *words, **more):
     """Train on one CPU thread; return (losses, stdout)."""
     words = ("--no-eval", "--log-frequency", "1", "--threads", "1", "--device", "cpu", *words)
-    out = train(*words, "--out", folder, **environment)
+    out = train(*words, "--out", folder, **more)
     return losses(folder), out
