@@ -11,7 +11,9 @@ POINTS = 20001
 def spread(values):
     """Return the mean and the sample standard deviation, which is None for a single value."""
     values = np.asarray(values, np.float64)
-    return values.mean(), values.std(ddof=1) if len(values) > 1 else None
+    # relative to the first, because the mean of equal numbers may be off by a rounding, and they then seem to differ
+    apart = values - values[0]
+    return values[0] + apart.mean(), apart.std(ddof=1) if len(values) > 1 else None
 
 
 def chance_below(values, bound):

@@ -96,3 +96,11 @@ def test_a_mean_above_the_bound_is_the_surer_the_less_the_trainings_differ():
 def test_of_one_training_nothing_is_sure():
     assert certainty.spread([0.95]) == (0.95, None)
     assert certainty.chance_below([0.95], 0.94) is None
+
+
+@pytest.mark.parametrize("times", [2, 3, 7, 10, 50])
+def test_nor_if_all_are_equal_whatever_their_sum_rounds_to(times):
+    for right in range(9300, 9500):
+        equal = [right / 10000] * times
+        assert certainty.spread(equal) == (equal[0], 0)
+        assert certainty.chance_below(equal, 0.94) is None
