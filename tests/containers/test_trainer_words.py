@@ -333,6 +333,14 @@ def test_an_optimiser_does_what_its_words_say(framework, optimiser, clip):
     assert int(trained[0][1]) == int((guesses == labels).sum())
 
 
+def test_gradients_too_large_to_be_clipped_do_not_leave_the_training_standing_still(framework):
+    made = network(framework, [layers.dense("d", 5, 3, normal(1), normal(1))], (5,), clip=5.0)
+    made.load(made.model.first(1))
+    loss, _ = made.train(batches(made, 1e20 * images(4, 5), np.array([0, 2, 1, 2])), made.model.turn(0, 0))
+    assert np.isfinite(float(loss))
+    assert np.isnan(made.values()["d/weights"]).all()
+
+
 def test_a_sigmoid_counts_a_logit_above_zero_as_the_class_1(framework):
     words = [layers.dense("d", 5, 1, normal(1), normal(1))]
     made = network(framework, words, (5,), loss="sigmoid", counted=True)

@@ -53,7 +53,9 @@ def unscaled(scale, gradients, step):
 
 
 def clip(gradients, most):
-    scale = (most / squares(gradients).sqrt()).clamp(max=1.0)
+    norm = squares(gradients).sqrt()
+    # NaN if the norm overflows, as in TensorFlow 2: with 0 the training would stand still, and not say that it diverged
+    scale = (most / norm).clamp(max=1.0) + (norm - norm)
     for gradient in gradients:
         gradient.mul_(scale)
 
