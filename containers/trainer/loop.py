@@ -14,6 +14,7 @@ from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
 from .group import ALONE, agreed, begin_alike, parted, same, sliced, whole
 
+MOST_UNREAD = 1000  # losses, which take memory, and among which is perhaps one that is not finite
 UNENDING = 2 ** 62  # the last step if only --seconds ends the training, or if somebody types a larger one
 
 
@@ -250,7 +251,7 @@ def forward(asked, network, source, log, signals):
 
 
 class Log(object):
-    """Writes the line and the event of every n-th step. Only then are losses read: reading waits for the device.
+    """Writes the line and the event of every n-th step. Until then losses are not read: reading waits for the device.
 
     A loss of None: nothing was trained.
     """
@@ -274,6 +275,8 @@ class Log(object):
         self.sizes.append(examples)
         if step % self.asked.log_frequency == 0:
             self.write(step, self.settle())
+        elif len(self.pending) == MOST_UNREAD:
+            self.settle()
         if self.epoch_steps and (step + 1) % self.epoch_steps == 0:
             self.settle()
             self.write_epoch(step + 1)

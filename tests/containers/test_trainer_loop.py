@@ -120,6 +120,14 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_saves_nothing(run, tmp
     assert not (tmp_path / "checkpoints").exists()
 
 
+def test_a_loss_that_is_not_finite_is_noticed_however_rarely_lines_are_written(run, monkeypatch):
+    monkeypatch.setattr(loop, "MOST_UNREAD", 10)
+    network = FakeNetwork({7: float("nan")})
+    with pytest.raises(Stop) as stop:
+        run(network, log_frequency=1000)
+    assert (stop.value.kind, stop.value.step, len(network.trained)) == ("nan", 7, 11)
+
+
 def test_a_bad_loss_between_two_lines_is_found_before_a_checkpoint(run, tmp_path):
     with pytest.raises(Stop):
         run(FakeNetwork({24: float("nan")}))
