@@ -28,7 +28,7 @@ def key(asked, here):
         driver = library.driver() if library else None
     found = {name: getattr(asked, name) for name in (
         "workload", "batch", "framework", "device", "precision", "compile", "threads", "channels_last", "teacher",
-        "no_dropout", "clip", "replicas")}
+        "no_dropout", "clip", "replicas", "gpu_memory_fraction")}
     found.update(
         feed=None if asked.is_feed_free else asked.feed, data=asked.dataset if asked.data else "synthetic",
         trainer=source_checksum(), variables={name: os.environ[name] for name in asked.variables},

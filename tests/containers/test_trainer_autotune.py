@@ -64,7 +64,10 @@ def test_what_is_remembered_is_asked_for_without_a_trial(tmp_path):
     assert (given.tuned["remembered"], given.tuned["measured"]) == (True, 1795305600.0)
 
 
-@pytest.mark.parametrize("words", [("--batch", 64), ("--precision", "float32"), ("--threads", 2), ("--no-dropout",)])
+@pytest.mark.parametrize(
+    "words",
+    [("--batch", 64), ("--precision", "float32"), ("--threads", 2), ("--no-dropout",), ("--gpu-memory-fraction", 0.1)],
+)
 def test_what_is_remembered_for_another_training_is_not_taken(tmp_path, words):
     kept(tmp_path, asked(tmp_path, "--choices", tmp_path))
     given = asked(tmp_path, "--choices", tmp_path, *words)
