@@ -17,7 +17,7 @@ from .arguments import arguments, imported, names
 from .epochs import in_turn
 from .events import Events, Outside, Stop, Voice, stopped_by
 from .files import lock, make_folder
-from .loop import say_data, train
+from .loop import Training, say_data, train
 from .recipe import Model
 from .signals import Signals
 
@@ -196,7 +196,7 @@ def run(asked, outside, own):
         dataset = loaded()
         say_data(does, asked, workload, dataset, voice)
         signals.check(None)
-        train(asked, workload, model, dataset, network, outside, free, group.ALONE if maker.TOWERS else own)
+        train(Training(asked, workload, model, dataset, network, outside, group.ALONE if maker.TOWERS else own), free)
     finally:
         network.close()
 

@@ -1,7 +1,7 @@
 """What every training shares, whichever framework computes: steps, output, events, checkpoints, and how it ends."""
 from __future__ import absolute_import, division, print_function
 
-import datetime
+import collections
 import itertools
 import os
 import sys
@@ -12,35 +12,74 @@ from . import checkpoint, cost, feed, layers, room, trace
 from .ahead import Waited
 from .evaluation import evaluate, opened
 from .events import FORMAT, Stop, clock
-from .group import ALONE, agreed, begin_alike, parted, same, sliced, whole
+from .group import agreed, begin_alike, parted, same, sliced, whole
+from .log import Log
 
-MOST_UNREAD = 1000  # losses, which take memory, and among which is perhaps one that is not finite
 UNENDING = 2 ** 62  # the last step if only --seconds ends the training, or if somebody types a larger one
+# What is trained: the parsed arguments, a workload, its recipe.Model, a data.Dataset, a framework's Network, an
+# events.Outside, and this process's group.Group.
+Training = collections.namedtuple("Training", "asked workload model dataset network outside group")
 
 
-def train(asked, workload, model, dataset, network, outside, free=None, group=ALONE):
+def train(training, free=None):
     """Train from the first or the checkpoint's step on, record what happens, and test the result.
 
     free: the GPU's free bytes before the framework took its share, None if unknown."""
-    events, voice, signals = outside
+    asked, workload, model, dataset, network, (events, voice, signals), group = training
     room.check(asked, workload, model, dataset.count, network, voice)
-    source = workload.source(dataset, asked.batch, asked.seed, asked.queue_fraction)
-    asked.batch = model.batch = of_a_step(asked, source, workload.UNIT, voice)
-    queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
-    about = {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
-             "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
-             "teacher": False if asked.teacher == "none" else None, "clip": asked.clip,
-             "framework": asked.framework, "step": 0}
-    asked.steps = to_reach(asked, source)
+    source = settled(training)
+    about = described(training)
     first = prepare(asked, workload, model, network, about, voice)
+    source = own_part(training, source, first, about["data"])
+    if asked.feed == "resident":
+        feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
+    announce(training, first)
+    began, tested = clock(), opened(asked, workload, group)
+    done = compute(training, source, first, about)
+    if asked.feed == "input":
+        named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
+        events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
+    tested = tested()
+    if tested is not None:
+        evaluate(workload, model, tested, network, done, training.outside, group.examples(asked.batch))
+    parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
+    events.write("finish", step=done, seconds=clock() - began)
+
+
+def settled(training):
+    """Settle how many examples a step really has, and which step is to be reached; return the source of the batches."""
+    asked, workload = training.asked, training.workload
+    source = workload.source(training.dataset, asked.batch, asked.seed, asked.queue_fraction)
+    asked.batch = training.model.batch = of_a_step(asked, source, workload.UNIT, training.outside.voice)
+    asked.steps = to_reach(asked, source)
+    return source
+
+
+def described(training):
+    """Return what a checkpoint says of its training (checkpoint.py)."""
+    asked, workload, dataset = training.asked, training.workload, training.dataset
+    queued = workload.queued(asked.queue_fraction) if hasattr(workload, "queued") else None
+    return {"workload": asked.workload, "batch": asked.batch, "seed": asked.seed, "queued": queued,
+            "data": dataset.sha256 or dataset.note, "dropout": False if asked.no_dropout else None,
+            "teacher": False if asked.teacher == "none" else None, "clip": asked.clip,
+            "framework": asked.framework, "step": 0}
+
+
+def own_part(training, source, first, data):
+    """Return the source of this replica's part of the batches, from step `first` on; data: text that tells data sets
+    apart."""
+    (_, voice, signals), group = training.outside, training.group
     if group.size > 1:
-        begin_alike(network, first, about["data"])
+        begin_alike(training.network, first, data)
     if first and hasattr(source, "skip"):
         voice.say("Drawing the order of the images of these %d steps again" % first)
         source.skip(first, lambda: signals.check(first))
-    source = sliced(source, group)
-    if asked.feed == "resident":
-        feed.check_resident(asked.workload, source, free if network.device == "gpu" else None, network.scaled_bytes)
+    return sliced(source, group)
+
+
+def announce(training, first):
+    """Report what is trained, and how far, before the first step."""
+    asked, workload, model, dataset, network, (events, voice, _), _ = training
     start(asked, workload, network, events, dataset, steps=asked.steps,
           resumed_from_step=first if asked.resume else None,
           dropout=not asked.no_dropout if "dropout" in layers.ops(workload.NETWORK) else None,
@@ -51,28 +90,22 @@ def train(asked, workload, model, dataset, network, outside, free=None, group=AL
     if asked.steps is not None:
         voice.say("It takes %d steps of %d %s%s" % (
             asked.steps, asked.batch, workload.UNIT, ", of which %d are done" % first if first else ""))
-    began, tested = clock(), opened(asked, workload, group)
-    if queued is not None:
+
+
+def compute(training, source, first, about):
+    """Train, run forward or make batches, whatever was asked for; return how many steps are done."""
+    asked, model, voice = training.asked, training.model, training.outside.voice
+    if about["queued"] is not None:
         voice.say("Filling queue with %d %s images before starting to train." % (
-            queued, "SYNTHETIC" if dataset.name == "synthetic" else "CIFAR"))
+            about["queued"], "SYNTHETIC" if training.dataset.name == "synthetic" else "CIFAR"))
     has_result = asked.feed not in feed.WITHOUT_RESULT
     if not has_result:
         voice.say(feed.WITHOUT_RESULT[asked.feed])
     epoch_steps = getattr(source, "epoch_steps", None) if model.counted and has_result else None
-    log = Log(asked, events, voice, model, first, epoch_steps, getattr(network, "teacher_seconds_per_batch", None))
+    log = Log(asked, model, training.outside, epoch_steps, getattr(training.network, "teacher_seconds_per_batch", None))
     if model.trains and asked.feed != "input":
-        save = saving(asked, about, model, network, events, group) if has_result else None
-        done = steps(asked, model, network, source, first, log, save, signals, group)
-    else:
-        done = forward(asked, network, source, log, signals)
-    if asked.feed == "input":
-        named = feed.stages(workload, dataset, source, asked.batch, asked.seed)
-        events.write("stages", stages=feed.rates(named, lambda: signals.check(done)))
-    tested = tested()
-    if tested is not None:
-        evaluate(workload, model, tested, network, done, outside, group.examples(asked.batch))
-    parted(network, group)  # the others wait for replica 0's test: some collectives need all until the end
-    events.write("finish", step=done, seconds=clock() - began)
+        return steps(training, source, first, log, saving(training, about) if has_result else None)
+    return forward(training, source, log)
 
 
 def say_data(does, asked, workload, dataset, voice):
@@ -95,8 +128,10 @@ def start(asked, workload, network, events, dataset=None, **fields):
                  autotune=asked.tuned, pid=os.getpid(), **fields)
 
 
-def saving(asked, about, model, network, events, group):
+def saving(training, about):
     """Return a function that saves a checkpoint."""
+    asked, _, model, _, network, (events, _, _), group = training
+
     def save(step):
         started = clock()
         try:
@@ -156,15 +191,16 @@ def prepare(asked, workload, model, network, about, voice):
     return kept["step"]
 
 
-def steps(asked, model, network, source, first, log, save, signals, group=ALONE):
+def steps(training, source, first, log, save):
     """Train on the batches first..asked.steps-1, as long as --seconds allows; return how many steps are done.
 
     When a signal arrives, save a checkpoint before ending, but never one of weights whose loss is not finite. save:
     None if the result is not kept.
     """
+    asked, _, model, _, network, (_, _, signals), group = training
     done, at, saved = first, first, clock()
     signals.obey(agreed(network, group, signals.received or 0), first)
-    batches = log.batches = Waited(fed(asked, network, source, first, group))
+    batches = log.batches = Waited(fed(training, source, first))
     together = begun(log.voice, within(
         asked.seconds, batches, log, agree=lambda is_late: agreed(network, group, is_late)))
     try:
@@ -193,10 +229,11 @@ def steps(asked, model, network, source, first, log, save, signals, group=ALONE)
     return done
 
 
-def fed(asked, network, source, first, group=ALONE):
+def fed(training, source, first):
     """Return the batches from `first` on, by the feed that --feed names; --trace traces the first ones."""
+    asked, network = training.asked, training.network
     last = UNENDING if asked.steps is None else asked.steps
-    if not asked.trace or group.rank:
+    if not asked.trace or training.group.rank:
         return network.batches(source, first, last, asked.feed)
     trace.begin()
     source = source if asked.feed == "resident" else trace.Source(source)  # resident gathers batches, and makes none
@@ -228,11 +265,12 @@ def within(seconds, batches, log, now=clock, agree=bool):
             return
 
 
-def forward(asked, network, source, log, signals):
+def forward(training, source, log):
     """Run forward passes on the batches in the order of steps(), copy each result to the host, and discard it.
 
     With --feed input, only make the batches."""
-    done, batches = 0, fed(asked, network, source, 0)
+    asked, network, signals = training.asked, training.network, training.outside.signals
+    done, batches = 0, fed(training, source, 0)
     wanted, together = clock(), begun(log.voice, within(asked.seconds, batches, log))
     try:
         for done, batch in enumerate(together, 1):
@@ -248,102 +286,3 @@ def forward(asked, network, source, log, signals):
         together.close()
         getattr(batches, "close", int)()
     return done
-
-
-class Log(object):
-    """Writes the line and the event of every n-th step. Until then losses are not read: reading waits for the device.
-
-    A loss of None: nothing was trained.
-    """
-
-    def __init__(self, asked, events, voice, model, first=0, epoch_steps=None, teacher_seconds=None):
-        self.asked, self.events, self.voice, self.model = asked, events, voice, model
-        self.teacher_seconds = teacher_seconds
-        self.pending, self.since, self.first = [], clock(), True
-        self.latest, self.loss = first - 1, None  # the step added last, the loss read last
-        self.sizes = []  # of the batches since the previous line: an epoch's last is smaller
-        self.latencies = []  # of the full batches among them, if nothing is trained
-        self.batches, self.input_seconds = None, 0.0  # a Waited, and how many of its seconds have been reported
-        self.written = first - 1
-        # a resumed training's first epoch is the rest of an epoch
-        self.epoch, self.epoch_steps = Epoch(), epoch_steps
-
-    def add(self, step, examples, loss, right):
-        self.latest = step
-        if loss is not None:
-            self.pending.append((step, examples, loss, right))
-        self.sizes.append(examples)
-        if step % self.asked.log_frequency == 0:
-            self.write(step, self.settle())
-        elif len(self.pending) == MOST_UNREAD:
-            self.settle()
-        if self.epoch_steps and (step + 1) % self.epoch_steps == 0:
-            self.settle()
-            self.write_epoch(step + 1)
-
-    def waited(self, examples, seconds):
-        """Record the latency of a full batch: the time until its results arrived."""
-        if examples == self.asked.batch:
-            self.latencies.append(seconds)
-
-    def end(self):
-        """Write the last step, if it has no line yet: --seconds ends a training at a step that nobody knows beforehand,
-        and on a slow device that step may be the only one with a line."""
-        if self.latest > self.written:
-            self.write(self.latest, self.settle())
-
-    def settle(self):
-        """Read the unread losses, and return the last or None; raise Stop("nan") at the first that is not finite."""
-        for step, examples, loss, right in self.pending:
-            with trace.Slice("wait for the loss", step):
-                value = float(loss)
-            if not np.isfinite(value):
-                raise Stop("nan", "Model diverged with loss = %s at step %d" % (value, step), step)
-            if self.epoch_steps:
-                self.epoch.add(examples, value, int(right))
-            self.loss = value
-        self.pending = []
-        return self.loss
-
-    def write(self, step, loss):
-        now, count = clock(), step - self.written
-        seconds, self.since = max(now - self.since, 1e-9) / count, now
-        rate, self.written, self.sizes = sum(self.sizes) / len(self.sizes) / seconds, step, []
-        more = {"teacher_seconds_per_batch": self.teacher_seconds()} if self.teacher_seconds else {}
-        if self.latencies and not self.first:
-            more["latency_seconds"] = self.latencies
-        self.latencies = []
-        if self.batches:
-            waited, self.input_seconds = self.batches.seconds - self.input_seconds, self.batches.seconds
-            more["input_seconds_per_batch"] = None if self.first else waited / count
-        self.events.write("step", step=step, loss=loss,
-                          learning_rate=None if loss is None else self.model.rate(step),
-                          examples_per_second=None if self.first else rate,
-                          seconds_per_batch=None if self.first else seconds, **more)
-        self.voice.say(step_line(step, loss, rate, seconds))
-        self.first = False
-
-    def write_epoch(self, done):
-        """Report what Keras reports: means over the epoch of the losses and guesses during training."""
-        epoch, self.epoch = self.epoch, Epoch()
-        number, seconds = done // self.epoch_steps, clock() - epoch.began
-        loss, accuracy = epoch.loss / epoch.examples, epoch.right / epoch.examples
-        self.events.write("epoch", step=done, epoch=number, examples=epoch.examples, loss=loss, accuracy=accuracy,
-                          seconds=seconds)
-        self.voice.say("%s: epoch %d, loss = %.4f, accuracy = %.4f (%.0f s)" % (
-            datetime.datetime.now(), number, loss, accuracy, seconds))
-
-
-def step_line(step, loss, rate, seconds):
-    return "%s: step %d%s (%.1f examples/sec; %.3f sec/batch)" % (
-        datetime.datetime.now(), step, "" if loss is None else ", loss = %.2f" % loss, rate, seconds)
-
-
-class Epoch(object):
-    """Sums over an epoch's examples."""
-
-    def __init__(self):
-        self.began, self.examples, self.loss, self.right = clock(), 0, 0.0, 0
-
-    def add(self, examples, loss, right):
-        self.examples, self.loss, self.right = self.examples + examples, self.loss + examples * loss, self.right + right

@@ -166,7 +166,7 @@ def test_what_is_free_for_a_resident_data_set_is_the_machine_s_where_the_gpu_has
 ):
     """NVML then tells none, and a data set that fills the machine would hang it."""
     told = []
-    monkeypatch.setattr(entry, "train", lambda *words: told.append(words[6]))
+    monkeypatch.setattr(entry, "train", lambda _, free: told.append(free))
     monkeypatch.setattr(room.nvml, "read", lambda: [{"memory_total_bytes": None, "memory_used_bytes": None}])
     monkeypatch.setattr(room.driver, "is_integrated", lambda _: True)
     monkeypatch.setattr(room.host, "memory", lambda: {"MemAvailable": 5})

@@ -12,6 +12,7 @@ from trainer_process import events
 
 from trainer import data, epochs, layers, loop
 from trainer.events import Events, Outside, Stop, Voice, clock
+from trainer.group import ALONE
 from trainer.recipe import Model, untrained
 from trainer.signals import Signals
 
@@ -26,7 +27,7 @@ def forward(tmp_path, network, signals=None, **changes):
     dataset = data.Dataset(images, np.zeros(5, np.int32), "synthetic", 1, note="zeros")
     said, model = Said(), Model(words, untrained(), (3,), 2)
     outside = Outside(Events(str(tmp_path)), Voice(said), signals or Signals())
-    loop.train(typed, workload, model, dataset, network, outside)
+    loop.train(loop.Training(typed, workload, model, dataset, network, outside, ALONE))
     return said
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from trainer_process import events
 
-from trainer import loop
-from trainer.events import Events, Voice
+from trainer.events import Events, Outside, Voice
+from trainer.log import Log
 from trainer.recipe import Model, recipe, sgd
 from trainer.workloads import cifar10
 
@@ -16,11 +16,11 @@ from trainer.workloads import cifar10
 class Counted:
     """The log of a workload that counts accuracy, three steps per epoch."""
 
-    def __init__(self, folder, first=0):
+    def __init__(self, folder):
         self.said, self.folder = io.StringIO(), folder
         asked = argparse.Namespace(log_frequency=10, batch=4)
         model = Model(cifar10.NETWORK, recipe(sgd(), 0.1, counted=True), cifar10.INPUT, 4)
-        self.log = loop.Log(asked, Events(str(folder)), Voice(self.said), model, first, 3)
+        self.log = Log(asked, model, Outside(Events(str(folder)), Voice(self.said), None), 3)
 
     def epochs(self):
         kept = ("step", "epoch", "examples", "loss", "accuracy")
@@ -37,7 +37,7 @@ def test_an_epoch_is_summed_up_over_its_examples(tmp_path):
 
 
 def test_a_resumed_epoch_is_the_rest_of_one(tmp_path):
-    counted = Counted(tmp_path, first=5)
+    counted = Counted(tmp_path)
     for step in range(5, 9):
         counted.log.add(step, 4, 1.0, 3)
     assert [epoch[:3] for epoch in counted.epochs()] == [(6, 2, 4), (9, 3, 12)]

@@ -35,7 +35,7 @@ def run(tmp_path):
         typed = asked(tmp_path, **changes)
         said, model = Said(), Model(cifar10.NETWORK, cifar10.RECIPE, cifar10.INPUT, typed.batch)
         outside = Outside(Events(str(tmp_path)), Voice(said), signals or Signals())
-        loop.train(typed, cifar10, model, dataset, network, outside, group=group)
+        loop.train(loop.Training(typed, cifar10, model, dataset, network, outside, group))
         return said
 
     return go
@@ -121,7 +121,7 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_saves_nothing(run, tmp
 
 
 def test_a_loss_that_is_not_finite_is_noticed_however_rarely_lines_are_written(run, monkeypatch):
-    monkeypatch.setattr(loop, "MOST_UNREAD", 10)
+    monkeypatch.setattr("trainer.log.MOST_UNREAD", 10)
     network = FakeNetwork({7: float("nan")})
     with pytest.raises(Stop) as stop:
         run(network, log_frequency=1000)

@@ -20,7 +20,8 @@ import numpy as np
 from .. import certainty, cost, data, race
 from ..events import Stop, clock
 from ..layers import batch_norm, constant, conv, dense, max_pool, silu, uniform
-from ..loop import say_data, start, step_line
+from ..log import step_line
+from ..loop import say_data, start
 from ..recipe import recipe, sgd
 
 SUMMARY = "How soon are 94 % of CIFAR-10 right, from nothing, on one GPU? By Muon"
