@@ -166,7 +166,7 @@ def run(asked, outside, own):
     free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     if not hasattr(workload, "run") and (asked.device == "cpu" or not driver.is_installed()):
-        winograd.begin(layers.flat(model.words))  # which compiles while the framework loads
+        winograd.begin(layers.flat(layers.joined(model.words)))  # which compiles while the framework loads
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS, voice)
     if own.size > 1:
         own.report = replicas.report

@@ -52,30 +52,19 @@ static inline vector relu(vector x) {
     return (vector)(~(whole)(x <= 0) & (whole)x);
 }
 
-/* A pool's choices: for each number of its output the place in the tile, 0 to 3, that has it, or NONE, where relu made
-   it 0. */
-#define NONE 4
+/* A pool's choices: for each number of its output the place in its window that has it, or NONE, where relu made it 0. */
+#define NONE 9
 
-/* Write to `to` the largest of a tile's four places, or 0, and to `choice` which it is: as of frameworks, the first of
-   equals. */
-static inline __attribute__((always_inline)) void pool(const vector *four, float *to, int *choice) {
-    vector most = four[0];
-    whole which = {0};
-#pragma GCC unroll 3
-    for (int k = 1; k < 4; k++) {
-        whole larger = four[k] > most;
-        most = chosen(larger, four[k], most);
-        which = (larger & k) | (~larger & which);
-    }
-    STORE(to, relu(most));
-    whole dead = most <= 0;
-    which = (dead & NONE) | (~dead & which);
-    *(whole *)choice = which;
+/* Take what is larger, with its place. Of equals the first stays, as in the frameworks. */
+static inline __attribute__((always_inline)) void larger(vector value, int place, vector *most, whole *which) {
+    whole is = value > *most;
+    *most = chosen(is, value, *most);
+    *which = (is & place) | (~is & *which);
 }
 
-/* Write to `four` the gradients of a tile's places, of a pool's gradient and its choices. */
-static inline __attribute__((always_inline)) void unpool(vector gradient, const int *choice, vector *four) {
-    whole which = *(const whole *)choice;
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; k++) four[k] = (vector)((which == k) & (whole)gradient);
+/* Write the pool's output, after relu, and its choices. */
+static inline __attribute__((always_inline)) void choose(vector most, whole which, float *to, int *choices) {
+    whole dead = most <= 0;
+    STORE(to, relu(most));
+    *(whole *)choices = (dead & NONE) | (~dead & which);
 }

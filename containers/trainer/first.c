@@ -1,130 +1,201 @@
-/* A network's first convolution on a CPU: 3 x 3 places of three colours, with the max pool of 2 x 2 and the relu behind it,
-   and the gradient of its filters, all in one pass over the pictures: one by one they read and write ten times the
-   pool's output, and hardly compute anything. winograd.py describes the functions. */
+/* A network's first convolution on a CPU, over three colours, with the max pool and the relu behind it, and the gradient of
+   its filters: in one pass over the pictures each. One by one these read and write ten times the pool's output, and hardly
+   compute anything. Windows are of 3 x 3 or 5 x 5 places, the pool's of 2 x 2 or 3 x 3, two places apart; those of the pool
+   may end beyond the picture. winograd.py describes the functions. */
 #include "convolution.h"
 
 #define COLOURS 3
-#define WINDOW 3
-#define ROW (WINDOW * COLOURS)                    /* numbers of a window in one row of a picture */
-#define PATCH ((WINDOW + 1) * COLOURS)            /* numbers in one row of what a tile follows from */
-#define PLACE(k) ((k) / 2 * PATCH + (k) % 2 * COLOURS) /* where in a patch the window of a tile's place k begins */
+#define NUMBERS(s) ((s)->window * (s)->window * COLOURS) /* of a filter for one output */
+#define SIDE_BY_SIDE 6 /* places of a row that are computed at once: enough sums that none is waited for */
 
-/* Copy the 4 x 4 places from which a tile follows. */
-static inline void patch(const struct Shape *s, const float *picture, long top, long left, float *found) {
-    for (long y = top; y < top + WINDOW + 1; y++, found += PATCH) {
-        const float *row = picture + (y * s->width + left) * COLOURS;
-        if (y < 0 || y >= s->height)
-            memset(found, 0, PATCH * sizeof(float));
-        else if (left >= 0 && left + WINDOW < s->width)
-            memcpy(found, row, PATCH * sizeof(float));
-        else
-            for (long k = 0; k < PATCH; k++) {
-                long x = left + k / COLOURS;
-                found[k] = x >= 0 && x < s->width ? row[k] : 0;
+struct First {
+    long threads, pictures, height, width, outputs, above, left, output, row, column, input, window, pool, down, across;
+};
+
+/* The convolution's output. */
+static inline long rows(const struct First *s) {
+    return s->height + 2 * s->above - s->window + 1;
+}
+
+static inline long columns(const struct First *s) {
+    return s->width + 2 * s->left - s->window + 1;
+}
+
+static inline long wide(const struct First *s) {
+    return (s->width + 2 * s->left) * COLOURS;
+}
+
+static inline const float *number(const struct First *s, const float *filters, long k, long o) {
+    long row = s->window * COLOURS;
+    return filters + k / row * s->row + k % row / COLOURS * s->column + k % COLOURS * s->input + o * s->output;
+}
+
+/* Copy a picture into the middle of zeros. */
+static void frame(const struct First *s, const float *picture, float *found) {
+    for (long y = 0; y < s->height; y++)
+        memcpy(found + (y + s->above) * wide(s) + s->left * COLOURS, picture + y * s->width * COLOURS,
+               s->width * COLOURS * sizeof(float));
+}
+
+static float *framed(const struct First *s) {
+    long count = (s->height + 2 * s->above) * wide(s);
+    float *found = floats(count);
+    if (found) memset(found, 0, count * sizeof(float));
+    return found;
+}
+
+/* Write to found [columns, outputs] a row of the convolution, of the row of a framed picture at `from`. */
+static void convolve_row(const struct First *s, const float *from, const float *filters, const float *biases, float *found) {
+    for (long x = 0; x < columns(s); x += SIDE_BY_SIDE) {
+        if (x > columns(s) - SIDE_BY_SIDE) x = columns(s) - SIDE_BY_SIDE; /* some are computed twice */
+        for (long c = 0; c < s->outputs; c += 2 * LANES) {
+            vector left[SIDE_BY_SIDE], right[SIDE_BY_SIDE];
+            for (int k = 0; k < SIDE_BY_SIDE; k++) {
+                left[k] = biases ? LOAD(biases + c) : (vector){0};
+                right[k] = biases ? LOAD(biases + c + LANES) : (vector){0};
             }
+            const float *filter = filters + c;
+            for (long a = 0; a < s->window; a++)
+                for (long b = 0; b < s->window * COLOURS; b++, filter += s->outputs) {
+                    vector one = LOAD(filter), other = LOAD(filter + LANES);
+#pragma GCC unroll 6
+                    for (int k = 0; k < SIDE_BY_SIDE; k++) {
+                        float seen = from[a * wide(s) + (x + k) * COLOURS + b];
+                        left[k] += seen * one;
+                        right[k] += seen * other;
+                    }
+                }
+            for (int k = 0; k < SIDE_BY_SIDE; k++) {
+                STORE(found + (x + k) * s->outputs + c, left[k]);
+                STORE(found + (x + k) * s->outputs + c + LANES, right[k]);
+            }
+        }
     }
 }
 
-/* given: pictures, filters, biases or NULL; found: the pool's output, and its choices. */
-int first_pooled(const struct Shape *s, const float **given, float **found) {
-    struct Tiles t = tiles_of(s);
-    const float *pictures = given[0], *filters = given[1], *biases = given[2];
-    int *choices = (int *)found[1];
-    float *laid = floats(WINDOW * ROW * s->outputs); /* [window, outputs] */
-    if (!laid) return 1;
-    for (long k = 0; k < WINDOW * ROW; k++)
-        for (long o = 0; o < s->outputs; o++)
-            laid[k * s->outputs + o] =
-                filters[k / ROW * s->row + k % ROW / COLOURS * s->column + k % COLOURS * s->input + o * s->output];
-#pragma omp parallel for num_threads(s->threads)
-    for (long line = 0; line < s->pictures * t.down; line++)
-        for (long tile = line * t.across; tile < (line + 1) * t.across; tile++) {
-            float seen[(WINDOW + 1) * PATCH];
-            patch(s, pictures + line / t.down * s->height * s->width * COLOURS, line % t.down * 2 - s->above,
-                  tile % t.across * 2 - s->left, seen);
-            for (long c = 0; c < s->outputs; c += 2 * LANES) {
-                vector left[4], right[4];
-                for (int k = 0; k < 4; k++) {
-                    left[k] = biases ? LOAD(biases + c) : (vector){0};
-                    right[k] = biases ? LOAD(biases + c + LANES) : (vector){0};
-                }
-#pragma GCC unroll 3
-                for (int a = 0; a < WINDOW; a++)
-                    for (int b = 0; b < ROW; b++) {
-                        const float *from = laid + (a * ROW + b) * s->outputs + c;
-                        vector one = LOAD(from), other = LOAD(from + LANES);
-#pragma GCC unroll 4
-                        for (int k = 0; k < 4; k++) {
-                            float number = seen[PLACE(k) + a * PATCH + b];
-                            left[k] += number * one;
-                            right[k] += number * other;
-                        }
-                    }
-                pool(left, found[0] + tile * s->outputs + c, choices + tile * s->outputs + c);
-                pool(right, found[0] + tile * s->outputs + c + LANES, choices + tile * s->outputs + c + LANES);
+/* Write to found and choices [across, outputs] the pool over the rows of the convolution at `at`, NULL beyond it. */
+static void pool_row(const struct First *s, const float **at, float *found, int *choices) {
+    for (long p = 0; p < s->across; p++)
+        for (long c = 0; c < s->outputs; c += LANES) {
+            vector most = LOAD(at[0] + p * 2 * s->outputs + c);
+            whole which = {0};
+            for (long k = 1; k < s->pool * s->pool; k++) {
+                long x = p * 2 + k % s->pool;
+                if (at[k / s->pool] && x < columns(s))
+                    larger(LOAD(at[k / s->pool] + x * s->outputs + c), k, &most, &which);
             }
+            choose(most, which, found + p * s->outputs + c, choices + p * s->outputs + c);
         }
-    free(laid);
-    return 0;
 }
 
-/* Add to sums [window, outputs] the products of a line of patches with the gradients of their places, and to the numbers
-   after them, [outputs], these gradients. */
-static void add_line(
-    const struct Shape *s, long tiles, const float *patches, const float *gradient, const int *choices,
-    float *sums) {
-    for (long c = 0; c < s->outputs; c += LANES)
-        for (int a = 0; a < WINDOW; a++) {
-            vector own[ROW], bias = {0};
-#pragma GCC unroll 9
-            for (int b = 0; b < ROW; b++) own[b] = LOAD(sums + (a * ROW + b) * s->outputs + c);
-            for (long tile = 0; tile < tiles; tile++) {
-                const float *seen = patches + tile * (WINDOW + 1) * PATCH + a * PATCH;
-                vector four[4];
-                unpool(LOAD(gradient + tile * s->outputs + c), choices + tile * s->outputs + c, four);
-                bias += (four[0] + four[1]) + (four[2] + four[3]);
-#pragma GCC unroll 9
-                for (int b = 0; b < ROW; b++)
-#pragma GCC unroll 4
-                    for (int k = 0; k < 4; k++) own[b] += seen[PLACE(k) + b] * four[k];
+/* given: pictures, filters, biases or NULL; found: the pool's output, and its choices. */
+int first_pooled(const struct First *s, const float **given, float **found) {
+    float *filters = floats(NUMBERS(s) * s->outputs); /* [window, outputs] */
+    int failed = !filters;
+    for (long k = 0; k < NUMBERS(s) && !failed; k++)
+        for (long o = 0; o < s->outputs; o++) filters[k * s->outputs + o] = *number(s, given[1], k, o);
+#pragma omp parallel num_threads(s->threads) reduction(| : failed)
+    {
+        long length = columns(s) * s->outputs;
+        float *picture = framed(s), *kept = floats(s->pool * length); /* the rows that a pool's row needs */
+        failed |= !picture || !kept;
+#pragma omp for
+        for (long p = 0; p < s->pictures; p++) {
+            if (failed) continue;
+            frame(s, given[0] + p * s->height * s->width * COLOURS, picture);
+            for (long y = 0, done = 0; y < s->down; y++) {
+                const float *at[3];
+                for (; done < rows(s) && done < y * 2 + s->pool; done++)
+                    convolve_row(s, picture + done * wide(s), filters, given[2], kept + done % s->pool * length);
+                for (long k = 0; k < s->pool; k++)
+                    at[k] = y * 2 + k < rows(s) ? kept + (y * 2 + k) % s->pool * length : NULL;
+                long place = (p * s->down + y) * s->across * s->outputs;
+                pool_row(s, at, found[0] + place, (int *)found[1] + place);
             }
-#pragma GCC unroll 9
-            for (int b = 0; b < ROW; b++) STORE(sums + (a * ROW + b) * s->outputs + c, own[b]);
-            float *last = sums + WINDOW * ROW * s->outputs + c;
-            if (a == 0) STORE(last, LOAD(last) + bias);
+        }
+        free(picture);
+        free(kept);
+    }
+    free(filters);
+    return failed;
+}
+
+/* Write to found [rows, columns, outputs] the gradient of a picture's convolution, from that of its pool; add that to
+   sums [outputs]. */
+static void unpool_picture(const struct First *s, const float *gradient, const int *choices, float *found, float *sums) {
+    memset(found, 0, rows(s) * columns(s) * s->outputs * sizeof(float));
+    for (long place = 0; place < s->down * s->across; place++)
+        for (long c = 0; c < s->outputs; c += LANES) {
+            vector own = LOAD(gradient + place * s->outputs + c), sum = {0};
+            whole which = *(const whole *)(choices + place * s->outputs + c);
+            for (long k = 0; k < s->pool * s->pool; k++) {
+                long y = place / s->across * 2 + k / s->pool, x = place % s->across * 2 + k % s->pool;
+                if (y >= rows(s) || x >= columns(s)) continue;
+                float *to = found + (y * columns(s) + x) * s->outputs + c;
+                vector part = (vector)((which == (int)k) & (whole)own);
+                STORE(to, LOAD(to) + part);
+                sum += part;
+            }
+            STORE(sums + c, LOAD(sums + c) + sum);
+        }
+}
+
+/* Add to sums [window, outputs] the products of a framed picture with the gradient of its convolution, of `length`
+   numbers of the window at a time, which lie side by side, and two vectors: as many sums as registers hold. */
+static inline __attribute__((always_inline)) void add_products(
+    const struct First *s, const float *picture, const float *gradient, float *sums, const int length) {
+    for (long c = 0; c < s->outputs; c += 2 * LANES)
+        for (long k = 0; k < NUMBERS(s); k += length) {
+            const float *seen = picture + k / (s->window * COLOURS) * wide(s) + k % (s->window * COLOURS);
+            float *to = sums + k * s->outputs + c;
+            vector left[5] = {{0}}, right[5] = {{0}};
+            for (long y = 0; y < rows(s); y++)
+                for (long x = 0; x < columns(s); x++) {
+                    const float *from = gradient + (y * columns(s) + x) * s->outputs + c;
+                    vector one = LOAD(from), other = LOAD(from + LANES);
+#pragma GCC unroll 5
+                    for (int b = 0; b < length; b++) {
+                        float number = seen[y * wide(s) + x * COLOURS + b];
+                        left[b] += number * one;
+                        right[b] += number * other;
+                    }
+                }
+#pragma GCC unroll 5
+            for (int b = 0; b < length; b++, to += s->outputs) {
+                STORE(to, LOAD(to) + left[b]);
+                STORE(to + LANES, LOAD(to + LANES) + right[b]);
+            }
         }
 }
 
 /* given: pictures, the gradient of the pool's output, its choices; found: the gradients of filters and of biases. */
-int first_filter_gradient(const struct Shape *s, const float **given, float **found) {
-    struct Tiles t = tiles_of(s);
-    long lines = s->pictures * t.down, size = (WINDOW * ROW + 1) * s->outputs;
-    long parts = s->threads < lines ? s->threads : lines; /* each with its own sums, so always rounded alike */
-    const int *choices = (const int *)given[2];
-    float *sums = floats(parts * size), *patches = floats(parts * t.across * (WINDOW + 1) * PATCH);
-    int failed = !sums || !patches;
-#pragma omp parallel for num_threads(s->threads)
+int first_filter_gradient(const struct First *s, const float **given, float **found) {
+    long numbers = NUMBERS(s), size = (numbers + 1) * s->outputs, pooled = s->down * s->across * s->outputs;
+    long parts = s->threads < s->pictures ? s->threads : s->pictures; /* each with its sums, so always rounded alike */
+    float *sums = floats(parts * size);
+    int failed = !sums;
+#pragma omp parallel for num_threads(s->threads) reduction(| : failed)
     for (long part = 0; part < parts; part++) {
-        if (failed) continue;
-        float *own = sums + part * size, *seen = patches + part * t.across * (WINDOW + 1) * PATCH;
-        memset(own, 0, size * sizeof(float));
-        for (long line = part * lines / parts; line < (part + 1) * lines / parts; line++) {
-            for (long tile = 0; tile < t.across; tile++)
-                patch(s, given[0] + line / t.down * s->height * s->width * COLOURS, line % t.down * 2 - s->above,
-                      tile * 2 - s->left, seen + tile * (WINDOW + 1) * PATCH);
-            add_line(s, t.across, seen, given[1] + line * t.across * s->outputs, choices + line * t.across * s->outputs, own);
+        float *picture = framed(s), *gradient = floats(rows(s) * columns(s) * s->outputs), *own = sums + part * size;
+        failed |= !picture || !gradient;
+        if (!failed) memset(own, 0, size * sizeof(float));
+        for (long p = part * s->pictures / parts; p < (part + 1) * s->pictures / parts && !failed; p++) {
+            frame(s, given[0] + p * s->height * s->width * COLOURS, picture);
+            unpool_picture(s, given[1] + p * pooled, (const int *)given[2] + p * pooled, gradient, own + numbers * s->outputs);
+            if (s->window == 3)
+                add_products(s, picture, gradient, own, 3);
+            else
+                add_products(s, picture, gradient, own, 5);
         }
+        free(picture);
+        free(gradient);
     }
-    for (long k = 0; k < WINDOW * ROW + 1 && !failed; k++)
+    for (long k = 0; k <= numbers && !failed; k++)
         for (long o = 0; o < s->outputs; o++) {
             float sum = 0;
             for (long part = 0; part < parts; part++) sum += sums[part * size + k * s->outputs + o];
-            if (k == WINDOW * ROW)
-                found[1][o] = sum;
-            else
-                found[0][k / ROW * s->row + k % ROW / COLOURS * s->column + k % COLOURS * s->input + o * s->output] = sum;
+            *(k < numbers ? (float *)number(s, found[0], k, o) : found[1] + o) = sum;
         }
     free(sums);
-    free(patches);
     return failed;
 }

@@ -229,7 +229,7 @@ def pooled_first(words):
 
 def joined(words):
     """Return the network with each relu joined to the convolution behind it, which is then "relued", and each max pool
-    of 2 x 2, with the relu behind it, joined to the convolution before them, as its "pooled"."""
+    with a stride of 2, and the relu behind it, joined to the convolution before them, as its "pooled"."""
     found = []
     for word in words:
         if "branches" in word:
@@ -238,11 +238,16 @@ def joined(words):
             found[-1:] = [dict(word, relued=1)]
         else:
             found.append(word)
-        if [one["op"] for one in found[-3:]] == ["conv", "max_pool", "relu"]:
-            pool = found[-2]
-            if pool["size"] == pool["stride"] == 2 and not any(pool["padding"]):
-                found[-3:] = [dict(found[-3], pooled=found[-2:])]
+        if [one["op"] for one in found[-3:]] == ["conv", "max_pool", "relu"] and found[-2]["stride"] == 2:
+            found[-3:] = [dict(found[-3], pooled=found[-2:])]
     return found
+
+
+def pooled_sides(word, sides):
+    """Return the height and width of a joined word's output, of those of its input."""
+    pool = word["pooled"][0]
+    beyond = sum(pool["padding"]) - pool["size"]
+    return tuple((side + beyond) // pool["stride"] + 1 for side in sides_after(word, sides))
 
 
 def ops(words):

@@ -124,7 +124,7 @@ def start(asked, workload, network, events, dataset=None, **fields):
                  framework=asked.framework, framework_version=network.version, python="%d.%d.%d" % sys.version_info[:3],
                  device=network.device, devices=network.devices, parameters=workload.PARAMETERS, threads=asked.threads,
                  precision=network.precision, compiled=network.compiled, channels_last=network.channels_last,
-                 winograd=bool(network.winograd), replicas=network.group.size, nodes=network.group.nodes,
+                 winograd=network.winograd, replicas=network.group.size, nodes=network.group.nodes,
                  autotune=asked.tuned, pid=os.getpid(), **fields)
 
 

@@ -125,7 +125,11 @@ static void transform_pooled(const float *m, long far, const float *biases, long
     for (long c = 0; c < channels; c += LANES) {
         vector four[4];
         output_tile(m + c, far, biases ? LOAD(biases + c) : (vector){0}, four);
-        pool(four, found + c, choices + c);
+        vector most = four[0];
+        whole which = {0};
+#pragma GCC unroll 3
+        for (int k = 1; k < 4; k++) larger(four[k], k, &most, &which);
+        choose(most, which, found + c, choices + c);
     }
 }
 
@@ -253,10 +257,10 @@ int unpooled(const struct Shape *s, const float **given, float **found) {
     for (long tile = 0; tile < t.count; tile++) {
         float *to = found[0] + (tile / t.across * 2 * t.width + tile % t.across * 2) * s->outputs;
         for (long c = 0; c < s->outputs; c += LANES) {
-            vector four[4];
-            long at = tile * s->outputs + c;
-            unpool(LOAD(given[0] + at), (const int *)given[1] + at, four);
-            for (int k = 0; k < 4; k++) STORE(to + (k / 2 * t.width + k % 2) * s->outputs + c, four[k]);
+            vector gradient = LOAD(given[0] + tile * s->outputs + c);
+            whole which = *(const whole *)((const int *)given[1] + tile * s->outputs + c);
+            for (int k = 0; k < 4; k++)
+                STORE(to + (k / 2 * t.width + k % 2) * s->outputs + c, (vector)((which == k) & (whole)gradient));
         }
     }
     return 0;

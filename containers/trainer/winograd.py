@@ -1,6 +1,6 @@
 """3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time, of 256 channels with
-AVX-512 in 0.9 to 1.14. A max pool of 2 x 2 and the relu behind it are computed with them, also with the first
-convolution of a network, over three colours, by first.c.
+AVX-512 in 0.9 to 1.14. A relu before them, and a max pool of 2 x 2 behind them, are computed with them; and by first.c
+a network's first convolution, over three colours, of 3 x 3 or 5 x 5, with its pool.
 
 gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
 AVX2 or NEON, the framework's own convolutions do instead.
@@ -18,6 +18,8 @@ SOURCES = "winograd.c", "first.c"
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
+SIDE_BY_SIDE = 6  # in first.c: no row may have fewer places
+NONE = 9  # in convolution.h: what a pool chooses where relu makes it 0
 LEAST_TILES = 48  # for each thread: with fewer, transforming filters and their gradients takes longer than the products
 
 begun, loaded = [], []  # at most one each: what returns the compiled library, and a Library or None
@@ -31,7 +33,13 @@ def pays(word, threads, examples, height, width):
     return min(down, across) > 0 and examples * down * across >= LEAST_TILES * threads
 
 
+def any_of(words):
+    """Return whether this can compute one of the words (layers.flat of layers.joined)."""
+    return any(can_be(word) or is_first(word) for word in words)
+
+
 def can_be(word):
+    """Return whether winograd.c can compute this word."""
     if word["op"] != "conv":
         return False
     rows, columns, inputs, outputs = word["shape"]
@@ -41,20 +49,27 @@ def can_be(word):
 
 def pools(word, threads, examples, height, width):
     """Return whether this computes a joined word (layers.joined) at once, for so many examples of this size."""
-    down, across = layers.sides_after(word, (height, width))
-    return "pooled" in word and min(down, across) > 0 and down % 2 == across % 2 == 0 and (
-        is_first(word) or pays(word, threads, examples, height, width))
+    if "pooled" not in word:
+        return False
+    sides, pool = layers.sides_after(word, (height, width)), word["pooled"][0]
+    if is_first(word):
+        return min(sides) >= SIDE_BY_SIDE
+    return (pool["size"] == 2 and not any(pool["padding"]) and not any(side % 2 for side in sides)
+            and pays(word, threads, examples, height, width))
 
 
 def is_first(word):
-    """Return whether first.c can compute this joined word, but for a gradient of its input."""
-    return (word["shape"][:3] == (3, 3, 3) and word["stride"] == 1 and max(word["padding"]) <= 2
-            and word["shape"][3] % MULTIPLE == 0 and "relued" not in word)
+    """Return whether first.c can compute this word, but for a gradient of its input."""
+    if "pooled" not in word or "relued" in word:
+        return False
+    (rows, columns, inputs, outputs), pool = word["shape"], word["pooled"][0]
+    return (rows == columns and rows in (3, 5) and inputs == 3 and outputs % MULTIPLE == 0 and word["stride"] == 1
+            and max(word["padding"]) < rows and pool["size"] in (2, 3) and pool["padding"] in ((0, 0), (0, 1)))
 
 
 def begin(words):
-    """Start to compile in a thread, if this can compute one of the words (layers.flat)."""
-    if not begun and any(can_be(word) for word in words):
+    """Start to compile in a thread, if this can compute one of the words."""
+    if not begun and any_of(words):
         begun.append(meanwhile(native.compiled, SOURCES))
 
 
@@ -64,7 +79,7 @@ def library(words):
     begin(words)
     if begun and not loaded:
         loaded.append(opened(begun[0]()))
-    return loaded[0] if loaded and any(can_be(word) for word in words) else None
+    return loaded[0] if loaded and any_of(words) else None
 
 
 def opened(content):
@@ -91,7 +106,7 @@ class Library(object):
     filter_gradient(shape, (x, gradient), (of filters, of biases))
     pooled(shape, (x, filters, biases or None), (found, choices))
     unpooled(shape, (gradient of found, choices), (gradient,))
-    first_pooled(shape, (x, filters, biases or None), (found, choices))
+    first_pooled(shape, (x, filters, biases or None), (found, choices)), with a shape of shaped_first()
     first_filter_gradient(shape, (x, gradient of found, choices), (of filters, of biases))
 
     choices, as many numbers of 32 bits as found has, are for the gradient only."""
@@ -124,35 +139,51 @@ class Library(object):
         products = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
         return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, gradient.sum((0, 1, 2)), atol=1e-3)
                     and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3)
-                    and self.pools_right(random, 3, "first_pooled") and self.pools_right(random, many, "pooled"))
+                    and all(self.pools_right(random, word) for word in (
+                        pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1))))
 
-    def pools_right(self, random, inputs, name):
-        """Return whether this function computes a small joined convolution, and what follows from its choices."""
-        many = MULTIPLE
-        x, filters, gradient = (random.standard_normal(sides).astype(np.float32) for sides in (
-            (2, 4, 6, inputs), (3, 3, inputs, many), (2, 2, 3, many)))
+    def pools_right(self, random, word):
+        """Return whether a small joined convolution, what it chooses and what follows from that are right."""
+        side, inputs, many = word["shape"][1:]
+        x, filters = (random.standard_normal(sides).astype(np.float32) for sides in ((2, 6, 8, inputs), word["shape"]))
+        down, across = layers.pooled_sides(word, x.shape[1:3])
+        gradient = random.standard_normal((2, down, across, many)).astype(np.float32)
         y, choices = np.empty_like(gradient), np.empty(gradient.shape, np.int32)
-        word = layers.conv("c", 3, inputs, many, None)
-        shape = shaped(2, x.shape[:3], word, (1, 3 * inputs * many, inputs * many, many))
+        strides = 1, side * inputs * many, inputs * many, many
+        shape = (shaped_first if is_first(word) else shaped)(2, x.shape[:3], word, strides)
         at = [array.ctypes.data for array in (x, filters, gradient, y, choices)]
-        self.call(name, shape, (at[0], at[1], None), at[3:])
-        wide = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "constant")
-        seen = [wide[:, a:a + 4, b:b + 6] for a in range(3) for b in range(3)]
-        whole = sum(one.dot(filters[k // 3, k % 3]) for k, one in enumerate(seen))
-        most = whole.reshape(2, 2, 2, 3, 2, many).max((2, 4))
-        largest, spread = (one.repeat(2, 1).repeat(2, 2) for one in (most, gradient))
-        spread *= (whole == largest) & (largest > 0)
-        if name == "pooled":
-            found = np.empty_like(spread)
-            self.call("unpooled", shape, (at[2], at[4]), (found.ctypes.data,))
-            followed = np.array_equal(found, spread)
-        else:
+        self.call("first_pooled" if is_first(word) else "pooled", shape, (at[0], at[1], None), at[3:])
+
+        edge, pool = word["padding"][0], word["pooled"][0]
+        framed = np.pad(x, [(0, 0), (edge, edge), (edge, edge), (0, 0)], "constant")
+        seen = [framed[:, a:a + 6, b:b + 8] for a in range(side) for b in range(side)]
+        found = sum(one.dot(filters[k // side, k % side]) for k, one in enumerate(seen))
+        framed = np.pad(found, [(0, 0), (0, 1), (0, 1), (0, 0)], "constant", constant_values=-np.inf)
+        parts = [np.s_[:, a:a + 2 * down:2, b:b + 2 * across:2] for a in range(pool["size"])
+                 for b in range(pool["size"])]
+        among, whole = [framed[part] for part in parts], np.zeros_like(framed)
+        wanted = np.where(np.max(among, 0) > 0, np.argmax(among, 0), NONE)
+        for k, part in enumerate(parts):
+            whole[part] += gradient * (wanted == k)
+        whole = np.ascontiguousarray(whole[:, :6, :8])
+        if is_first(word):
             moved, sums = np.empty_like(filters), np.empty(many, np.float32)
             self.call("first_filter_gradient", shape, (at[0], at[2], at[4]), (moved.ctypes.data, sums.ctypes.data))
-            wanted = [np.tensordot(one, spread, ((0, 1, 2), (0, 1, 2))) for one in seen]
-            followed = (np.allclose(moved.reshape(9, inputs, many), wanted, atol=1e-3)
-                        and np.allclose(sums, spread.sum((0, 1, 2)), atol=1e-3))
-        return followed and np.allclose(y, np.maximum(most, 0), atol=1e-3)
+            products = [np.tensordot(one, whole, ((0, 1, 2), (0, 1, 2))) for one in seen]
+            follows = (np.allclose(moved.reshape(-1, inputs, many), products, atol=1e-3)
+                       and np.allclose(sums, whole.sum((0, 1, 2)), atol=1e-3))
+        else:
+            spread = np.empty_like(whole)
+            self.call("unpooled", shape, (at[2], at[4]), (spread.ctypes.data,))
+            follows = np.array_equal(spread, whole)
+        return (follows and np.array_equal(choices, wanted)
+                and np.allclose(y, np.maximum(np.max(among, 0), 0), atol=1e-3))
+
+
+def pooled(window, inputs, size, after):
+    words = [layers.conv("c", window, inputs, MULTIPLE, None), layers.max_pool("p", size, 2, (0, after)),
+             layers.relu("r")]
+    return layers.joined(words)[0]
 
 
 def shaped(threads, pictures, word, strides):
@@ -160,4 +191,12 @@ def shaped(threads, pictures, word, strides):
     an output's, a row's, a column's, an input's."""
     numbers = (threads,) + tuple(pictures) + tuple(word["shape"][2:]) + tuple(word["padding"]) + tuple(strides)
     numbers += (word.get("relued", 0),)
+    return (ctypes.c_long * len(numbers))(*numbers)
+
+
+def shaped_first(threads, pictures, word, strides):
+    """Return the same for first.c: its struct First."""
+    sides = layers.pooled_sides(word, pictures[1:])
+    numbers = (threads,) + tuple(pictures) + (word["shape"][3],) + tuple(word["padding"]) + tuple(strides)
+    numbers += (word["shape"][0], word["pooled"][0]["size"]) + sides
     return (ctypes.c_long * len(numbers))(*numbers)

@@ -39,18 +39,24 @@ def slid(word, x, weights, biases, gradient):
 
 
 def joined(word, x, weights, biases, gradient):
-    """The same of a joined word (layers.joined): of relu of x if it is "relued"; if it is "pooled" also a max pool of
-    2 x 2 and a relu of what it gives."""
+    """The same of a joined word (layers.joined): of relu of x if it is "relued", and with the max pool and the relu
+    behind it if it is "pooled"."""
     alive = x > 0 if "relued" in word else np.ones(x.shape, bool)
-    if "pooled" not in word:
-        found, inner, *others = slid(word, x * alive, weights, biases, gradient)
-        return found, inner * alive, *others
-    spread = gradient.repeat(2, 1).repeat(2, 2)
-    found = slid(word, x * alive, weights, biases, spread)[0]
-    most = found.reshape(len(x), gradient.shape[1], 2, gradient.shape[2], 2, -1).max((2, 4))
-    largest = most.repeat(2, 1).repeat(2, 2)
-    _, inner, *others = slid(word, x * alive, weights, biases, spread * (found == largest) * (largest > 0))
-    return np.maximum(most, 0), inner * alive, *others
+    x = x * alive
+    nothing = np.zeros((len(x), *layers.sides_after(word, x.shape[1:3]), weights.shape[3]))
+    found = slid(word, x, weights, biases, nothing)[0]
+    if "pooled" in word:
+        size = word["pooled"][0]["size"]
+        most, spread = np.zeros(gradient.shape), np.zeros(found.shape)
+        for n, row, column, c in np.ndindex(gradient.shape):
+            seen = found[n, 2 * row : 2 * row + size, 2 * column : 2 * column + size, c]
+            most[n, row, column, c] = max(seen.max(), 0)
+            if seen.max() > 0:
+                up, left = np.unravel_index(seen.argmax(), seen.shape)
+                spread[n, 2 * row + up, 2 * column + left, c] += gradient[n, row, column, c]
+        found, gradient = most, spread
+    _, inner, *others = slid(word, x, weights, biases, gradient)
+    return found, inner * alive, *others
 
 
 def led_back(framework, conv, x, weights, biases, gradient, of_x=True):

@@ -3,6 +3,7 @@
 import importlib
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from convolutions import drawn, is_tensorflows_own, joined, led_back, operations, slid, word_of
 from trainer_process import events, train
@@ -17,6 +18,7 @@ SEVERAL = [  # padding, inputs, outputs, examples, height, width
     (1, 32, 32, 31, 1, 2),
 ]
 # as for AVX2 and NEON, and as for AVX-512, which any processor with AVX2 computes by two registers for one
+POOL = [layers.max_pool("pool", 2, 2), layers.relu("relu")]
 BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DROWS=12")}
 
 
@@ -48,25 +50,34 @@ def test_it_is_the_convolution_and_its_gradients(
         assert one == pytest.approx(other, rel=1e-5, abs=1e-4)
 
 
-@pytest.mark.parametrize(("parts", "padding", "inputs", "outputs", "examples", "height", "width"), [
-    ("relued", None, 32, 64, 3, 5, 8),
-    ("relued", (2, 1), 64, 32, 5, 5, 4),
-    ("pooled", None, 32, 64, 3, 6, 8),
-    ("pooled", 0, 64, 32, 25, 4, 6),
-    ("relued pooled", (2, 1), 32, 32, 5, 6, 4),
-    ("pooled", None, 3, 32, 3, 8, 6),
-    ("pooled", 0, 3, 96, 2, 6, 10),
-    ("pooled", (0, 2), 3, 32, 1, 4, 4),
+@pytest.mark.parametrize(("parts", "window", "padding", "inputs", "outputs", "examples", "height", "width"), [
+    ("relued", 3, None, 32, 64, 3, 5, 8),
+    ("relued", 3, (2, 1), 64, 32, 5, 5, 4),
+    ("pooled", 3, None, 32, 64, 3, 6, 8),
+    ("pooled", 3, 0, 64, 32, 25, 4, 6),
+    ("relued pooled", 3, (2, 1), 32, 32, 5, 6, 4),
+    ("pooled", 3, None, 3, 32, 3, 8, 6),
+    ("pooled", 3, (0, 2), 3, 96, 1, 9, 7),
+    ("pooled to 3", 5, None, 3, 32, 3, 8, 6),
+    ("pooled to 3, padded", 5, None, 3, 64, 2, 6, 8),
+    ("pooled to 3, padded", 5, (1, 2), 3, 32, 1, 9, 9),
+    ("pooled, padded", 3, None, 3, 32, 2, 7, 9),
 ])  # fmt: skip
 def test_with_a_relu_before_and_a_pool_behind_it_is_still_that_and_its_gradients(
-    framework, library, parts, padding, inputs, outputs, examples, height, width
+    framework, library, parts, window, padding, inputs, outputs, examples, height, width
 ):
-    word = {**word_of(3, padding, inputs, outputs), **dict.fromkeys(parts.split(), 1)}
+    pool = layers.max_pool("p", 3 if "3" in parts else 2, 2, (0, 1 if "padded" in parts else 0))
+    words = [layers.relu("r")] * ("relued" in parts) + [word_of(window, padding, inputs, outputs)]
+    (word,) = layers.joined(words + [pool, layers.relu("s")] * ("pooled" in parts))
+    tiled, is_first = importlib.import_module(f"trainer.frameworks.{framework}.tiled"), inputs == 3
+    assert winograd.is_first(word) == is_first
     x, weights, biases, gradient = drawn(word, examples, height, width)
-    tiled = importlib.import_module(f"trainer.frameworks.{framework}.tiled")
-    way, gradient = (tiled.pooled, gradient[:, ::2, ::2].copy()) if "pooled" in word else (tiled.conv, gradient)
+    if "pooled" in word:
+        down, across = layers.pooled_sides(word, (height, width))
+        gradient = np.random.RandomState(1).standard_normal((examples, down, across, outputs)).astype(np.float32)
+    way = tiled.pooled if "pooled" in word else tiled.conv
     given = led_back(
-        framework, lambda *arrays: way(word, *arrays, library=library), x, weights, biases, gradient, of_x=inputs > 3
+        framework, lambda *arrays: way(word, *arrays, library=library), x, weights, biases, gradient, of_x=not is_first
     )
     for one, other in zip(given, joined(word, x, weights, biases, gradient), strict=True):
         assert one is None or one == pytest.approx(other, rel=1e-5, abs=2e-4)
@@ -97,14 +108,14 @@ def test_pytorch_computes_a_pool_with_it_where_it_can_and_else_one_after_the_oth
     def ways(inputs, side, of_x=False, by=library):
         kept = {"conv/weights": torch.randn(32, inputs, 3, 3), "conv/biases": torch.randn(32)}
         kept["conv/weights"].requires_grad_()
-        (word,) = layers.joined([word_of(3, None, inputs, 32), layers.max_pool("p", 2, 2), layers.relu("r")])
+        (word,) = layers.joined([word_of(3, None, inputs, 32), *POOL])
         seen = torch.randn(20, inputs, side, side).contiguous(memory_format=torch.channels_last).requires_grad_(of_x)
         found = ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by))
         assert torch.allclose(found, ops.conv(word, seen, pytorch.Pass(kept, True)), atol=1e-4)
         return found.grad_fn.name()
 
     assert {ways(32, 8), ways(32, 8, of_x=True), ways(3, 8)} == {"PooledBackward"}
-    others = ways(3, 8, of_x=True), ways(32, 9), ways(3, 9), ways(3, 8, by=None)
+    others = ways(3, 8, of_x=True), ways(32, 9), ways(3, 5), ways(3, 8, by=None)
     assert set(others) == {"ReluBackward0"}
 
 
@@ -112,8 +123,10 @@ def test_pytorch_computes_a_pool_with_it_where_it_can_and_else_one_after_the_oth
 def test_what_is_no_number_stays_so(torch, library):
     tiled = importlib.import_module("trainer.frameworks.pytorch.tiled")
     laid = {"memory_format": torch.channels_last}
-    for inputs, parts in (3, ("pooled",)), (32, ("pooled",)), (32, ("relued",)):
-        word = {**word_of(3, None, inputs, 32), **dict.fromkeys(parts, 1)}
+    for inputs, part in (3, "pooled"), (32, "pooled"), (32, "relued"):
+        (word,) = layers.joined(
+            [*[layers.relu("r")] * (part == "relued"), word_of(3, None, inputs, 32), *POOL * (part == "pooled")]
+        )
         x, weights = torch.ones(4, inputs, 8, 8).contiguous(**laid), torch.ones(32, inputs, 3, 3).contiguous(**laid)
         (weights if "pooled" in word else x).fill_(float("nan"))
         way = tiled.pooled if "pooled" in word else tiled.conv
@@ -147,7 +160,7 @@ def test_tensorflow_takes_it_where_it_pays_for_32_bits(library):
     assert convolves(None), "nobody knows whether it pays"
     assert convolves(3, tf.bfloat16)
     assert convolves(3, by=None)
-    pooled = {**word, "pooled": [layers.max_pool("p", 2, 2), layers.relu("r")], "relued": 1}
+    pooled = {**word, "pooled": POOL, "relued": 1}
     ways = [
         operations(pooled, (count, side, 8, 32), tf.float32, library)
         for count, side in ((3 * threads, 8), (3 * threads, 9), (None, 8))
@@ -205,22 +218,28 @@ def test_it_pays_for_3_x_3_with_stride_1_over_a_middling_number_of_channels():
     assert not winograd.can_be({"op": "relu"})
 
 
-def test_a_pool_is_computed_with_it_over_even_sides_and_with_a_first_convolution_without_a_relu_before_it():
-    pooled = {"pooled": [1]}
-    assert winograd.pools({**word_of(3, None, 32, 32), **pooled}, 1, 2, 10, 10)
-    assert winograd.pools({**word_of(3, 0, 3, 32), **pooled}, 8, 1, 4, 4), "which takes no tiles apart"
-    assert not winograd.pools(word_of(3, None, 32, 32), 1, 2, 10, 10)
-    for word, height in (word_of(3, None, 32, 32), 9), (word_of(3, 0, 3, 32), 2), (word_of(3, None, 3, 48), 10):
-        assert not winograd.pools({**word, **pooled}, 1, 9, height, 10)
-    assert not winograd.pools({**word_of(3, None, 3, 32), **pooled, "relued": 1}, 1, 9, 10, 10)
+def test_a_pool_is_computed_with_it_where_each_tile_is_a_window_and_with_a_first_convolution_wherever_it_is_one():
+    def pools(word, height, pool=POOL[0]):
+        return winograd.pools({**word, "pooled": [pool, POOL[1]]}, 1, 9, height, 10)
+
+    wide = layers.max_pool("wide", 3, 2, (0, 1))
+    assert pools(word_of(3, None, 32, 32), 10)
+    assert pools(word_of(3, None, 3, 32), 7)
+    assert pools(word_of(5, None, 3, 64), 7, wide)
+    assert not winograd.pools(word_of(3, None, 32, 32), 1, 9, 10, 10)
+    assert not pools(word_of(3, None, 32, 32), 9)
+    assert not pools(word_of(3, None, 32, 32), 10, wide)
+    assert not pools(word_of(3, None, 3, 32), 5), "a row must have six places"
+    for word in word_of(3, None, 3, 48), word_of(7, None, 3, 32), {**word_of(3, None, 3, 32), "relued": 1}:
+        assert not pools(word, 10)
+    assert not pools(word_of(3, None, 3, 32), 10, layers.max_pool("p", 3, 2, (1, 1)))
 
 
-def test_a_relu_joins_the_convolution_behind_it_and_a_pool_of_2_x_2_and_its_relu_the_one_before_them():
-    conv, relu, pool = word_of(3, None, 32, 32), layers.relu("r"), layers.max_pool("p", 2, 2)
-    wide = layers.max_pool("p", 3, 2)
-    assert layers.joined([conv, pool, relu, conv]) == [{**conv, "pooled": [pool, relu]}, conv]
-    assert layers.joined([conv, relu, conv, pool, relu]) == [conv, {**conv, "relued": 1, "pooled": [pool, relu]}]
-    for words in [conv, wide, relu], [conv, pool, conv], [relu, pool, relu]:
+def test_a_relu_joins_the_convolution_behind_it_and_a_pool_and_its_relu_the_one_before_them():
+    conv, (pool, relu) = word_of(3, None, 32, 32), POOL
+    assert layers.joined([conv, pool, relu, conv]) == [{**conv, "pooled": POOL}, conv]
+    assert layers.joined([conv, relu, conv, pool, relu]) == [conv, {**conv, "relued": 1, "pooled": POOL}]
+    for words in [conv, layers.max_pool("p", 2, 1), relu], [conv, pool, conv], [relu, pool, relu]:
         assert layers.joined(words) == words
     (found,) = layers.joined([layers.residual("r", [relu, conv], [conv])])
     assert found["branches"] == [[{**conv, "relued": 1}], [conv]]

@@ -270,7 +270,7 @@ def test_what_pytorch_builds_has_these_parameters_and_does_this_work(name):
     network = built("pytorch", name, 2)
     network.load({name: np.zeros(shape, np.float32) for name, shape in network.model.kept().items()})
     assert sum(tensor.numel() for tensor in network.kept.values() if tensor.requires_grad) == figures(name)[1]
-    network.winograd = None  # whose products the counter would not see
+    network.library = None  # whose products the counter would not see
     counter = FlopCounterMode(display=False)
     with counter:
         network.logits(example(name))
@@ -284,7 +284,7 @@ def test_a_training_step_of_pytorch_does_the_work_that_is_told(torch, name):
 
     network = built("pytorch", name, 2)
     network.load(network.model.first(0))
-    network.winograd = None
+    network.library = None
     batch = torch.zeros(2, *network.model.shape), torch.zeros(2, dtype=torch.int64)
     counter = FlopCounterMode(display=False)
     with counter:

@@ -6,7 +6,7 @@ there are processors), a computing.Way, and a group.Group:
 
     version, device, devices     what computes: "2.21.0", "cpu" or "gpu", the names of the devices
     precision, compiled, channels_last    what became of the way: see the start event in events.py
-    winograd                     once weights are loaded: the winograd.Library that 3 x 3 convolutions use, or None
+    winograd                     once weights are loaded: whether 3 x 3 convolutions may be computed by winograd.c
     group                        as it was given
     load(values)                 {name: array} of everything in model.kept(), in the layout of layers.py
     values()                     returns the same

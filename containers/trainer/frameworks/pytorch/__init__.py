@@ -46,8 +46,8 @@ class Network:
         self.recurrent = numbers.recurrent(self.half, self.on)
         self.channels_last = numbers.layout(way.channels_last, model, self.precision, self.device)
         is_plain = self.device == "cpu" and self.channels_last and self.precision == "float32" and not way.compiled
-        self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
         self.words = layers.joined(model.words) if is_plain else model.words
+        self.tiled, self.library, self.winograd = layers.flat(self.words) if is_plain else [], None, False
         self.together = self.stepper = None
         if group.size > 1:
             self.together = Together(group, self.on)
@@ -58,7 +58,8 @@ class Network:
             self.quick = numbers.compiled(self.look)
 
     def load(self, values):
-        self.winograd = winograd.library(self.tiled)
+        self.library = winograd.library(self.tiled)
+        self.winograd = self.library is not None and any(winograd.can_be(word) for word in self.tiled)
         own = self.group.part(self.model.batch)
         self.kept = {name: self.inward(values[name][own] if name in self.model.states else values[name])
                      for name in self.model.kept()}
@@ -180,7 +181,7 @@ class Network:
     answers = look
 
     def passing(self, is_training):
-        return Pass(self.kept, is_training, self.half, self.compiled, self.recurrent, self.winograd)
+        return Pass(self.kept, is_training, self.half, self.compiled, self.recurrent, self.library)
 
     def close(self):
         if self.together:

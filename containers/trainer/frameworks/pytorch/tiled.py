@@ -37,7 +37,7 @@ class Winograd(torch.autograd.Function):
     def forward(ctx, x, weights, biases, word, library):
         ctx.shape, ctx.library = shape(word, x, weights), library
         ctx.save_for_backward(x, weights)
-        found = after(word, x)
+        found = room(x, word, layers.sides_after(word, x.shape[2:]))
         library.call("output", ctx.shape, addresses(x, weights, biases), addresses(found))
         return found
 
@@ -47,12 +47,12 @@ class Winograd(torch.autograd.Function):
 
 
 class Pooled(torch.autograd.Function):
-    """The same, a max pool of 2 x 2 and a relu."""
+    """The same, its max pool and relu."""
 
     @staticmethod
     def forward(ctx, x, weights, biases, word, library):
         ctx.shape, ctx.word, ctx.library = shape(word, x, weights), word, library
-        found = after(word, x, 2)
+        found = room(x, word, layers.pooled_sides(word, x.shape[2:]))
         choices = torch.empty_like(found, dtype=torch.int32)
         ctx.save_for_backward(x, weights, choices)
         name = "first_pooled" if winograd.is_first(word) else "pooled"
@@ -68,7 +68,7 @@ class Pooled(torch.autograd.Function):
             given = addresses(x, gradient, choices)
             ctx.library.call("first_filter_gradient", ctx.shape, given, addresses(moved, sums))
             return (None, *only(ctx.needs_input_grad[1:], moved, sums), None, None)
-        whole = after(ctx.word, x)
+        whole = room(x, ctx.word, layers.sides_after(ctx.word, x.shape[2:]))
         ctx.library.call("unpooled", ctx.shape, addresses(gradient, choices), addresses(whole))
         return (*gradients(ctx, whole, x, weights), None, None)
 
@@ -90,13 +90,11 @@ def only(wanted, *found):
 
 
 def shape(word, x, weights):
-    far = weights.stride()
-    return winograd.shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
+    far, shaped = weights.stride(), winograd.shaped_first if winograd.is_first(word) else winograd.shaped
+    return shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
 
 
-def after(word, x, pool=1):
-    """Return room for the convolution's output, or for that of a pool of this size."""
-    sides = [side // pool for side in layers.sides_after(word, x.shape[2:])]
+def room(x, word, sides):
     return torch.empty((len(x), word["shape"][3], *sides), memory_format=LAST)
 
 

@@ -30,7 +30,7 @@ TOWERS = True  # one process computes for all replicas
 class Network(object):
     """The contract is in frameworks/__init__.py."""
 
-    label_bytes, scaled_bytes, winograd = 4, 4, None
+    label_bytes, scaled_bytes, winograd = 4, 4, False
 
     def __init__(self, model, device, memory_fraction=None, threads=None, way=computing.PLAIN, group=ALONE):
         self.version, self.model, self.group = tf.__version__, model, group

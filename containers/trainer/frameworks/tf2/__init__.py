@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from ... import driver, layers
+from ... import driver, layers, winograd
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
@@ -51,8 +51,8 @@ class Network:
         self.channels_last = layout(way.channels_last, model, numbers.NO_CHANNELS_FIRST)
         self.half, self.scale = numbers.HALVES.get(self.precision), Scale() if self.precision == "float16" else None
         is_plain = self.device == "cpu" and self.precision == "float32" and not way.compiled
-        self.tiled, self.winograd = layers.flat(model.words) if is_plain else [], None
         self.words = layers.joined(model.words) if is_plain else model.words
+        self.tiled, self.library, self.winograd = layers.flat(self.words) if is_plain else [], None, False
         tiled.begin(self.tiled)
         with tf.device(self.on):
             self.kept = {name: tf.Variable(self.rows(name, tf.zeros(shape)), trainable=name in model.weights, name=name)
@@ -64,7 +64,8 @@ class Network:
         self.guess, self.quick = (tf.function(self.look, autograph=False, **said) for said in ({}, compiling))
 
     def load(self, values):
-        self.winograd = tiled.library(self.tiled)
+        self.library = tiled.library(self.tiled)
+        self.winograd = self.library is not None and any(winograd.can_be(word) for word in self.tiled)
         for name, variable in self.kept.items():
             variable.assign(self.rows(name, values[name]))
 
@@ -124,7 +125,7 @@ class Network:
         model, weights = self.model, [self.kept[name] for name in self.model.weights]
         examples, labels, *answers = batch
         with tf.GradientTape() as tape:
-            logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, self.winograd, key)), tf.float32)
+            logits = tf.cast(self.forward(examples, Pass(self.kept, self.half, self.library, key)), tf.float32)
             loss = LOSSES[model.loss](logits, tf.reshape(labels, [-1]), *answers)
             if model.labels:
                 loss *= model.labels[0]  # turns the mean over all labels into the sum over a sequence's
@@ -175,7 +176,7 @@ class Network:
             return self.checked((self.quick if self.is_usual(batch[-1]) else self.guess)(batch[0])).numpy()
 
     def look(self, examples):
-        return tf.cast(self.forward(examples, Pass(self.kept, self.half, self.winograd)), tf.float32)
+        return tf.cast(self.forward(examples, Pass(self.kept, self.half, self.library)), tf.float32)
 
     def answers(self, examples):
         with tf.device(self.on):

@@ -7,7 +7,7 @@ from . import calls
 
 def begin(words):
     """Start to compile what TensorFlow needs to call winograd.c, if that can compute one of these words."""
-    if any(winograd.can_be(word) for word in words):
+    if winograd.any_of(words):
         calls.begin()
 
 
@@ -47,20 +47,20 @@ def conv(word, x, weights, biases, library):
 
 
 def pooled(word, x, weights, biases, library):
-    """The same, a max pool of 2 x 2 and a relu. Of the first convolution x has no gradient."""
-    call = calling(word, x, library)
+    """The same, its max pool and relu. Of a first convolution x has no gradient."""
+    call, is_first = calling(word, x, library), winograd.is_first(word)
 
     @tf.custom_gradient
     def convolved(x, weights, *biases):
         def back(gradient):
-            if winograd.is_first(word):
+            if is_first:
                 found = call("first_filter_gradient", [x, gradient, choices], weights.shape, weights.shape[3:])
                 return [None, *found[:1 + len(biases)]]
             whole, = call("unpooled", [gradient, choices], after(word, x))
             return gradients(call, whole, x, weights)[:2 + len(biases)]
 
-        name, sides = "first_pooled" if winograd.is_first(word) else "pooled", after(word, x, 2)
-        found, choices = call(name, [x, weights, *biases], sides, sides)
+        sides = [x.shape[0], *layers.pooled_sides(word, x.shape[1:3]), word["shape"][3]]
+        found, choices = call("first_pooled" if is_first else "pooled", [x, weights, *biases], sides, sides)
         return found, back
 
     return convolved(x, *given(weights, biases))
@@ -68,8 +68,10 @@ def pooled(word, x, weights, biases, library):
 
 def calling(word, x, library):
     """Return a function that calls one of the library's for this word and x."""
-    inputs, outputs = word["shape"][2:]
-    shape = winograd.shaped(threads(), x.shape[:3], word, (1, 3 * inputs * outputs, inputs * outputs, outputs))
+    side, inputs, outputs = word["shape"][1:]
+    strides = 1, side * inputs * outputs, inputs * outputs, outputs
+    shaped = winograd.shaped_first if winograd.is_first(word) else winograd.shaped
+    shape = shaped(threads(), x.shape[:3], word, strides)
     return lambda name, given, *sides: calls.operation()(given, library.address(name), shape, sides)
 
 
@@ -80,9 +82,9 @@ def gradients(call, gradient, x, weights):
         return [pulled, *call("filter_gradient", [x, gradient], weights.shape, weights.shape[3:])]
 
 
-def after(word, x, pool=1):
-    """Return the shape of the convolution's output, or of that of a pool of this size."""
-    return [x.shape[0], *(side // pool for side in layers.sides_after(word, x.shape[1:3])), word["shape"][3]]
+def after(word, x):
+    """Return the shape of the convolution's output."""
+    return [x.shape[0], *layers.sides_after(word, x.shape[1:3]), word["shape"][3]]
 
 
 def given(*arrays):
