@@ -19,7 +19,7 @@ from .events import Events, Outside, Stop, Voice, stopped_by
 from .files import lock, make_folder
 from .loop import Training, say_data, train
 from .recipe import Model
-from .signals import Signals
+from .signals import Signals, interrupted
 
 
 def main(argv=None):
@@ -111,13 +111,22 @@ def attempt(asked, outside, own=None):
             run(asked, outside, own or group.ALONE)
         return 0, None
     except Stop as stop:
-        return failed(stop, outside.events)
+        return failed(or_interrupted(stop, outside.signals), outside.events)
     except Exception as error:
         text = "%s: %s" % (type(error).__name__, error)
+        stop = or_interrupted(Stop("crash", text[:2000]), outside.signals)
         if isinstance(error, MemoryError) or fits.is_out_of_memory(text):  # no fault of a line of the trainer's
             return failed(Stop("out_of_memory", text[:2000]), outside.events)
-        traceback.print_exc()
-        return failed(Stop("crash", text[:2000]), outside.events)
+        if stop.kind == "crash":
+            traceback.print_exc()
+        return failed(stop, outside.events)
+
+
+def or_interrupted(stop, signals):
+    """Return the Stop, or if a signal came before that of an interrupted training: Ctrl-C also ends the compiler that
+    torch.compile waits for, and what fails then fails because of it."""
+    is_consequence = signals.received and stop.kind in ("crash", "bad_argument")
+    return interrupted(signals.received, stop.step) if is_consequence else stop
 
 
 def failed(stop, events):

@@ -1,6 +1,7 @@
 import argparse
 import json
 import re
+import signal
 import subprocess
 import sys
 
@@ -10,7 +11,8 @@ from trainer_process import CONTAINERS, events, python, trainer
 from trainer import __main__ as entry
 from trainer import layers
 from trainer.arguments import arguments
-from trainer.events import Stop
+from trainer.events import Events, Outside, Stop, Voice
+from trainer.signals import Signals
 from trainer.workloads import catdog, lstm
 
 
@@ -112,6 +114,25 @@ def test_that_memory_was_too_small_is_told_without_a_traceback(tmp_path, monkeyp
     assert entry.main(["cifar10", "--out", str(tmp_path)]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert (lines[-1], len(lines) == 1) == (f"{kind}: RuntimeError: {said}", kind == "out_of_memory")
+
+
+@pytest.mark.parametrize(("error", "kind", "code"), [
+    (Stop("bad_argument", "torch.compile failed"), "interrupted", 130),
+    (OSError("a child was killed"), "interrupted", 130),
+    (Stop("nan", "Model diverged"), "nan", Stop("nan", "").exit_code),
+])  # fmt: skip
+def test_what_fails_after_ctrl_c_was_interrupted_unless_it_diverged(tmp_path, monkeypatch, capsys, error, kind, code):
+    signals = Signals()
+
+    def fail(*_):
+        signals.receive(signal.SIGINT, None)  # which also ended the compiler that the framework waited for
+        raise error
+
+    monkeypatch.setattr(entry, "run", fail)
+    asked = arguments(["cifar10", "--out", str(tmp_path)])
+    assert entry.attempt(asked, Outside(Events(str(tmp_path)), Voice(None), signals))[0] == code
+    assert [event["kind"] for event in events(tmp_path, "error")] == [kind]
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_data_for_a_workload_that_makes_its_own_is_refused(tmp_path):

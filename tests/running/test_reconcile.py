@@ -81,6 +81,16 @@ def test_a_home_without_locks_keeps_no_record_open(house: House, error: str) -> 
     assert house.store.load(RUN.id).status == "lost"
 
 
+def test_in_a_home_that_is_mounted_read_only_a_dead_run_is_dead_and_its_log_has_an_end(house: House) -> None:
+    house.store.create(RUN)
+    (house.store.folder(RUN.id) / LOG).write_text("its last words\n")
+    script = f'mount --bind {house.home} {house.home} && mount -o remount,bind,ro {house.home} && exec "$0" "$@"'
+    alone = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
+    assert "lost" in house.run("runs", before=alone).stdout
+    assert house.run("logs", "-f", RUN.id, before=alone).stdout == "its last words\n"
+    assert house.store.load(RUN.id) == RUN
+
+
 def test_a_run_that_nobody_watched_is_diagnosed_when_it_is_closed(store: Store) -> None:
     folder = store.create(RUN)
     (folder / LOG).write_bytes(b"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB\n")

@@ -90,8 +90,12 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
     folder = store.folder(run.id)
     try:
         with contextlib.ExitStack() as stack:
-            with waiting.where_locks_are():
-                stack.enter_context(waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS))
+            try:
+                with waiting.where_locks_are():
+                    stack.enter_context(waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS))
+            except OSError as error:
+                if error.errno != errno.EROFS:  # there nobody can close a record, but anybody can say how it ended
+                    raise
             run = store.load(run.id)  # another command may have been faster
             if not _is_unwatched(run):
                 return run
