@@ -10,8 +10,8 @@ import sys
 import traceback
 
 from . import (
-    autotune, checkpoint, choices, computing, driver, feed, fits, group, host, layers, replicas, room, sampler, teacher,
-    winograd, workloads)
+    autotune, checkpoint, choices, computing, driver, feed, fits, group, host, kernels, layers, replicas, room, sampler,
+    teacher, workloads)
 from .ahead import meanwhile
 from .arguments import arguments, imported, names
 from .epochs import in_turn
@@ -175,7 +175,7 @@ def run(asked, outside, own):
     free = room.free("gpu", asked.replicas) if asked.feed == "resident" else None
     loaded = loading(asked, workload)
     if not hasattr(workload, "run") and (asked.device == "cpu" or not driver.is_installed()):
-        winograd.begin(layers.flat(layers.joined(model.words)))  # which compiles while the framework loads
+        kernels.begin(layers.flat(layers.joined(model.words)))  # which compiles while the framework loads
     asked.framework, maker = framework(asked.framework, workload.FRAMEWORKS, voice)
     if own.size > 1:
         own.report = replicas.report

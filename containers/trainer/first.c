@@ -1,7 +1,7 @@
 /* A network's first convolution on a CPU, over three colours, with the max pool and the relu behind it, and the gradient of
    its filters: in one pass over the pictures each. One by one these read and write ten times the pool's output, and hardly
    compute anything. Windows are of 3 x 3 or 5 x 5 places, the pool's of 2 x 2 or 3 x 3, two places apart; those of the pool
-   may end beyond the picture. winograd.py describes the functions. */
+   may end beyond the picture. kernels.py describes the functions. */
 #include "convolution.h"
 
 #define COLOURS 3

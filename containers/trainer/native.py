@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COMPILER = "gcc", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"
+COMPILER = "gcc", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC"
 # Not linked with an OpenMP library: a process must have a single one, or idle threads of one keep the other's from the
 # processors.
 LIBRARIES = "-nodefaultlibs", "-lc"

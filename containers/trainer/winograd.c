@@ -5,7 +5,7 @@
    a tile's 16 numbers is multiplied on its own, so over all channels it takes 16 matrix products. They are computed for
    a block of tiles at a time, which stays in the cache.
 
-   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. winograd.py has this file
+   Pictures are [pictures, height, width, channels], all channel counts multiples of 32. kernels.py has this file
    compiled for the processor that it runs on, and describes the functions: they return 0, or 1 for want of memory. */
 #include "convolution.h"
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "containers"))
 
 import torch
 
-from trainer import layers, winograd
+from trainer import kernels, layers
 from trainer.frameworks.pytorch import memory, ops
 
 SEVERAL = [  # examples, inputs, outputs, side, padding: cifar10-keras' two, then others
@@ -40,7 +40,7 @@ def main() -> None:
     memory.keep()  # as in a training
     for examples, inputs, outputs, side, padding in SEVERAL:
         word = layers.conv("c", 3, inputs, outputs, layers.normal(0.05), padding=padding)
-        library = winograd.library([word])
+        library = kernels.library([word])
         if library is None:
             sys.exit("winograd.c can't be compiled here: it needs gcc, and AVX2 or NEON")
         ways = [_parts(word, by, examples, side) for by in (None, library)]
@@ -83,7 +83,7 @@ class _Pass:
     half, is_compiled = None, False
 
     def __init__(self, weights: Any, library: Any) -> None:
-        self.weights, self.winograd = weights, library
+        self.weights, self.library = weights, library
 
     def get(self, _word: Any, _which: str) -> Any:
         return self.weights

@@ -93,19 +93,19 @@ def by_tensorflow(conv, x, weights, biases, gradient, of_x):
     return [one.numpy() for one in both(*given)]
 
 
-def is_tensorflows_own(word, shape, kind=None, winograd=None):
+def is_tensorflows_own(word, shape, kind=None, library=None):
     """Return whether TensorFlow's own convolution computes a word for images of this shape and dtype."""
-    return "Conv2D" in operations(word, shape, kind, winograd)
+    return "Conv2D" in operations(word, shape, kind, library)
 
 
-def operations(word, shape, kind=None, winograd=None):
+def operations(word, shape, kind=None, library=None):
     """Return the names of the operations by which TensorFlow computes it."""
     import tensorflow as tf
 
     ops = importlib.import_module("trainer.frameworks.tf2.ops")
     kind = kind or tf.float32
     kept = {"weights": tf.ones(word["shape"], kind), "biases": tf.ones(word["shape"][-1:], kind)}
-    at = SimpleNamespace(get=lambda _, which: kept[which], winograd=winograd)
+    at = SimpleNamespace(get=lambda _, which: kept[which], library=library)
     traced = tf.function(lambda x: ops.conv(word, x, at), autograph=False)
     graph = traced.get_concrete_function(tf.TensorSpec(shape, kind)).graph
     return {one.type for one in graph.get_operations()}

@@ -10,7 +10,7 @@ from trainer.group import ALONE
 
 class FakeNetwork:
     version, device, devices = "1", "cpu", ["a CPU"]
-    precision, compiled, channels_last, winograd = "float32", False, True, None
+    precision, compiled, channels_last, winograd = "float32", False, True, False
     group = ALONE
 
     def __init__(self, losses=None, at=None, right=None):

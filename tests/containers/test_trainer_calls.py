@@ -6,7 +6,7 @@ import importlib
 import pytest
 from convolutions import word_of
 
-from trainer import native, winograd
+from trainer import kernels, native
 
 pytestmark = pytest.mark.tensorflow
 FUNCTION = ctypes.CFUNCTYPE(
@@ -56,8 +56,8 @@ def test_what_fails_in_c_fails_in_tensorflow(calls):
 def test_a_tensorflow_that_has_no_such_operations_computes_its_own_convolutions(calls, monkeypatch):
     tiled = importlib.import_module("trainer.frameworks.tf2.tiled")
     words, library = [word_of(3, None, 32, 32)], object()
-    monkeypatch.setattr(winograd, "begun", [lambda: None])
-    monkeypatch.setattr(winograd, "loaded", [library])
+    monkeypatch.setattr(kernels, "begun", [lambda: None])
+    monkeypatch.setattr(kernels, "loaded", [library])
     assert tiled.library(words) is library
     monkeypatch.setattr(calls, "loaded", [])
     monkeypatch.setattr(calls, "begun", [lambda: b"no library"])

@@ -1,7 +1,7 @@
 """How PyTorch trains: plain loops over the weights; loss and gradients are computed eagerly or by torch.compile."""
 import torch
 
-from ... import layers, winograd
+from ... import kernels, layers
 from ...computing import PLAIN, Scale
 from ...group import ALONE
 from ...recipe import chance
@@ -58,8 +58,8 @@ class Network:
             self.quick = numbers.compiled(self.look)
 
     def load(self, values):
-        self.library = winograd.library(self.tiled)
-        self.winograd = self.library is not None and any(winograd.can_be(word) for word in self.tiled)
+        self.library = kernels.library(self.tiled)
+        self.winograd = self.library is not None and any(kernels.can_be(word) for word in self.tiled)
         own = self.group.part(self.model.batch)
         self.kept = {name: self.inward(values[name][own] if name in self.model.states else values[name])
                      for name in self.model.kept()}
@@ -191,11 +191,11 @@ class Network:
 class Pass:
     """One forward pass: of training, or of a test, which uses the weights' moving averages if there are any.
     half: the 16-bit dtype to compute in, or None. is_compiled: torch.compile fuses the pass. recurrent: the dtype that
-    LSTMs compute in; None for the input's. winograd: a winograd.Library, or None."""
+    LSTMs compute in; None for the input's. library: a kernels.Library, or None."""
 
-    def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None, winograd=None):
+    def __init__(self, kept, is_training, half=None, is_compiled=False, recurrent=None, library=None):
         self.kept, self.is_training, self.half, self.is_compiled = kept, is_training, half, is_compiled
-        self.recurrent, self.winograd = recurrent, winograd
+        self.recurrent, self.library = recurrent, library
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

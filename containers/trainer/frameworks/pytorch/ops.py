@@ -12,7 +12,7 @@ WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as 
 def conv(word, x, at):
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
     if tiled.can_pool(word, x, at):
-        return tiled.pooled(word, x, weights, biases, at.winograd)
+        return tiled.pooled(word, x, weights, biases, at.library)
     is_spectral = spectral.can_be(word, x, at)
     is_tiled = not is_spectral and tiled.can_be(word, x, at)
     if "relued" in word and not is_tiled:
@@ -20,7 +20,7 @@ def conv(word, x, at):
     if is_spectral:
         x = spectral.conv(word, x, weights, biases)
     elif is_tiled:
-        x = tiled.conv(word, x, weights, biases, at.winograd)
+        x = tiled.conv(word, x, weights, biases, at.library)
     else:
         x = functional.conv2d(x, weights, biases, stride=word["stride"], padding=word["padding"])
     return layers.through(word.get("pooled", ()), x, at, LAYERS)
@@ -41,6 +41,8 @@ def max_pool(word, x, at):
 def lrn(word, x, at):
     """Sum the squares of the neighbours by a banded matrix, because PyTorch's own layer is slow. Compute in float32,
     because 16 bits lose what the sum adds to the bias."""
+    if tiled.can_normalise(word, x, at):
+        return tiled.NormalisedRows.apply(x, word, at.library)
     channels = x.shape[1]
     near = torch.arange(channels, device=x.device)
     band = ((near[:, None] - near[None, :]).abs() <= word["radius"]).float() * word["alpha"]
@@ -60,7 +62,9 @@ class Normalised(torch.autograd.Function):
     def forward(ctx, x, band, bias, beta):
         scale = products.mm(x * x, band).add_(bias)
         root = scale.rsqrt()
-        power = root.sqrt().mul_(root) if beta == 0.75 else scale.pow(-beta)  # a power takes as long as several roots
+        # A power takes as long as several roots. PyTorch 2.13's sqrt of many numbers is off by up to 2.5e-4 of them in
+        # one of four processes (an Intel Xeon with AMX); its rsqrt was not.
+        power = root / root.rsqrt() if beta == 0.75 else scale.pow(-beta)
         found = x * power
         ctx.save_for_backward(x, band, scale, power, found)
         ctx.beta = beta

@@ -1,24 +1,24 @@
-"""3 x 3 convolutions on a CPU by trainer/winograd.c and first.c in PyTorch, with their backward pass."""
+"""Layers on a CPU by C of trainer/kernels.py in PyTorch, with their backward pass."""
 import torch
 
-from ... import layers, winograd
+from ... import kernels, layers
 from .numbers import LAST
 
 
 def can_be(word, x, at):
     """Return whether this would be faster, and can be had here."""
-    return is_plain(x, at) and winograd.pays(word, torch.get_num_threads(), len(x), *x.shape[2:])
+    return is_plain(x, at) and kernels.pays(word, torch.get_num_threads(), len(x), *x.shape[2:])
 
 
 def can_pool(word, x, at):
     """Return the same of a joined word (layers.joined)."""
-    return ("pooled" in word and is_plain(x, at) and winograd.pools(word, torch.get_num_threads(), len(x), *x.shape[2:])
-            and not (x.requires_grad and winograd.is_first(word)))
+    return ("pooled" in word and is_plain(x, at) and kernels.pools(word, torch.get_num_threads(), len(x), *x.shape[2:])
+            and not (x.requires_grad and kernels.is_first(word)))
 
 
 def is_plain(x, at):
     """Return whether x is neither in 16 bits nor in a layout with channels first, and there is a library."""
-    return (at.winograd is not None and not (at.half or at.is_compiled) and x.device.type == "cpu"
+    return (at.library is not None and not (at.half or at.is_compiled) and x.device.type == "cpu"
             and x.dtype == torch.float32 and x.is_contiguous(memory_format=LAST))
 
 
@@ -55,7 +55,7 @@ class Pooled(torch.autograd.Function):
         found = room(x, word, layers.pooled_sides(word, x.shape[2:]))
         choices = torch.empty_like(found, dtype=torch.int32)
         ctx.save_for_backward(x, weights, choices)
-        name = "first_pooled" if winograd.is_first(word) else "pooled"
+        name = "first_pooled" if kernels.is_first(word) else "pooled"
         library.call(name, ctx.shape, addresses(x, weights, biases), addresses(found, choices))
         return found
 
@@ -63,7 +63,7 @@ class Pooled(torch.autograd.Function):
     def backward(ctx, gradient):
         x, weights, choices = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=LAST)
-        if winograd.is_first(ctx.word):
+        if kernels.is_first(ctx.word):
             moved, sums = torch.empty_like(weights), torch.empty(len(weights))
             given = addresses(x, gradient, choices)
             ctx.library.call("first_filter_gradient", ctx.shape, given, addresses(moved, sums))
@@ -71,6 +71,31 @@ class Pooled(torch.autograd.Function):
         whole = room(x, ctx.word, layers.sides_after(ctx.word, x.shape[2:]))
         ctx.library.call("unpooled", ctx.shape, addresses(gradient, choices), addresses(whole))
         return (*gradients(ctx, whole, x, weights), None, None)
+
+
+def can_normalise(word, x, at):
+    return is_plain(x, at) and kernels.normalises(word, x.shape[1])
+
+
+class NormalisedRows(torch.autograd.Function):
+    """Local response normalisation of x [n, channels, height, width], channels last."""
+
+    @staticmethod
+    def forward(ctx, x, word, library):
+        ctx.library = library
+        ctx.shape = kernels.shaped_rows(torch.get_num_threads(), x.numel() // x.shape[1], x.shape[1], word)
+        ctx.save_for_backward(x)
+        found = torch.empty_like(x)
+        library.call("normalised", ctx.shape, addresses(x), addresses(found))
+        return found
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        found = torch.empty_like(x)
+        gradient = gradient.contiguous(memory_format=LAST)
+        ctx.library.call("normalised_gradient", ctx.shape, addresses(x, gradient), addresses(found))
+        return found, None, None
 
 
 def gradients(ctx, gradient, x, weights):
@@ -90,7 +115,7 @@ def only(wanted, *found):
 
 
 def shape(word, x, weights):
-    far, shaped = weights.stride(), winograd.shaped_first if winograd.is_first(word) else winograd.shaped
+    far, shaped = weights.stride(), kernels.shaped_first if kernels.is_first(word) else kernels.shaped
     return shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
 
 

@@ -4,7 +4,7 @@ import functools
 
 import tensorflow as tf
 
-from ... import driver, layers, winograd
+from ... import driver, kernels, layers
 from ...computing import PLAIN, Scale, layout
 from ...events import Stop
 from ...group import ALONE
@@ -65,7 +65,7 @@ class Network:
 
     def load(self, values):
         self.library = tiled.library(self.tiled)
-        self.winograd = self.library is not None and any(winograd.can_be(word) for word in self.tiled)
+        self.winograd = self.library is not None and any(kernels.can_be(word) for word in self.tiled)
         for name, variable in self.kept.items():
             variable.assign(self.rows(name, values[name]))
 
@@ -190,8 +190,8 @@ class Pass:
     """One forward pass: of training, which draws by a key and updates running statistics; or of a test, without a key,
     which uses the weights' moving averages if there are any. half: the 16-bit dtype to compute in, or None."""
 
-    def __init__(self, kept, half, winograd=None, key=None):
-        self.kept, self.half, self.winograd, self.key, self.is_training = kept, half, winograd, key, key is not None
+    def __init__(self, kept, half, library=None, key=None):
+        self.kept, self.half, self.library, self.key, self.is_training = kept, half, library, key, key is not None
 
     def get(self, word, which):
         name = f"{word['name']}/{which}"

@@ -19,7 +19,7 @@ def conv(word, x, at):
         padding = "SAME"
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
     if tiled.can_pool(word, x, weights, at):
-        return tiled.pooled(word, x, weights, biases, at.winograd)
+        return tiled.pooled(word, x, weights, biases, at.library)
     is_spectral = spectral.can_be(word, x, weights)
     is_tiled = not is_spectral and tiled.can_be(word, x, weights, at)
     if "relued" in word and not is_tiled:
@@ -27,7 +27,7 @@ def conv(word, x, at):
     if is_spectral:
         x = spectral.conv(word, x, tf.convert_to_tensor(weights))
     elif is_tiled:
-        x, biases = tiled.conv(word, x, weights, biases, at.winograd), None
+        x, biases = tiled.conv(word, x, weights, biases, at.library), None
     else:
         x = tf.nn.conv2d(tf.cast(x, weights.dtype), weights, strides=word["stride"], padding=padding)
     x = x if biases is None else tf.nn.bias_add(x, biases)
@@ -51,6 +51,8 @@ def max_pool(word, x, at):
 def lrn(word, x, at):
     """Compute in float32: 16 bits lose what the sum adds to the bias, and GPUs have no kernel for them. Without a GPU,
     avoid TensorFlow's own layer, which is slow there."""
+    if tiled.can_normalise(word, x, at):
+        return tiled.normalised(word, x, at.library)
     single = tf.cast(x, tf.float32)
     if tf.config.experimental.list_physical_devices("GPU"):
         y = tf.nn.lrn(single, word["radius"], word["bias"], word["alpha"], word["beta"])

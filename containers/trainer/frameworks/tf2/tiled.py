@@ -1,35 +1,35 @@
-"""3 x 3 convolutions on a CPU by trainer/winograd.c and first.c in TensorFlow 2, with their backward pass."""
+"""Layers on a CPU by C of trainer/kernels.py in TensorFlow 2, with their backward pass."""
 import tensorflow as tf
 
-from ... import host, layers, winograd
+from ... import host, kernels, layers
 from . import calls
 
 
 def begin(words):
     """Start to compile what TensorFlow needs to call winograd.c, if that can compute one of these words."""
-    if winograd.any_of(words):
+    if kernels.any_of(words):
         calls.begin()
 
 
 def library(words):
-    """Return the winograd.Library for these words if TensorFlow can call it, else None."""
-    found = winograd.library(words)
+    """Return the kernels.Library for these words if TensorFlow can call it, else None."""
+    found = kernels.library(words)
     return found if found and calls.operation() else None
 
 
 def can_be(word, x, weights, at):
     """Return whether this would be faster, and can be had here."""
-    return is_plain(x, weights, at) and winograd.pays(word, threads(), *x.shape[:3])
+    return is_plain(x, weights, at) and kernels.pays(word, threads(), *x.shape[:3])
 
 
 def can_pool(word, x, weights, at):
     """Return the same of a joined word (layers.joined)."""
-    return "pooled" in word and is_plain(x, weights, at) and winograd.pools(word, threads(), *x.shape[:3])
+    return "pooled" in word and is_plain(x, weights, at) and kernels.pools(word, threads(), *x.shape[:3])
 
 
 def is_plain(x, weights, at):
     """Return whether x is neither in 16 bits nor of an unknown size, and there is a library."""
-    return at.winograd is not None and None not in x.shape and x.dtype == weights.dtype == tf.float32
+    return at.library is not None and None not in x.shape and x.dtype == weights.dtype == tf.float32
 
 
 def conv(word, x, weights, biases, library):
@@ -48,7 +48,7 @@ def conv(word, x, weights, biases, library):
 
 def pooled(word, x, weights, biases, library):
     """The same, its max pool and relu. Of a first convolution x has no gradient."""
-    call, is_first = calling(word, x, library), winograd.is_first(word)
+    call, is_first = calling(word, x, library), kernels.is_first(word)
 
     @tf.custom_gradient
     def convolved(x, weights, *biases):
@@ -66,11 +66,29 @@ def pooled(word, x, weights, biases, library):
     return convolved(x, *given(weights, biases))
 
 
+def can_normalise(word, x, at):
+    return is_plain(x, x, at) and kernels.normalises(word, x.shape[-1])
+
+
+def normalised(word, x, library):
+    """Local response normalisation of x [n, height, width, channels]."""
+    shape = kernels.shaped_rows(threads(), x.shape.num_elements() // x.shape[-1], x.shape[-1], word)
+
+    def call(name, *given):
+        return calls.operation()(given, library.address(name), shape, [x.shape])[0]
+
+    @tf.custom_gradient
+    def divided(x):
+        return call("normalised", x), lambda gradient: call("normalised_gradient", x, gradient)
+
+    return divided(x)
+
+
 def calling(word, x, library):
     """Return a function that calls one of the library's for this word and x."""
     side, inputs, outputs = word["shape"][1:]
     strides = 1, side * inputs * outputs, inputs * outputs, outputs
-    shaped = winograd.shaped_first if winograd.is_first(word) else winograd.shaped
+    shaped = kernels.shaped_first if kernels.is_first(word) else kernels.shaped
     shape = shaped(threads(), x.shape[:3], word, strides)
     return lambda name, given, *sides: calls.operation()(given, library.address(name), shape, sides)
 

@@ -1,4 +1,4 @@
-"""winograd.c equals a convolution by definition, forward and backward; it is used where it pays and can be had."""
+"""The C of kernels.py computes its layers as defined, forward and backward; it is used where it pays and can be had."""
 
 import importlib
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ import pytest
 from convolutions import drawn, is_tensorflows_own, joined, led_back, operations, slid, word_of
 from trainer_process import events, train
 
-from trainer import layers, native, winograd
+from trainer import kernels, layers, native
 
 SEVERAL = [  # padding, inputs, outputs, examples, height, width
     (None, 32, 64, 3, 6, 6),
@@ -24,15 +24,15 @@ BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DRO
 
 @pytest.fixture(scope="module", params=BUILDS)
 def library(request):
-    found = winograd.opened(native.compiled(winograd.SOURCES, *BUILDS[request.param]))
+    found = kernels.opened(native.compiled(kernels.SOURCES, *BUILDS[request.param]))
     assert found, "gcc, and a processor with AVX2 or NEON, are needed"
     return found
 
 
 @pytest.fixture
 def fresh(monkeypatch):
-    monkeypatch.setattr(winograd, "begun", [])
-    monkeypatch.setattr(winograd, "loaded", [])
+    monkeypatch.setattr(kernels, "begun", [])
+    monkeypatch.setattr(kernels, "loaded", [])
 
 
 @pytest.mark.parametrize(("padding", "inputs", "outputs", "examples", "height", "width"), SEVERAL)
@@ -70,7 +70,7 @@ def test_with_a_relu_before_and_a_pool_behind_it_is_still_that_and_its_gradients
     words = [layers.relu("r")] * ("relued" in parts) + [word_of(window, padding, inputs, outputs)]
     (word,) = layers.joined(words + [pool, layers.relu("s")] * ("pooled" in parts))
     tiled, is_first = importlib.import_module(f"trainer.frameworks.{framework}.tiled"), inputs == 3
-    assert winograd.is_first(word) == is_first
+    assert kernels.is_first(word) == is_first
     x, weights, biases, gradient = drawn(word, examples, height, width)
     if "pooled" in word:
         down, across = layers.pooled_sides(word, (height, width))
@@ -93,7 +93,7 @@ def test_pytorch_takes_it_where_it_pays_for_32_bits_that_lie_channels_last(torch
 
     def way(examples, lying=torch.channels_last, by=library, **said):
         seen = torch.ones(examples * torch.get_num_threads(), 32, 8, 8).contiguous(memory_format=lying)
-        return ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by, **said)).grad_fn.name()
+        return ops.conv(word, seen, pytorch.Pass(kept, True, library=by, **said)).grad_fn.name()
 
     assert way(3) == "WinogradBackward"
     others = way(2), way(3, torch.contiguous_format), way(3, half=torch.bfloat16), way(3, is_compiled=True)
@@ -110,7 +110,7 @@ def test_pytorch_computes_a_pool_with_it_where_it_can_and_else_one_after_the_oth
         kept["conv/weights"].requires_grad_()
         (word,) = layers.joined([word_of(3, None, inputs, 32), *POOL])
         seen = torch.randn(20, inputs, side, side).contiguous(memory_format=torch.channels_last).requires_grad_(of_x)
-        found = ops.conv(word, seen, pytorch.Pass(kept, True, winograd=by))
+        found = ops.conv(word, seen, pytorch.Pass(kept, True, library=by))
         assert torch.allclose(found, ops.conv(word, seen, pytorch.Pass(kept, True)), atol=1e-4)
         return found.grad_fn.name()
 
@@ -177,24 +177,25 @@ def test_a_training_on_a_cpu_uses_it_and_reports_so(framework, tmp_path):
 
 
 def test_without_a_compiler_or_without_a_layer_for_it_there_is_none(fresh, monkeypatch, tmp_path):
-    assert winograd.library([word_of(5, None, 32, 32)]) is None
-    assert winograd.begun == []
+    assert kernels.library([word_of(5, None, 32, 32)]) is None
+    assert kernels.begun == []
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert winograd.library([word_of(3, None, 32, 32)]) is None
-    assert winograd.begun
+    assert kernels.library([word_of(3, None, 32, 32)]) is None
+    assert kernels.begun
 
 
 def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
-    assert native.compiled(winograd.SOURCES, "-DLANES=8", "-DROWS=none") is None
-    assert winograd.opened(b"no library") is None
+    assert native.compiled(kernels.SOURCES, "-DLANES=8", "-DROWS=none") is None
+    assert kernels.opened(b"no library") is None
 
 
 def test_what_computes_something_else_is_not_used(library):
     names = "output", "input_gradient", "filter_gradient", "pooled", "unpooled", "first_pooled", "first_filter_gradient"
+    names += "normalised", "normalised_gradient"
 
     def without(name):
         kept = {one: getattr(library.loaded, one) for one in names}
-        return winograd.Library(SimpleNamespace(**{**kept, name: lambda *_: 0}))
+        return kernels.Library(SimpleNamespace(**{**kept, name: lambda *_: 0}))
 
     assert library.is_right()
     assert not any(without(name).is_right() for name in names)
@@ -202,31 +203,31 @@ def test_what_computes_something_else_is_not_used(library):
 
 def test_without_memory_it_says_so():
     with pytest.raises(MemoryError, match="convolution"):
-        winograd.Library(SimpleNamespace(output=lambda *_: 1)).call("output", None, (0, 0, None), (0,))
+        kernels.Library(SimpleNamespace(output=lambda *_: 1)).call("output", None, (0, 0, None), (0,))
 
 
 def test_it_pays_for_3_x_3_with_stride_1_over_a_middling_number_of_channels():
-    assert winograd.pays(word_of(3, None, 32, 256), 1, 2, 10, 10)
-    assert winograd.pays(word_of(3, 0, 32, 32), 1, 48, 3, 3)
-    assert not winograd.pays(word_of(3, 0, 32, 32), 1, 48, 2, 3), "nothing is left of the picture"
-    assert not winograd.pays(word_of(3, None, 32, 32), 1, 2, 8, 8), "the filters take as long as the pictures"
-    assert not winograd.pays(word_of(3, None, 32, 32), 2, 2, 10, 10), "and there are as many threads to share them"
+    assert kernels.pays(word_of(3, None, 32, 256), 1, 2, 10, 10)
+    assert kernels.pays(word_of(3, 0, 32, 32), 1, 48, 3, 3)
+    assert not kernels.pays(word_of(3, 0, 32, 32), 1, 48, 2, 3), "nothing is left of the picture"
+    assert not kernels.pays(word_of(3, None, 32, 32), 1, 2, 8, 8), "the filters take as long as the pictures"
+    assert not kernels.pays(word_of(3, None, 32, 32), 2, 2, 10, 10), "and there are as many threads to share them"
     for inputs, outputs in (3, 32), (32, 16), (32, 48), (64, 288):
-        assert not winograd.pays(word_of(3, None, inputs, outputs), 1, 32, 16, 16)
+        assert not kernels.pays(word_of(3, None, inputs, outputs), 1, 32, 16, 16)
     for window, padding, stride in (5, None, 1), ((3, 1), None, 1), (3, None, 2), (3, 3, 1):
-        assert not winograd.pays(word_of(window, padding, 32, 32, stride), 1, 32, 16, 16)
-    assert not winograd.can_be({"op": "relu"})
+        assert not kernels.pays(word_of(window, padding, 32, 32, stride), 1, 32, 16, 16)
+    assert not kernels.can_be({"op": "relu"})
 
 
 def test_a_pool_is_computed_with_it_where_each_tile_is_a_window_and_with_a_first_convolution_wherever_it_is_one():
     def pools(word, height, pool=POOL[0]):
-        return winograd.pools({**word, "pooled": [pool, POOL[1]]}, 1, 9, height, 10)
+        return kernels.pools({**word, "pooled": [pool, POOL[1]]}, 1, 9, height, 10)
 
     wide = layers.max_pool("wide", 3, 2, (0, 1))
     assert pools(word_of(3, None, 32, 32), 10)
     assert pools(word_of(3, None, 3, 32), 7)
     assert pools(word_of(5, None, 3, 64), 7, wide)
-    assert not winograd.pools(word_of(3, None, 32, 32), 1, 9, 10, 10)
+    assert not kernels.pools(word_of(3, None, 32, 32), 1, 9, 10, 10)
     assert not pools(word_of(3, None, 32, 32), 9)
     assert not pools(word_of(3, None, 32, 32), 10, wide)
     assert not pools(word_of(3, None, 3, 32), 5), "a row must have six places"
@@ -243,3 +244,58 @@ def test_a_relu_joins_the_convolution_behind_it_and_a_pool_and_its_relu_the_one_
         assert layers.joined(words) == words
     (found,) = layers.joined([layers.residual("r", [relu, conv], [conv])])
     assert found["branches"] == [[{**conv, "relued": 1}], [conv]]
+
+
+@pytest.mark.parametrize(
+    ("channels", "radius", "bias", "alpha"), [(64, 4, 1.0, 0.001 / 9), (32, 8, 2.0, 0.1), (96, 0, 1.0, 1.0)]
+)
+def test_local_response_normalisation_is_itself_and_its_gradient(framework, library, channels, radius, bias, alpha):
+    word = layers.lrn("norm", radius, bias, alpha, 0.75)
+    random = np.random.RandomState(0)
+    x, gradient = (random.standard_normal((2, 3, 5, channels)).astype(np.float32) * 5 for _ in range(2))
+    ops = importlib.import_module(f"trainer.frameworks.{framework}.ops")
+    found, pulled = BY_LAYER[framework](lambda x, at: ops.lrn(word, x, at), x, gradient, library)
+    near = np.arange(channels)
+    band = (abs(near[:, None] - near) <= radius) * alpha
+    x, gradient = x.astype(np.float64), gradient.astype(np.float64)
+    scale = x * x @ band + bias
+    own = gradient * scale**-0.75
+    assert found == pytest.approx(x * scale**-0.75, rel=1e-5, abs=1e-5)
+    assert pulled == pytest.approx(own - 1.5 * x * (own * x / scale @ band), rel=1e-5, abs=1e-4)
+
+
+def test_it_normalises_over_multiples_of_32_channels_by_the_power_that_it_has_roots_for():
+    assert kernels.normalises(layers.lrn("norm", 4, 1.0, 0.1, 0.75), 64)
+    others = ((4, 0.75), 48), ((4, 0.75), 2048), ((9, 0.75), 64), ((4, 0.5), 64)
+    for (radius, beta), channels in others:
+        assert not kernels.normalises(layers.lrn("norm", radius, 1.0, 0.1, beta), channels)
+    assert not kernels.normalises(layers.relu("r"), 64)
+
+
+def normalised_by_pytorch(layer, x, gradient, library):
+    import torch
+
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    seen = torch.from_numpy(x).requires_grad_()
+    found = layer(seen.permute(0, 3, 1, 2), pytorch.Pass({}, True, library=library))
+    assert found.grad_fn.name() == "NormalisedRowsBackward"
+    (pulled,) = torch.autograd.grad(found, seen, torch.from_numpy(gradient).permute(0, 3, 1, 2))
+    return found.permute(0, 2, 3, 1).detach().numpy(), pulled.numpy()
+
+
+def normalised_by_tensorflow(layer, x, gradient, library):
+    import tensorflow as tf
+
+    @tf.function(autograph=False)
+    def both(seen):
+        with tf.GradientTape() as tape:
+            tape.watch(seen)
+            found = layer(seen, SimpleNamespace(library=library))
+        return found, tape.gradient(found, seen, tf.constant(gradient))
+
+    graph = both.get_concrete_function(tf.TensorSpec(x.shape)).graph
+    assert "MatMul" not in {one.type for one in graph.get_operations()}
+    return [one.numpy() for one in both(tf.constant(x))]
+
+
+BY_LAYER = {"pytorch": normalised_by_pytorch, "tf2": normalised_by_tensorflow}

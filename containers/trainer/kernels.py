@@ -1,6 +1,7 @@
 """3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time, of 256 channels with
 AVX-512 in 0.9 to 1.14. A relu before them, and a max pool of 2 x 2 behind them, are computed with them; and by first.c
-a network's first convolution, over three colours, of 3 x 3 or 5 x 5, with its pool.
+a network's first convolution, over three colours, of 3 x 3 or 5 x 5, with its pool. Local response normalisation is
+computed by normalise.c.
 
 gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
 AVX2 or NEON, the framework's own convolutions do instead.
@@ -8,17 +9,19 @@ AVX2 or NEON, the framework's own convolutions do instead.
 from __future__ import absolute_import, division, print_function
 
 import ctypes
+import struct
 
 import numpy as np
 
 from . import layers, native
 from .ahead import meanwhile
 
-SOURCES = "winograd.c", "first.c"
+SOURCES = "winograd.c", "first.c", "normalise.c"
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
 SIDE_BY_SIDE = 6  # in first.c: no row may have fewer places
+EDGE, MOST_NORMALISED = 8, 1024  # in normalise.c
 NONE = 9  # in convolution.h: what a pool chooses where relu makes it 0
 LEAST_TILES = 48  # for each thread: with fewer, transforming filters and their gradients takes longer than the products
 
@@ -35,7 +38,7 @@ def pays(word, threads, examples, height, width):
 
 def any_of(words):
     """Return whether this can compute one of the words (layers.flat of layers.joined)."""
-    return any(can_be(word) or is_first(word) for word in words)
+    return any(can_be(word) or is_first(word) or normalises(word, MULTIPLE) for word in words)
 
 
 def can_be(word):
@@ -65,6 +68,12 @@ def is_first(word):
     (rows, columns, inputs, outputs), pool = word["shape"], word["pooled"][0]
     return (rows == columns and rows in (3, 5) and inputs == 3 and outputs % MULTIPLE == 0 and word["stride"] == 1
             and max(word["padding"]) < rows and pool["size"] in (2, 3) and pool["padding"] in ((0, 0), (0, 1)))
+
+
+def normalises(word, channels):
+    """Return whether normalise.c can compute a word over so many channels."""
+    return (word["op"] == "lrn" and word["beta"] == 0.75 and word["radius"] <= EDGE
+            and channels % MULTIPLE == 0 and channels <= MOST_NORMALISED)
 
 
 def begin(words):
@@ -109,6 +118,9 @@ class Library(object):
     first_pooled(shape, (x, filters, biases or None), (found, choices)), with a shape of shaped_first()
     first_filter_gradient(shape, (x, gradient of found, choices), (of filters, of biases))
 
+    normalised(shape, (x,), (found,)), with a shape of shaped_rows(), as the next
+    normalised_gradient(shape, (x, gradient of found), (of x,))
+
     choices, as many numbers of 32 bits as found has, are for the gradient only."""
 
     def __init__(self, loaded):
@@ -140,7 +152,22 @@ class Library(object):
         return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, gradient.sum((0, 1, 2)), atol=1e-3)
                     and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3)
                     and all(self.pools_right(random, word) for word in (
-                        pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1))))
+                        pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1)))
+                    and self.normalises_right(random))
+
+    def normalises_right(self, random):
+        x, gradient = (random.standard_normal((5, MULTIPLE)).astype(np.float32) for _ in range(2))
+        word = layers.lrn("n", 4, 1.0, 0.1, 0.75)
+        shape, found, pulled = shaped_rows(2, 5, MULTIPLE, word), np.empty_like(x), np.empty_like(x)
+        at = [array.ctypes.data for array in (x, gradient, found, pulled)]
+        self.call("normalised", shape, at[:1], at[2:3])
+        self.call("normalised_gradient", shape, at[:2], at[3:])
+        near = np.arange(MULTIPLE)
+        band = (abs(near[:, None] - near) <= word["radius"]) * word["alpha"]
+        scale = (x * x).dot(band) + word["bias"]
+        own = gradient * scale ** -0.75
+        wanted = own - 1.5 * x * (own * x / scale).dot(band)
+        return np.allclose(found, x * scale ** -0.75, atol=1e-5) and np.allclose(pulled, wanted, atol=1e-5)
 
     def pools_right(self, random, word):
         """Return whether a small joined convolution, what it chooses and what follows from that are right."""
@@ -199,4 +226,11 @@ def shaped_first(threads, pictures, word, strides):
     sides = layers.pooled_sides(word, pictures[1:])
     numbers = (threads,) + tuple(pictures) + (word["shape"][3],) + tuple(word["padding"]) + tuple(strides)
     numbers += (word["shape"][0], word["pooled"][0]["size"]) + sides
+    return (ctypes.c_long * len(numbers))(*numbers)
+
+
+def shaped_rows(threads, rows, channels, word):
+    """Return normalise.c's struct Rows for a word over rows of channels: whole numbers, and two of 64-bit floats."""
+    numbers = (threads, rows, channels, word["radius"])
+    numbers += struct.unpack("qq", struct.pack("dd", word["bias"], word["alpha"]))
     return (ctypes.c_long * len(numbers))(*numbers)
