@@ -1,10 +1,11 @@
-"""3 x 3 convolutions on a CPU, and their gradients, by winograd.c: in 0.4 to 0.9 of oneDNN's time, of 256 channels with
-AVX-512 in 0.9 to 1.14. A relu before them, and a max pool of 2 x 2 behind them, are computed with them; and by first.c
-a network's first convolution, over three colours, of 3 x 3 or 5 x 5, with its pool. Local response normalisation is
-computed by normalise.c.
+"""Layers on a CPU by C of our own: which of them it can compute, and the library that does.
 
-gcc compiles it for this processor when a training begins, in about a second. Without gcc, or on a processor without
-AVX2 or NEON, the framework's own convolutions do instead.
+winograd.c: 3 x 3 convolutions and their gradients, in 0.4 to 0.9 of oneDNN's time (of 256 channels with AVX-512 in 0.9
+to 1.14), with a relu before them, and a max pool of 2 x 2 and a relu behind them. first.c: a network's first
+convolution, of 3 x 3 or 5 x 5 over three colours, with its pool and relu. normalise.c: local response normalisation.
+
+gcc compiles them for this processor when a training begins, while the framework loads. Without gcc, or on a processor
+without AVX2 or NEON, the framework's own layers do instead.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -107,7 +108,7 @@ def load(path):
 
 
 class Library(object):
-    """The functions of winograd.c. Each takes a shape (shaped() below), and the addresses of float32 arrays to read and
+    """The functions of the C. Each takes a shape (shaped() below), and the addresses of float32 arrays to read and
     to fill. Pictures are [examples, height, width, channels], and filters lie as the shape tells:
 
     output(shape, (x, filters, biases or None), (found,))
