@@ -3,6 +3,7 @@
 winograd.c: 3 x 3 convolutions and their gradients, in 0.4 to 0.9 of oneDNN's time (of 256 channels with AVX-512 in 0.9
 to 1.14), with a relu before them, and a max pool of 2 x 2 and a relu behind them. first.c: a network's first
 convolution, of 3 x 3 or 5 x 5 over three colours, with its pool and relu. normalise.c: local response normalisation.
+dropout.c: dropout.
 
 gcc compiles them for this processor when a training begins, while the framework loads. Without gcc, or on a processor
 without AVX2 or NEON, the framework's own layers do instead.
@@ -17,13 +18,14 @@ import numpy as np
 from . import layers, native
 from .ahead import meanwhile
 
-SOURCES = "winograd.c", "first.c", "normalise.c"
+SOURCES = "winograd.c", "first.c", "normalise.c", "dropout.c"
 # Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
 # cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
 SIDE_BY_SIDE = 6  # in first.c: no row may have fewer places
 EDGE, MOST_NORMALISED = 8, 1024  # in normalise.c
 NONE = 9  # in convolution.h: what a pool chooses where relu makes it 0
+LOW = 0xFFFFFFFF
 LEAST_TILES = 48  # for each thread: with fewer, transforming filters and their gradients takes longer than the products
 
 begun, loaded = [], []  # at most one each: what returns the compiled library, and a Library or None
@@ -38,7 +40,7 @@ def pays(word, threads, examples, height, width):
 
 
 def any_of(words):
-    """Return whether this can compute one of the words (layers.flat of layers.joined)."""
+    """Return whether it is worth a second of compiling for one of the words (layers.flat of layers.joined)."""
     return any(can_be(word) or is_first(word) or normalises(word, MULTIPLE) for word in words)
 
 
@@ -78,14 +80,14 @@ def normalises(word, channels):
 
 
 def begin(words):
-    """Start to compile in a thread, if this can compute one of the words."""
+    """Start to compile in a thread, if that is worth it for one of the words."""
     if not begun and any_of(words):
         begun.append(meanwhile(native.compiled, SOURCES))
 
 
 def library(words):
-    """Return the Library, once it is compiled. The framework must be loaded. None: it can compute none of the words, or
-    can't be had here."""
+    """Return the Library, once it is compiled. The framework must be loaded. None: it is not worth it for any of the
+    words, or can't be had here."""
     begin(words)
     if begun and not loaded:
         loaded.append(opened(begun[0]()))
@@ -122,6 +124,9 @@ class Library(object):
     normalised(shape, (x,), (found,)), with a shape of shaped_rows(), as the next
     normalised_gradient(shape, (x, gradient of found), (of x,))
 
+    dropped(shape, (x, key), (found,)), with a shape of shaped_drop(). The key has 64 bits. With the same key the
+    gradient of x is what it makes of found's.
+
     choices, as many numbers of 32 bits as found has, are for the gradient only."""
 
     def __init__(self, loaded):
@@ -154,7 +159,7 @@ class Library(object):
                     and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3)
                     and all(self.pools_right(random, word) for word in (
                         pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1)))
-                    and self.normalises_right(random))
+                    and self.normalises_right(random) and self.drops_right())
 
     def normalises_right(self, random):
         x, gradient = (random.standard_normal((5, MULTIPLE)).astype(np.float32) for _ in range(2))
@@ -169,6 +174,12 @@ class Library(object):
         own = gradient * scale ** -0.75
         wanted = own - 1.5 * x * (own * x / scale).dot(band)
         return np.allclose(found, x * scale ** -0.75, atol=1e-5) and np.allclose(pulled, wanted, atol=1e-5)
+
+    def drops_right(self):
+        x, key, found = np.arange(200, dtype=np.float32), np.array([3, 2 ** 31], np.uint32), np.empty(200, np.float32)
+        shape = shaped_drop(2, len(x), layers.dropout("d", 0.25))
+        self.call("dropped", shape, (x.ctypes.data, key.ctypes.data), (found.ctypes.data,))
+        return np.allclose(found, x * kept(0.25, len(x), key))
 
     def pools_right(self, random, word):
         """Return whether a small joined convolution, what it chooses and what follows from that are right."""
@@ -232,6 +243,35 @@ def shaped_first(threads, pictures, word, strides):
 
 def shaped_rows(threads, rows, channels, word):
     """Return normalise.c's struct Rows for a word over rows of channels: whole numbers, and two of 64-bit floats."""
-    numbers = (threads, rows, channels, word["radius"])
-    numbers += struct.unpack("qq", struct.pack("dd", word["bias"], word["alpha"]))
+    numbers = (threads, rows, channels, word["radius"]) + as_integers(word["bias"], word["alpha"])
     return (ctypes.c_long * len(numbers))(*numbers)
+
+
+def shaped_drop(threads, count, word):
+    """Return dropout.c's struct Drop for a word over so many numbers."""
+    rate = word["rate"]
+    numbers = (threads, count, round(rate * 2 ** 16) - 2 ** 15) + as_integers(1 / (1 - rate))
+    return (ctypes.c_long * len(numbers))(*numbers)
+
+
+def as_integers(*floats):
+    """Return the integers of 64 bits that have the bits of these numbers."""
+    return struct.unpack("%dq" % len(floats), struct.pack("%dd" % len(floats), *floats))
+
+
+def kept(rate, count, key):
+    """Return what dropout.c multiplies so many numbers by."""
+    drawn = np.array([philox(counter, *key) for counter in range(-(-count // 64) * 8)], np.uint32)
+    halves = np.stack([drawn >> 16, drawn & 0xFFFF], 2).reshape(-1, 8, 2, 2, 2)  # block, counter, pair, word, half
+    halves = halves.transpose(0, 2, 4, 1, 3).reshape(-1)[:count]
+    return ((halves ^ 0x8000) >= round(rate * 2 ** 16)) / (1 - rate)
+
+
+def philox(counter, one, other):
+    """Return the four numbers of 32 bits that Philox 4x32-10 makes of a counter and a key of two such numbers."""
+    a, b, c, d, one, other = counter, 0, 0, 0, int(one), int(other)
+    for _ in range(10):
+        left, right = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (right >> 32) ^ b ^ one, right & LOW, (left >> 32) ^ d ^ other, left & LOW
+        one, other = (one + 0x9E3779B9) & LOW, (other + 0xBB67AE85) & LOW
+    return a, b, c, d

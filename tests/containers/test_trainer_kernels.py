@@ -191,7 +191,7 @@ def test_what_does_not_compile_or_load_is_none(monkeypatch, tmp_path):
 
 def test_what_computes_something_else_is_not_used(library):
     names = "output", "input_gradient", "filter_gradient", "pooled", "unpooled", "first_pooled", "first_filter_gradient"
-    names += "normalised", "normalised_gradient"
+    names += "normalised", "normalised_gradient", "dropped"
 
     def without(name):
         kept = {one: getattr(library.loaded, one) for one in names}
@@ -270,6 +270,46 @@ def test_it_normalises_over_multiples_of_32_channels_by_the_power_that_it_has_ro
     for (radius, beta), channels in others:
         assert not kernels.normalises(layers.lrn("norm", radius, 1.0, 0.1, beta), channels)
     assert not kernels.normalises(layers.relu("r"), 64)
+
+
+def test_dropout_draws_by_the_published_algorithm():
+    # https://github.com/DEShawResearch/random123/blob/v1.14.0/tests/kat_vectors
+    assert kernels.philox(0, 0, 0) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+@pytest.mark.parametrize(("shape", "lies"), [((7, 30), "contiguous_format"), ((2, 32, 5, 9), "channels_last")])
+def test_pytorchs_dropout_by_it_is_that_of_the_key_and_so_is_its_gradient(torch, library, rate, shape, lies):
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    ops = importlib.import_module("trainer.frameworks.pytorch.ops")
+    lying = {"memory_format": getattr(torch, lies)}
+    x, gradient = (torch.randn(shape).contiguous(**lying) for _ in range(2))
+    found = ops.dropout(layers.dropout("d", rate), x.requires_grad_(), pytorch.Pass({}, True, library=library))
+    (pulled,) = torch.autograd.grad(found, x, gradient.contiguous())
+    factors = kernels.kept(rate, x.numel(), found.grad_fn.key.numpy().view(np.uint32))
+    assert abs((factors == 0).mean() - rate) < 5 * (rate / x.numel()) ** 0.5
+    for given, made in (x.detach(), found.detach()), (gradient, pulled):
+        assert made.stride() == x.stride()
+        assert in_memory(made) == pytest.approx(in_memory(given) * factors, rel=1e-6)
+
+
+@pytest.mark.torch
+def test_pytorchs_dropout_is_its_own_for_16_bits_with_gaps_and_in_a_test(torch, library):
+    pytorch = importlib.import_module("trainer.frameworks.pytorch")
+    ops = importlib.import_module("trainer.frameworks.pytorch.ops")
+    ones = torch.ones(4, 6, requires_grad=True)
+
+    def way(x, is_training=True, **said):
+        found = ops.dropout(layers.dropout("d", 0.5), x, pytorch.Pass({}, is_training, library=library, **said))
+        return "Dropped" in str(found.grad_fn)
+
+    assert way(ones)
+    assert not any((way(ones[:, 1:]), way(ones, half=torch.bfloat16), way(ones, is_compiled=True), way(ones, False)))
+
+
+def in_memory(x):
+    return x.as_strided((x.numel(),), (1,)).numpy()
 
 
 def normalised_by_pytorch(layer, x, gradient, library):

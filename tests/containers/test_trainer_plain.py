@@ -163,7 +163,7 @@ def unknown(name, key):
 
 
 class Learning:
-    is_training, is_compiled = True, False
+    is_training, is_compiled, library = True, False, None
 
 
 @pytest.mark.torch

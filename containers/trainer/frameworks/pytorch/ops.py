@@ -78,10 +78,12 @@ class Normalised(torch.autograd.Function):
 
 
 def dropout(word, x, at):
-    """On a CPU draw 16 bits per value, 64 at a time: PyTorch's own dropout draws value by value, which takes longer
-    than a convolution. The share that is dropped equals the rate to within 1/131072."""
+    """On a CPU draw 16 bits per value, by dropout.c or 64 at a time: PyTorch's own dropout draws value by value, which
+    takes longer than a convolution. The share that is dropped equals the rate to within 1/131072."""
     if at.is_compiled or not (at.is_training and WIDE and x.device.type == "cpu"):
         return functional.dropout(x, word["rate"], at.is_training)
+    if tiled.can_drop(x, at):
+        return tiled.Dropped.apply(x, word, at.library)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     drawn = words.view(torch.int16)[:x.numel()]
     kept = (drawn >= round(word["rate"] * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - word["rate"]))

@@ -98,6 +98,37 @@ class NormalisedRows(torch.autograd.Function):
         return found, None, None
 
 
+def can_drop(x, at):
+    return at.library is not None and not at.half and x.dtype == torch.float32 and layout(x) is not None
+
+
+def layout(x):
+    """Return the memory format in which x has no gaps; None if there is none."""
+    known = [torch.contiguous_format] + [LAST] * (x.dim() == 4)
+    return next((one for one in known if x.is_contiguous(memory_format=one)), None)
+
+
+class Dropped(torch.autograd.Function):
+    """Dropout of x, which has a layout."""
+
+    @staticmethod
+    def forward(ctx, x, word, library):
+        ctx.library, ctx.layout = library, layout(x)
+        ctx.shape = kernels.shaped_drop(torch.get_num_threads(), x.numel(), word)
+        ctx.key = torch.empty(1, dtype=torch.int64).random_(-(2**63), None)
+        return dropped(ctx, x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return dropped(ctx, gradient.contiguous(memory_format=ctx.layout)), None, None
+
+
+def dropped(ctx, x):
+    found = torch.empty_like(x)
+    ctx.library.call("dropped", ctx.shape, addresses(x, ctx.key), addresses(found))
+    return found
+
+
 def gradients(ctx, gradient, x, weights):
     """Return the gradients of x, weights and biases, each None if nobody needs it."""
     pulled, moved, sums = None, None, None
