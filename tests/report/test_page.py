@@ -309,6 +309,19 @@ def test_what_was_recognised_in_a_run_is_why_it_failed_but_not_why_it_ended_othe
     assert (head in text, "Why " in text) == (True, status == "failed")
 
 
+def test_what_was_recognised_in_several_runs_is_told_once() -> None:
+    known = Diagnosis("x", "no SHMEM", "Shared memory is small.", "--shm-size 8g", "https://x", "seen")
+    said = ("finished", known), ("failed", known), ("finished", None), ("finished", known)
+    stories = [
+        GPU.story(letter.lower(), letter, status=status, diagnosis=one)
+        for letter, (status, one) in zip("ABCD", said, strict=True)
+    ]
+    document = page(stories)
+    heads = re.findall("<h2>((?:Recognised|Why).*?)</h2>", document)
+    assert heads == ["Recognised in A, D", "Why B failed"]
+    assert document.count("Shared memory is small.") == 2
+
+
 def test_a_training_with_all_threads_differs_from_one_with_two_by_these_words() -> None:
     spec = GPU.run("b").spec or {}
     two = GPU.story("b", "B", spec={**spec, "workload": {**spec["workload"], "threads": 2}})

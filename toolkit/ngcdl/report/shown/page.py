@@ -50,7 +50,7 @@ def _sections(stories: Sequence[Story], title: str, comparison: Comparison | Non
     return [
         tag("header", tag("h1", title), tag("p", found, class_="verdict"), _warning(stories)),
         _compared(comparison),
-        *(_recognised(story) for story in stories),
+        *_recognised(stories),
         _findings(stories) if comparison is None else _diagnosis(comparison),
         tag("section", tag("h2", "Figures"), _legend_of_runs(stories, comparison), _figures(stories),
             _differences(stories, is_compared=comparison is not None)),
@@ -71,13 +71,19 @@ def _warning(stories: Sequence[Story]) -> Markup | None:
     return tag("p", f"{who}SYNTHETIC data{why}: loss and accuracy say nothing about real data.", class_="warning")
 
 
-def _recognised(story: Story) -> Markup | None:
-    known = story.run.diagnosis
-    if not known:
-        return None
-    # a known failure may also be recognised in a run that did not fail
-    title = f"Why {story.run.id} failed" if story.run.status == "failed" else f"Recognised in {story.run.id}"
-    return tag("section", tag("h2", title), tag("pre", diagnosis.as_text(known)))
+def _recognised(stories: Sequence[Story]) -> list[Markup]:
+    """Show each known failure once, with the runs in whose output it was seen."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for story in stories:
+        if known := story.run.diagnosis:
+            # a known failure may also be recognised in a run that did not fail
+            title = "Why {} failed" if story.run.status == "failed" else "Recognised in {}"
+            who = story.letter if len(stories) > 1 else story.run.id
+            found.setdefault((title, diagnosis.as_text(known)), []).append(who)
+    return [
+        tag("section", tag("h2", title.format(", ".join(runs))), tag("pre", text))
+        for (title, text), runs in found.items()
+    ]
 
 
 def _findings(stories: Sequence[Story]) -> Markup | None:
