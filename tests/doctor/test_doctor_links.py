@@ -40,6 +40,12 @@ def test_on_a_healthy_host_every_link_is_ok() -> None:
     assert not_in_order(HEALTHY) == {}
 
 
+def test_a_driver_that_does_not_tell_its_version_is_shown_with_the_reason() -> None:
+    silent = replace(DRIVER, version=None, error="SystemGetDriverVersion: unknown error (999)")
+    finding = found(replace(HEALTHY, gpus=Probe((A100,), silent)))["driver"]
+    assert finding.found == f"version unknown, for CUDA up to 12.2 ({silent.error})"
+
+
 def test_a_host_without_an_nvidia_card_is_no_wall_of_red() -> None:
     assert not_in_order(WITHOUT_GPU) == {}
     links = found(WITHOUT_GPU)

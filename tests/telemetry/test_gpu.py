@@ -285,11 +285,13 @@ def test_an_old_driver_is_asked_by_its_older_calls(card: Host, old_library: Path
     assert done.stderr == "", "its older calls answer, and what no call answers is shown as n/a"
 
 
-def test_versions_that_the_driver_does_not_report_are_told_in_a_line_of_ngcdl_s(card: Host) -> None:
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_why_the_driver_reports_no_version_is_known_also_if_a_fork_asked_it(card: Host, is_loaded: bool) -> None:
     card.set(**{"fail__SystemGetDriverVersion": 999})
-    done = card.python("from ngcdl.telemetry import gpu\nprint(gpu.probe().driver.version)")
-    assert done.stdout == "None\n"
-    assert done.stderr.startswith("ngcdl: the driver does not report its versions: SystemGetDriverVersion: unknown")
+    code = "import sys\nfrom ngcdl.telemetry import driver, gpu\ndriver.has_driver = lambda: bool(sys.argv[1])\n"
+    done = card.python(f"{code}found = gpu.probe().driver\nprint(found.version, found.error)", "loaded" * is_loaded)
+    assert done.stdout == "None SystemGetDriverVersion: unknown error (999)\n"
+    assert done.stderr == ""
 
 
 MIG = {

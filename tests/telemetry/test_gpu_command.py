@@ -48,6 +48,12 @@ def test_the_seed_s_card_is_shown(card: Host) -> None:
     assert show(card) == GOLDEN
 
 
+def test_why_a_version_is_missing_is_beside_the_others(card: Host) -> None:
+    card.set(**SECOND, fail__SystemGetDriverVersion=999)
+    head = "Driver n/a   CUDA 12.2   NVML 12.535.104.05   error: SystemGetDriverVersion: unknown error (999)"
+    assert show(card).splitlines()[0] == head
+
+
 def test_its_processes_are_shown(card: Host) -> None:
     card.set(**SECOND, gpu0__processes=f"{os.getpid()}:{1000 << 20},4194303:-")
     rows = [line.split() for line in show(card).removeprefix(GOLDEN).splitlines()]
@@ -104,7 +110,7 @@ def test_mig_devices_are_listed_below_their_card(card: Host) -> None:
 def test_json_is_one_document_with_null(card: Host) -> None:
     card.set(gpu0__power_mw=None, gpu0__processes="4194303:5")
     document = json.loads(show(card, json=True))
-    assert list(document) == ["driver", "cuda", "nvml", "gpus"]
+    assert list(document) == ["driver", "cuda", "nvml", "error", "gpus"]
     assert document["cuda"] == "12.2"
     assert document["gpus"][0]["watts"] is None
     process = {"pid": 4194303, "memory_bytes": 5, "name": None, "container_id": None, "container_name": None}

@@ -114,12 +114,14 @@ def _document(report: _Report) -> dict[str, Any]:
         "driver": report.driver.version,
         "cuda": report.driver.cuda,
         "nvml": report.driver.nvml_version,
+        "error": report.driver.error,
         "gpus": gpus,
     }
 
 
 def _head(driver: Driver) -> str:
-    return f"Driver {driver.version or _NONE}   CUDA {driver.cuda or _NONE}   NVML {driver.nvml_version or _NONE}"
+    versions = f"Driver {driver.version or _NONE}   CUDA {driver.cuda or _NONE}   NVML {driver.nvml_version or _NONE}"
+    return versions + (f"   error: {driver.error}" if driver.error else "")
 
 
 def _brief(report: _Report, height: int) -> list[str]:

@@ -49,11 +49,12 @@ def reasons(mask: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Driver:
-    """`cuda` is the newest CUDA version that this driver runs, such as 12.2."""
+    """`cuda` is the newest CUDA version that this driver runs, such as 12.2. `error`: why a version is not known."""
 
     version: str | None
     nvml_version: str | None
     cuda: str | None
+    error: str | None = None
 
 
 @dataclass(frozen=True)

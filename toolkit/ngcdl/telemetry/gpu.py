@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from ngcdl import console
 from ngcdl.catalog.chips import ON_ARM_CHIPS
 from ngcdl.errors import NvmlUnavailable
 from ngcdl.telemetry import bounds, calls, container, driver, gpm
@@ -64,14 +63,8 @@ class Nvml:
     def driver(self) -> Driver:
         row = Row()
         cuda = self._queries.first(row, ("SystemGetCudaDriverVersion_v2", "SystemGetCudaDriverVersion"))
-        found = Driver(
-            self._queries.ask(row, "SystemGetDriverVersion"),
-            self._queries.ask(row, "SystemGetNVMLVersion"),
-            f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
-        )
-        if row.error:
-            console.say(f"the driver does not report its versions: {row.error}")
-        return found
+        version, nvml_version = (self._queries.ask(row, f"SystemGet{what}Version") for what in ("Driver", "NVML"))
+        return Driver(version, nvml_version, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None, row.error)
 
     def count(self) -> int:
         """Return the number of cards. Raise NvmlUnavailable if the driver can't report it."""

@@ -72,7 +72,8 @@ def _answering(driver: Driver, kernel: Kernel) -> Finding:
             f"The loaded kernel module is {kernel.module}, but the library is {driver.version}: an update is half done"
         )
         return warning(NAME, found, cause, REBOOT)
-    return ok(NAME, f"{found}, Windows' own (WSL)" if _is_windows_s(kernel) else found)
+    found += ", Windows' own (WSL)" if _is_windows_s(kernel) else ""
+    return ok(NAME, f"{found} ({driver.error})" if driver.error else found)
 
 
 def _is_windows_s(kernel: Kernel) -> bool:
