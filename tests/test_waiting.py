@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -92,6 +93,18 @@ def test_a_lock_is_waited_for_up_to_a_limit(tmp_path: Path) -> None:
         assert not taken.is_set()
     other.join(240)
     assert taken.is_set()
+
+
+def test_a_lock_that_cannot_be_had_keeps_nobody_out(tmp_path: Path) -> None:
+    def lock() -> contextlib.AbstractContextManager[None]:
+        return waiting.locked_within(tmp_path / "lock", 0)
+
+    with lock(), waiting.if_possible(lock):
+        pass
+    with waiting.if_possible(lock), pytest.raises(TimeoutError), lock():
+        pass
+    with pytest.raises(OSError, match="of the block"), waiting.if_possible(lock):
+        raise OSError("of the block")
 
 
 def test_what_takes_too_long_is_left_behind_and_what_does_not_gives_its_result_or_its_error() -> None:

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -114,6 +115,16 @@ def locked_within(path: Path, seconds: float, mode: int = 0o666) -> Iterator[Non
                 if time.monotonic() >= until:
                     raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(path)) from None
             time.sleep(_POLL_SECONDS)
+        yield
+
+
+@contextlib.contextmanager
+def if_possible(lock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold the lock that `lock` returns while the block lasts. If that raises OSError, as where there are no locks or
+    another process holds it for too long, the block is entered without it."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(lock())
         yield
 
 

@@ -6,10 +6,10 @@ https://github.com/NVIDIA/enroot/blob/master/doc/cmd/import.md
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ngcdl import waiting, whole
@@ -76,14 +76,10 @@ def forget(host: str, environ: Mapping[str, str] = os.environ) -> Path | None:
     return file
 
 
-@contextlib.contextmanager
-def _alone(file: Path) -> Iterator[None]:
+def _alone(file: Path) -> AbstractContextManager[None]:
     """Keep ngcdl's processes from losing each other's entries. The block is entered without the lock if the file system
     has none, or if another ngcdl holds it for LOCK_SECONDS."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            stack.enter_context(waiting.locked_within(Path(f"{file}.lock"), LOCK_SECONDS, 0o600))
-        yield
+    return waiting.if_possible(lambda: waiting.locked_within(Path(f"{file}.lock"), LOCK_SECONDS, 0o600))
 
 
 def _hosts(host: str) -> tuple[str, ...]:

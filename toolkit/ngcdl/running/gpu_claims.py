@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from ngcdl import waiting
@@ -96,11 +97,8 @@ def still_free(
         yield chosen
 
 
-@contextlib.contextmanager
-def choosing_lock(store: Store, say: Callable[[str], None]) -> Iterator[None]:
+def choosing_lock(store: Store, say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Keep other processes from recording a run on free cards while the block lasts. Without file locks this does
     nothing."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            stack.enter_context(waiting.locked(store.root / ".cards.lock", say, "another ngcdl to choose its GPUs"))
-        yield
+    lock = store.root / ".cards.lock"
+    return waiting.if_possible(lambda: waiting.locked(lock, say, "another ngcdl to choose its GPUs"))

@@ -86,9 +86,7 @@ def _ask_engine(store: Store, run: Run) -> bool:
     job = job_of(run, "stop")
     if job is None or (is_unknown and job.ended()):
         return not is_unknown
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a file system without locks
-            stack.enter_context(waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS))
+    with waiting.if_possible(lambda: waiting.locked_within(store.lock_of(run.id), LOCK_SECONDS)):
         run = store.load(run.id)
         if run.status != "running":  # it was closed while its engine was asked
             return True

@@ -14,6 +14,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -126,17 +127,13 @@ def _made(store: Store) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def alone(store: Store) -> Iterator[None]:
+def alone(store: Store) -> AbstractContextManager[None]:
     """Hold the lock on all comparisons for a block that loads, changes and saves one.
 
     The block is entered without the lock if the file system has none, or if another ngcdl holds it for LOCK_SECONDS.
     Raise StateNotWritable."""
     lock = _made(store) / ".lock"
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            stack.enter_context(waiting.locked_within(lock, LOCK_SECONDS))
-        yield
+    return waiting.if_possible(lambda: waiting.locked_within(lock, LOCK_SECONDS))
 
 
 def stop(kept: StoredComparison, store: Store) -> StoredComparison:
