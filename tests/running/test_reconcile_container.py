@@ -19,7 +19,8 @@ from ngcdl.engines.values import AWAY
 from ngcdl.errors import NgcdlError, StateNotWritable
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import DETACHED, LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile, unread_output
+from ngcdl.running.reconcile import DETACHED, LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile
+from ngcdl.running.recorded_job import unread_output
 from ngcdl.storing.store import Store
 
 

@@ -18,7 +18,8 @@ from ngcdl.errors import RunElsewhere
 from ngcdl.folder import EVENTS, SAMPLES
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs, unread_output
+from ngcdl.running.reconcile import UNWATCHED, reconcile, still_runs
+from ngcdl.running.recorded_job import unread_output
 from ngcdl.storing.store import Store
 
 

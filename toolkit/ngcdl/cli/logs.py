@@ -14,7 +14,8 @@ from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
-from ngcdl.running.reconcile import RECORDS, is_left_alone, last_output, standing, unread_output
+from ngcdl.running.reconcile import RECORDS, is_left_alone, standing
+from ngcdl.running.recorded_job import last_output, unread_output
 from ngcdl.storing.store import Store
 
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end

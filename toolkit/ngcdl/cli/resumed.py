@@ -12,7 +12,8 @@ from typing import Any
 from ngcdl.errors import BadOption, RecordBroken
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
-from ngcdl.running.reconcile import engine_of, reconcile, still_runs
+from ngcdl.running.reconcile import reconcile, still_runs
+from ngcdl.running.recorded_job import engine_of
 from ngcdl.spec import KINDS, USUAL, Placement, Workload, kind_of
 from ngcdl.storing.store import Store
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ngcdl.engines.base import Enterable, EnteredBy, Visit
 from ngcdl.errors import NotEntered
 from ngcdl.record import Run
-from ngcdl.running.reconcile import job_of
+from ngcdl.running.recorded_job import job_of
 from ngcdl.spec import redacted_words
 
 # A shell, where none is named: bash, if the image has it.

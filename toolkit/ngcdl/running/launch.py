@@ -20,11 +20,11 @@ from ngcdl.errors import ContainerLeft, EngineHangs, EngineLost, NgcdlError, Sta
 from ngcdl.folder import EVENTS, HOME, LOG, lines
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
-from ngcdl.running import ending, meanwhile, silence, stopping
+from ngcdl.running import ending, meanwhile, recorded_job, silence, stopping
 from ngcdl.running.interrupt import KILL_SECONDS, Stopper, Unkillable
 from ngcdl.running.meanwhile import Terminal
 from ngcdl.running.prepare import Ready
-from ngcdl.running.reconcile import DETACHED, JOB_LEFT, MAY_BE_LEFT, SUBMISSION_SECONDS, bring_output
+from ngcdl.running.reconcile import DETACHED, JOB_LEFT, MAY_BE_LEFT, SUBMISSION_SECONDS
 from ngcdl.running.signals import Interrupted, signals_deferred
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
@@ -328,7 +328,7 @@ class Course:
         try:
             if not (left := self._ready.engine.find(self.run.id)):
                 return True
-            bring_output(left, self._folder / LOG)
+            recorded_job.bring_output(left, self._folder / LOG)
         except (NgcdlError, OSError):
             self._show.say(*before)
             return False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import socket
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ngcdl import processes
 from ngcdl.folder import RECORD
-from ngcdl.record import Owner
+from ngcdl.record import Owner, Run
 from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def is_out_of_sight(owner: Owner | None) -> bool:
     share home and hostname, has PIDs of its own."""
     its = owner.namespace if owner and owner.boot == processes.boot_id() else None
     return its is not None and its != processes.namespace()
+
+
+def is_elsewhere(run: Run) -> bool:
+    """Return whether `run` started on a machine with another name: one that shares this home, or this machine under an
+    earlier name, as a dev container has a new name at each start."""
+    return run.machine.hostname not in (None, socket.gethostname())
 
 
 def quiet_seconds(dates: Iterable[float]) -> float:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from ngcdl import engines, waiting
-from ngcdl.engines.base import Engine, Job, Tailed
+from ngcdl.engines.base import Engine
 from ngcdl.engines.values import AWAY, UNSEEN, Exit
 from ngcdl.errors import (
     ClusterHangs,
@@ -28,14 +25,13 @@ from ngcdl.errors import (
     EngineHangs,
     EngineLost,
     NgcdlError,
-    RunElsewhere,
-    RunOnHost,
     StateNotWritable,
 )
-from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines, opened
+from ngcdl.folder import EVENTS, EXIT, LOG, RECORD, SAMPLES, lines
 from ngcdl.record import Run
 from ngcdl.running import ending
-from ngcdl.running.owner import DEAD_SECONDS, is_alive, is_out_of_sight, quiet_seconds, this_process
+from ngcdl.running.owner import DEAD_SECONDS, is_alive, is_elsewhere, is_out_of_sight, quiet_seconds, this_process
+from ngcdl.running.recorded_job import bring_output
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -151,7 +147,7 @@ def still_runs(store: Store, run: Run) -> bool:
     """Return whether `run`, as returned by `reconcile`, still runs. If nobody watches the run, and it is on another
     machine or the host has been restarted since, its engine may never be reachable again: the run then counts as dead
     once its folder has not changed for DEAD_SECONDS."""
-    can_be_asked = run.kind.is_cluster or not (_is_elsewhere(run) or _is_of_another_boot(run))
+    can_be_asked = run.kind.is_cluster or not (is_elsewhere(run) or _is_of_another_boot(run))
     can_be_asked = can_be_asked or is_alive(run.owner)
     return run.status == "running" and (can_be_asked or _quiet_seconds(store, run, *_ITS_FILES) <= DEAD_SECONDS)
 
@@ -175,15 +171,9 @@ def _found_out(store: Store, run: Run, known: bool) -> Run:
     if is_hidden and run.is_waiting:  # nothing is written meanwhile
         return run
     most_seconds = QUIET_SECONDS + run.sample_seconds
-    if (is_hidden or _is_elsewhere(run)) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= most_seconds:
+    if (is_hidden or is_elsewhere(run)) and _quiet_seconds(store, run, *_WATCHERS_FILES) <= most_seconds:
         return run  # its watcher may live on that machine, or in that sandbox, invisible from here
     return _by_engine(store, run, known)
-
-
-def _is_elsewhere(run: Run) -> bool:
-    """Return whether `run` started on a machine with another name: one that shares this home, or this machine under an
-    earlier name, as a dev container has a new name at each start."""
-    return run.machine.hostname not in (None, socket.gethostname())
 
 
 def _is_of_another_boot(run: Run) -> bool:
@@ -194,7 +184,7 @@ def _is_of_another_boot(run: Run) -> bool:
 
 def _by_engine(store: Store, run: Run, known: bool) -> Run:
     engine = engines.connect(str(run.engine))
-    if run.engine_id != engine.identity and (run.engine_id is not None or _is_elsewhere(run)):
+    if run.engine_id != engine.identity and (run.engine_id is not None or is_elsewhere(run)):
         return run  # another engine has it: another machine's, or the one that DOCKER_HOST or the context named then
     if run.status not in _UNKNOWN:
         return _without_left(engine, run) if engine.has_containers else run
@@ -206,7 +196,7 @@ def _by_engine(store: Store, run: Run, known: bool) -> Run:
         return _noted(replace(run, status="running", finished=None, reason=None))
     if job is None or ended == NOTHING:
         closed = _by_events(store, run)
-        is_anothers = run.engine_id is None and _is_elsewhere(run)  # that machine's engine may know more
+        is_anothers = run.engine_id is None and is_elsewhere(run)  # that machine's engine may know more
         return run if is_anothers and closed.status == "lost" else _noted(closed)
     lacking: list[str] = []
     try:
@@ -216,7 +206,7 @@ def _by_engine(store: Store, run: Run, known: bool) -> Run:
         lacking.append(f"log.txt lacks its end ({said}):  docker logs {job.identity[:12]}")
     if ended.code == UNSEEN and run.status == "lost":
         ended = replace(ended, reason=AWAY)
-    if ended.code in (_TERMINATED, UNSEEN) and _is_of_another_boot(run) and not _is_elsewhere(run):
+    if ended.code in (_TERMINATED, UNSEEN) and _is_of_another_boot(run) and not is_elsewhere(run):
         ended = replace(ended, reason=RESTARTED, is_stopped=True)  # the code alone could come from the command
     closed = _noted(_with_exit(store, run, ended)).noting(*lacking)
     _save(store, closed, known)
@@ -245,70 +235,6 @@ def _without_left(engine: Engine, run: Run) -> Run:
     elif run.container is None and quiet_seconds((run.finished or 0.0,)) < LATE_SECONDS:
         return run
     return run if engine.find(run.id) else replace(run, owner=None)
-
-
-def bring_output(job: Job, log: Path) -> None:
-    """Append the part of the job's output that `log` lacks. Raise NgcdlError or OSError.
-
-    If the engine keeps only the end, orders the two streams differently, or replaces bytes that are not UTF-8 (as
-    Docker's json-file does, by U+FFFD), its output does not begin like `log`. Then all of the output is appended:
-    output twice is better than output lost.
-    """
-    with opened(log, to_extend=True) as file:
-        file.seek(0, os.SEEK_END)
-        file.writelines(_beyond(job, file))
-
-
-def engine_of(run: Run, command: str) -> Engine:
-    """Connect to the engine that `run` is on, for `ngcdl COMMAND`. Raise EngineError, or RunElsewhere if another engine
-    is selected here."""
-    engine = engines.connect(str(run.engine))
-    if run.engine_id not in (None, engine.identity):
-        choose = run.kind.choose.format(its=run.engine_id)
-        raise RunElsewhere(run.id, engine.name, str(run.engine_id), engine.identity, choose, command)
-    return engine
-
-
-def job_of(run: Run, command: str) -> Job | None:
-    """Find the job of `run`, for `ngcdl COMMAND`; None if there is none. Raise as `engine_of` does, or RunOnHost if it
-    may be on another host, or in another sandbox, which shares this home."""
-    job = engine_of(run, command).find(run.id)
-    is_elsewhere = _is_elsewhere(run) or is_out_of_sight(run.owner)
-    if job is None and not run.kind.is_cluster and run.engine_id is None and is_elsewhere:
-        raise RunOnHost(run.id, str(run.machine.hostname), socket.gethostname(), command)
-    return job
-
-
-def unread_output(run: Run, log: IO[bytes]) -> Iterator[bytes]:
-    """Yield the output of an unwatched run's container that follows the part of `log` already read, until the container
-    ends. If the output does not begin with that part, yield all output that the engine has. Raise EngineError or
-    RunElsewhere."""
-    if job := engine_of(run, "logs -f").find(run.id):
-        yield from _beyond(job, log)
-
-
-def last_output(run: Run, lines: int) -> Iterator[bytes] | None:
-    """As `unread_output`, but the last `lines` of all that the container has written, then what it writes. Return None
-    if the engine can't give that."""
-    job = engine_of(run, "logs -f").find(run.id)
-    return (chunk.data for chunk in job.last(lines)) if isinstance(job, Tailed) else None
-
-
-def _beyond(job: Job, log: IO[bytes]) -> Iterator[bytes]:
-    """Yield the job's output that follows the part of `log` already read; all of it if it does not begin with that."""
-    left = log.tell()
-    log.seek(0)
-    for chunk in job.output():
-        known = log.read(min(left, len(chunk.data)))
-        left -= len(known)
-        if not chunk.data.startswith(known):
-            break
-        if len(known) < len(chunk.data):
-            yield chunk.data[len(known) :]
-    else:
-        if not left:
-            return
-    yield from (chunk.data for chunk in job.output())
 
 
 def _by_cluster(store: Store, run: Run, known: bool) -> Run:

@@ -16,7 +16,8 @@ from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive
-from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, job_of, reconcile, standing
+from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, reconcile, standing
+from ngcdl.running.recorded_job import job_of
 from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
