@@ -12,7 +12,6 @@ import pytest
 from ngcdl.cli import lookup
 from ngcdl.errors import EngineAbsent, StateNotWritable
 from ngcdl.record import Run
-from ngcdl.running.reconcile import RECORDS
 from ngcdl.storing.store import Store
 
 
@@ -61,9 +60,9 @@ def test_a_long_run_that_has_ended_is_read_as_a_whole(store: Store) -> None:
 def test_a_record_that_can_t_be_written_is_told_from_an_engine_that_does_not_answer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with lookup.asking() as away:
-        away["docker"] = EngineAbsent("x", "there is no socket")
-        away[RECORDS] = StateNotWritable("/r/run.json", "No space left on device")
+    with lookup.asking() as obstacles:
+        obstacles.engines["docker"] = EngineAbsent("x", "there is no socket")
+        obstacles.records = StateNotWritable("/r/run.json", "No space left on device")
     engine, records = capsys.readouterr().err.splitlines()
     assert engine.endswith("What became of the runs there is not known yet.")
     assert records.endswith("No space left on device. How runs ended is not recorded yet.")

@@ -22,6 +22,7 @@ from ngcdl.errors import EngineHangs, NgcdlError
 from ngcdl.record import Owner, Run
 from ngcdl.running import gpu_claims
 from ngcdl.running.owner import this_process
+from ngcdl.running.reconcile import Obstacles
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
@@ -207,9 +208,9 @@ def test_a_run_that_lost_its_ngcdl_or_engine_holds_its_cards_until_it_is_known_t
 def test_an_engine_that_does_not_answer_is_not_waited_for_at_each_look(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked(store: Store, run: Run, away: dict[str, NgcdlError]) -> Run:
-        known.append(dict(away))
-        away["docker"] = EngineHangs("unix:///there", 60)
+    def asked(store: Store, run: Run, obstacles: Obstacles) -> Run:
+        known.append(dict(obstacles.engines))
+        obstacles.engines["docker"] = EngineHangs("unix:///there", 60)
         return run
 
     known: list[dict[str, NgcdlError]] = []

@@ -16,10 +16,10 @@ from unwatched import DEAD, ELSEWHERE, ENDED, SAID, frames
 from unwatched import unwatched as unwatched
 
 from ngcdl.engines.values import AWAY
-from ngcdl.errors import NgcdlError, StateNotWritable
+from ngcdl.errors import StateNotWritable
 from ngcdl.record import Machine, Owner, Run
 from ngcdl.running.owner import this_process
-from ngcdl.running.reconcile import DETACHED, LATE_SECONDS, RECORDS, RESTARTED, UNWATCHED, reconcile
+from ngcdl.running.reconcile import DETACHED, LATE_SECONDS, RESTARTED, UNWATCHED, Obstacles, reconcile
 from ngcdl.running.recorded_job import unread_output
 from ngcdl.storing.store import Store
 
@@ -45,11 +45,11 @@ def test_an_end_that_can_t_be_recorded_is_shown_and_told_and_the_container_stays
     store: Store, unwatched: tuple[Daemon, Run, Path]
 ) -> None:
     daemon, run, _ = unwatched
-    away: dict[str, NgcdlError] = {}
-    found = reconcile(Full(store.root), run, away)
+    obstacles = Obstacles()
+    found = reconcile(Full(store.root), run, obstacles)
     assert (found.status, found.exit_code, found.owner) == ("failed", 1, run.owner)
     assert found.is_open, "so its folder is not removed either"
-    assert "No space left on device" in away[RECORDS].message
+    assert "No space left on device" in str(obstacles.records)
     assert store.load(run.id) == run
     assert daemon.state is not None
     assert reconcile(store, found).owner is None
@@ -60,9 +60,9 @@ def test_a_disk_on_which_not_even_the_lock_can_be_made_is_told(
     store: Store, unwatched: tuple[Daemon, Run, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ngcdl.waiting.locked_within", no_space)
-    away: dict[str, NgcdlError] = {}
-    assert reconcile(store, unwatched[1], away) == unwatched[1]
-    assert "No space left on device" in away[RECORDS].message
+    obstacles = Obstacles()
+    assert reconcile(store, unwatched[1], obstacles) == unwatched[1]
+    assert "No space left on device" in str(obstacles.records)
 
 
 @pytest.mark.parametrize("state", [ENDED, {"Running": True}])

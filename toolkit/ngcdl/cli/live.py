@@ -14,7 +14,6 @@ from ngcdl import console
 from ngcdl.cli.gpu import watched_seconds
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, activity, measured, number, size
-from ngcdl.errors import NgcdlError
 from ngcdl.folder import EVENTS, last_lines, lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number as figure
@@ -62,9 +61,8 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
 
 def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, Now, float]]:
     """Yield the run, what it does now, and the time (s since the epoch), every `seconds` until it has ended."""
-    away: dict[str, NgcdlError] = {}
     folder = store.folder(run_id)
-    for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), away=away):
+    for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds)):
         t = time.time()
         yield run, read(run, folder, t), t
         if run.status != "running":

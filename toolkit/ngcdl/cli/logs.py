@@ -11,10 +11,10 @@ from typing import IO
 
 from ngcdl import console
 from ngcdl.cli import lookup
-from ngcdl.errors import BadOption, NgcdlError, NoLog, RecordBroken
+from ngcdl.errors import BadOption, NoLog, RecordBroken
 from ngcdl.folder import LOG, opened
 from ngcdl.record import Run
-from ngcdl.running.reconcile import RECORDS, is_left_alone, standing
+from ngcdl.running.reconcile import Obstacles, is_left_alone, standing
 from ngcdl.running.recorded_job import last_output, unread_output
 from ngcdl.storing.store import Store
 
@@ -47,11 +47,11 @@ def logs(name: str, follow: bool, tail: int | None = None) -> None:
 
 
 def _print(store: Store, run_id: str, file: IO[bytes], write: Write, follow: bool, tail: int | None) -> None:
-    away: dict[str, NgcdlError] = {}
+    obstacles = Obstacles()
     said = set[str]()
     is_followed = is_shown = False
-    for run in standing(store, run_id, away=away):
-        away.pop(RECORDS, None)  # a log can be read all the same
+    for run in standing(store, run_id, obstacles=obstacles):
+        away = obstacles.engines  # if records can't be written, a log can be read all the same
         is_unwatched, has_containers = is_left_alone(run), run.kind.has_containers
         is_unheard = run.status == "running" and is_unwatched and has_containers
         if tail is not None:  # not before: a cluster's answer may have made the log longer

@@ -14,7 +14,7 @@ from ngcdl.cli import resumed
 from ngcdl.errors import NgcdlError, NoSuchComparison, NoSuchRun
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
-from ngcdl.running.reconcile import RECORDS, reconcile
+from ngcdl.running.reconcile import Obstacles, reconcile
 from ngcdl.storing.nodesamples import sample_files, samples
 from ngcdl.storing.store import Store
 
@@ -121,21 +121,21 @@ def comparison(store: Store, name: str) -> StoredComparison:
 
 def close(store: Store, ids: Iterable[str]) -> None:
     """Find out what became of these runs. Broken and missing records are skipped: other commands report them."""
-    with asking() as away:
+    with asking() as obstacles:
         for run_id in ids:
             with contextlib.suppress(NgcdlError):
-                reconcile(store, store.load(run_id), away)
+                reconcile(store, store.load(run_id), obstacles)
 
 
 @contextlib.contextmanager
-def asking() -> Iterator[dict[str, NgcdlError]]:
-    """Yield a dict for `reconcile` to remember engines that do not answer, and report each of them at the end; also
-    records that can't be written."""
-    away: dict[str, NgcdlError] = {}
-    yield away
-    for name, error in away.items():
-        unknown = "What became of the runs there is not known yet."
-        console.say(f"{error.message} {'How runs ended is not recorded yet.' if name == RECORDS else unknown}")
+def asking() -> Iterator[Obstacles]:
+    """Yield what `reconcile` is to remember obstacles in, and report each of them at the end."""
+    obstacles = Obstacles()
+    yield obstacles
+    for error in obstacles.engines.values():
+        console.say(f"{error.message} What became of the runs there is not known yet.")
+    if obstacles.records:
+        console.say(f"{obstacles.records.message} How runs ended is not recorded yet.")
 
 
 def unheard(error: NgcdlError) -> str:
@@ -146,11 +146,11 @@ def unheard(error: NgcdlError) -> str:
 def running(store: Store, ids: Iterable[str]) -> list[Run]:
     """Return which of these runs have not ended, as far as that is known. Broken records are reported."""
     found = []
-    with asking() as away:
+    with asking() as obstacles:
         for run_id in ids:
             try:
                 if not store.is_ended(run_id):
-                    found.append(reconcile(store, store.load(run_id), away))
+                    found.append(reconcile(store, store.load(run_id), obstacles))
             except NgcdlError as error:
                 console.show_error(error)
     return [run for run in found if run.status == "running"]

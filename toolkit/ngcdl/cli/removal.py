@@ -19,7 +19,7 @@ from ngcdl.folder import FILES, IMPORTED
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.running.owner import has_runner
-from ngcdl.running.reconcile import ended, reconcile, still_runs
+from ngcdl.running.reconcile import Obstacles, ended, reconcile, still_runs
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store, delete
@@ -132,14 +132,14 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
     """Return what may be deleted of these runs, and how many runs may not be deleted; report each of them."""
     going: list[_Going] = []
     refused = 0
-    with lookup.asking() as away:
-        unended = _unended(store, away)
+    with lookup.asking() as obstacles:
+        unended = _unended(store, obstacles)
         compared = {} if asked.keep_record else _still_compared(store, unended)
         for run_id in ids:
             try:
                 run = unended.get(run_id) or store.load(run_id)
                 if before is None or (run.status != "running" and ended(store, run) < before):
-                    _check(store, run, away, unended)
+                    _check(store, run, obstacles, unended)
                     if run_id in compared:
                         why = f"the comparison {compared[run_id]} has not ended"
                         raise NotRemoved(run_id, why, f"    ngcdl stop {compared[run_id]}")
@@ -153,13 +153,13 @@ def _chosen(store: Store, ids: Sequence[str], asked: Asked, before: float | None
     return going, refused
 
 
-def _unended(store: Store, away: dict[str, NgcdlError]) -> dict[str, Run]:
+def _unended(store: Store, obstacles: Obstacles) -> dict[str, Run]:
     """Return all runs that may not have ended, by id, each in the state that `reconcile` finds."""
     found = {}
     for run_id in store.ids():
         with contextlib.suppress(NgcdlError):  # _chosen reports it if it was asked for
             if not store.is_ended(run_id):
-                found[run_id] = reconcile(store, store.load(run_id), away)
+                found[run_id] = reconcile(store, store.load(run_id), obstacles)
     return found
 
 
@@ -172,11 +172,11 @@ def _still_compared(store: Store, unended: dict[str, Run]) -> dict[str, str]:
     return {trial.run: one.id for one in going for trial in one.trials}
 
 
-def _check(store: Store, run: Run, away: dict[str, NgcdlError], unended: dict[str, Run]) -> None:
+def _check(store: Store, run: Run, obstacles: Obstacles, unended: dict[str, Run]) -> None:
     """Raise NotRemoved if the run, or another that continues from it, may still need its folder, or if the folder is a
     link."""
     folder = store.folder(run.id)
-    if run.engine not in away and still_runs(store, run):
+    if run.engine not in obstacles.engines and still_runs(store, run):
         raise NotRemoved(run.id, "it has not ended", f"    ngcdl stop {run.id}")
     if run.is_open:
         raise NotRemoved(run.id, "what became of it is not known yet", f"    ngcdl show {run.id}\n{_by_hand(folder)}")

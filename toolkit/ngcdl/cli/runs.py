@@ -13,7 +13,7 @@ from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.record import Run
 from ngcdl.running import silence
-from ngcdl.running.reconcile import reconcile, standing
+from ngcdl.running.reconcile import Obstacles, reconcile, standing
 from ngcdl.storing.store import Store
 
 NEWEST = 20  # runs that are listed without --all
@@ -24,10 +24,10 @@ def runs(as_json: bool, everything: bool = False) -> None:
     store, found = lookup.open_store(), []
     ids = store.ids()
     shown = ids if everything or as_json else ids[:NEWEST]
-    with lookup.asking() as away:
+    with lookup.asking() as obstacles:
         for run_id in shown:
             try:
-                found.append(lookup.with_figures(store, reconcile(store, store.load(run_id), away)))
+                found.append(lookup.with_figures(store, reconcile(store, store.load(run_id), obstacles)))
             except NgcdlError as error:
                 console.show_error(error)
     if as_json:
@@ -71,8 +71,8 @@ def show(name: str, as_json: bool, watch_seconds: float | None = None) -> None:
 
         live.watch(store, lookup.id_of(name, store), watch_seconds, as_json)
         return
-    with lookup.asking() as away:
-        run = reconcile(store, store.load(lookup.id_of(name, store)), away)
+    with lookup.asking() as obstacles:
+        run = reconcile(store, store.load(lookup.id_of(name, store)), obstacles)
     if as_json:
         console.result_json(lookup.with_figures(store, run).as_json())
         return
@@ -100,10 +100,10 @@ def wait(names: Sequence[str], everything: bool) -> int:
 def _waited(store: Store, run_id: str) -> int:
     from ngcdl.cli.run import exit_code
 
-    away, is_told = dict[str, NgcdlError](), False
-    states = standing(store, run_id, away=away)
+    obstacles, is_told = Obstacles(), False
+    states = standing(store, run_id, obstacles=obstacles)
     while (run := next(states)).status == "running":
-        for error in () if is_told else away.values():
+        for error in () if is_told else obstacles.errors:
             console.say(lookup.unheard(error))
             is_told = True
     console.say(f"{run.id}: {how_it_ended(run)}")

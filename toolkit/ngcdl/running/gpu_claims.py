@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from ngcdl import waiting
-from ngcdl.errors import BadGpuRequest, NgcdlError
+from ngcdl.errors import BadGpuRequest
 from ngcdl.record import Run
 from ngcdl.running.owner import has_runner, this_process
-from ngcdl.running.reconcile import reconcile, still_runs
+from ngcdl.running.reconcile import Obstacles, reconcile, still_runs
 from ngcdl.spec import GpuRequest
 from ngcdl.storing.store import Store
 
@@ -24,13 +24,13 @@ class _Away:
     """The engines that did not answer, for a minute: each look at the cards would wait for them again."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, NgcdlError] = {}
+        self._obstacles = Obstacles()
         self._until = 0.0
 
-    def known(self) -> dict[str, NgcdlError]:
+    def known(self) -> Obstacles:
         if time.monotonic() >= self._until:
-            self._engines, self._until = {}, time.monotonic() + AWAY_SECONDS
-        return self._engines
+            self._obstacles, self._until = Obstacles(), time.monotonic() + AWAY_SECONDS
+        return self._obstacles
 
 
 _AWAY = _Away()
@@ -51,10 +51,10 @@ def claimed(store: Store) -> dict[str, str]:
     for kept in comparisons.owned(store):
         if has_runner(store, kept):
             found |= dict.fromkeys(kept.gpus, kept.id)
-    boot, away = this_process().boot, _AWAY.known()
+    boot, obstacles = this_process().boot, _AWAY.known()
     for run in store.owned():
         is_of_this_boot = run.owner is not None and run.owner.boot == boot
-        if is_of_this_boot and run.gpus and _holds(run) and _may_run(store, reconcile(store, run, away)):
+        if is_of_this_boot and run.gpus and _holds(run) and _may_run(store, reconcile(store, run, obstacles)):
             found |= dict.fromkeys(run.gpus, run.id)
     return found
 

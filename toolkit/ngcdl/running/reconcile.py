@@ -64,7 +64,24 @@ _ITS_FILES = (RECORD, EVENTS, *_WATCHERS_FILES)
 # Errors of an engine that did not answer. The next query would wait just as long, up to 45 s.
 SILENT = (ClusterHangs, ClusterUnreachable, EngineAbsent, EngineHangs, EngineLost)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-RECORDS = "records"  # among the engines that did not answer: the store that can't be written
+
+
+class Obstacles:
+    """What kept `reconcile` from finding out what became of runs, or from recording it: the `engines` that did not
+    answer, by name, and the error of the `records`, which can't be written."""
+
+    def __init__(self) -> None:
+        self.engines: dict[str, NgcdlError] = {}
+        self.records: StateNotWritable | None = None
+
+    @property
+    def errors(self) -> tuple[NgcdlError, ...]:
+        return (*self.engines.values(), *([self.records] if self.records else []))
+
+    def clear(self) -> None:
+        """Forget them all: what was in the way may be gone by now."""
+        self.engines.clear()
+        self.records = None
 
 
 class _Unsaved(Exception):
@@ -75,13 +92,13 @@ class _Unsaved(Exception):
         self.run, self.error = run, error
 
 
-def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None) -> Run:
+def reconcile(store: Store, run: Run, obstacles: Obstacles | None = None) -> Run:
     """Return `run` in its true state, and save what was found out. Never raise: if nothing can be found out, return
     `run` unchanged; if it can't be saved, return it still with its owner, as a later command has to save it.
 
-    `away` has the engines that did not answer, by name: they are not asked again. An engine that does not answer now is
-    added, and so is the error of a record that can't be saved, as RECORDS."""
-    if not _is_unwatched(run) or (away and run.engine in away):
+    An engine among the `obstacles` is not asked again. What is in the way now is added to them."""
+    obstacles = obstacles or Obstacles()
+    if not _is_unwatched(run) or run.engine in obstacles.engines:
         return run
     folder = store.folder(run.id)
     try:
@@ -101,14 +118,13 @@ def reconcile(store: Store, run: Run, away: dict[str, NgcdlError] | None = None)
                 _save(store, found, known)
             return found
     except _Unsaved as unsaved:
-        if away is not None:
-            away[RECORDS] = unsaved.error
+        obstacles.records = unsaved.error
         return replace(unsaved.run, owner=run.owner)
     except (NgcdlError, OSError) as error:  # the lock's timeout is an OSError, too
-        if away is not None and isinstance(error, SILENT):
-            away[str(run.engine)] = error
-        if away is not None and isinstance(error, OSError) and error.errno in _NO_SPACE:
-            away[RECORDS] = StateNotWritable(folder, error.strerror or str(error))
+        if isinstance(error, SILENT):
+            obstacles.engines[str(run.engine)] = error
+        if isinstance(error, OSError) and error.errno in _NO_SPACE:
+            obstacles.records = StateNotWritable(folder, error.strerror or str(error))
         return run
 
 
@@ -124,19 +140,19 @@ def standing(
     run_id: str,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-    away: dict[str, NgcdlError] | None = None,
+    obstacles: Obstacles | None = None,
 ) -> Iterator[Run]:
     """Yield the run's state every FOLLOW_SECONDS. A cluster is asked at growing intervals, and at once when the run's
-    end has been written; asking it also updates the log. If an engine did not answer the last time, it is in `away`."""
-    away = {} if away is None else away
+    end has been written; asking it also updates the log. `obstacles` has what was in the way the last time."""
+    obstacles = obstacles or Obstacles()
     ended, due, pause = None, clock(), FIRST_ASK_SECONDS
     while True:
         run, before = store.load(run_id), ended
         with contextlib.suppress(OSError):
             ended = (store.folder(run_id) / EXIT).stat().st_mtime_ns
         if not run.kind.is_cluster or ended != before or clock() >= due:
-            away.clear()
-            run = reconcile(store, run, away)
+            obstacles.clear()
+            run = reconcile(store, run, obstacles)
             pause = FIRST_ASK_SECONDS if ended != before else pause
             due, pause = clock() + pause, min(pause * 1.5, ASK_SECONDS)
         yield run

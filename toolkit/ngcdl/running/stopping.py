@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from ngcdl import console, waiting
 from ngcdl.engines.base import grace_seconds
-from ngcdl.errors import NgcdlError, NoSuchRun, RecordBroken, RunOfOthers
+from ngcdl.errors import NoSuchRun, RecordBroken, RunOfOthers
 from ngcdl.record import Run
 from ngcdl.running.ending import STOPPED
 from ngcdl.running.owner import is_alive
-from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, reconcile, standing
+from ngcdl.running.reconcile import LOCK_SECONDS, SILENT, Obstacles, reconcile, standing
 from ngcdl.running.recorded_job import job_of
 from ngcdl.storing.store import Store
 
@@ -39,10 +39,10 @@ def stopped(
 
     The run's watcher is asked to stop it or, if the watcher is gone, its engine. While a cluster may still accept the
     job, the cluster is asked again every `look_seconds`. Raise EngineError, RunElsewhere, RunOfOthers or RunOnHost."""
-    away: dict[str, NgcdlError] = {}
+    obstacles = Obstacles()
 
     def waits_for() -> str:
-        silent = "".join(f" ({error.message.rstrip('.')})" for error in tuple(away.values()))
+        silent = "".join(f" ({error.message.rstrip('.')})" for error in obstacles.errors)
         return f"{run.id} to end{silent}"
 
     with waiting.telling(say, waits_for, pause, "only ends this command"):
@@ -56,13 +56,13 @@ def stopped(
         else:
             is_asked = _ask_engine(store, run)
         due = time.monotonic() + look_seconds
-        states = standing(store, run.id, away=away)
+        states = standing(store, run.id, obstacles=obstacles)
         while (now := next(states)).status == "running" and not _is_left(now):
             if not is_asked and time.monotonic() >= due:
                 try:
                     is_asked = _ask_engine(store, now)
                 except SILENT as error:
-                    away[str(run.engine)] = error
+                    obstacles.engines[str(run.engine)] = error
                 due = time.monotonic() + look_seconds
         return now
 
