@@ -47,6 +47,23 @@ def test_a_program_gets_a_line_of_json_for_each_reading_until_the_run_ends(house
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_an_engine_that_gives_no_answer_is_told_once_and_the_readings_go_on(
+    house: House, going: Run, form: tuple[str, ...]
+) -> None:
+    dead = replace(this_process(), pid=2**22 - 1, ticks=1)
+    house.store.save(replace(going, engine="docker", owner=dead))
+    with house.popen("show", "x", "--watch", "0.1", *form) as process:
+        for _ in range(3):
+            assert "running" in line_of(process)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        (told,) = process.stderr
+    assert told.startswith("ngcdl: No Docker engine answers at ")
+    assert told.endswith("What became of the run is not known yet.\n")
+    assert rows_of(going, Now(), 34.0, unheard=told)[1] == ("unheard", told)
+
+
 def test_a_log_gets_one_line_for_each_reading_and_ctrl_c_ends_it_well(house: House, going: Run) -> None:
     with house.popen("show", "x", "--watch", "0.1") as process:
         for _ in range(2):

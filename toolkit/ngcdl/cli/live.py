@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ngcdl import console
+from ngcdl.cli import lookup
 from ngcdl.cli.gpu import watched_seconds
 from ngcdl.cli.shown import how_it_ended, show_summary
 from ngcdl.console import NOT_AVAILABLE, activity, measured, number, size
@@ -21,7 +22,7 @@ from ngcdl.report.measured.naming import place
 from ngcdl.report.measured.now import CardNow, Now, now
 from ngcdl.report.measured.words import duration
 from ngcdl.running import silence
-from ngcdl.running.reconcile import standing
+from ngcdl.running.reconcile import Obstacles, standing
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
 
@@ -33,14 +34,23 @@ _MOST_CARDS = 8  # cards that have a line of their own
 
 def watch(store: Store, run_id: str, seconds: float, as_json: bool) -> None:
     """Redraw on a terminal; elsewhere append a line for each reading, with its time, or as JSON. Return when the run
-    has ended, or at Ctrl-C. Raise BadOption, RecordBroken or EngineError."""
+    has ended, or at Ctrl-C. Raise BadOption or RecordBroken; what keeps ngcdl from knowing how the run goes on is
+    told."""
     seconds = watched_seconds(seconds)
     with suppress(KeyboardInterrupt):
         if as_json or not console.on_terminal(sys.stdout):
-            for run, read, t in _readings(store, run_id, seconds):
-                console.result(_json(run, read, t) if as_json else _line(run, read, t))
+            _append(store, run_id, seconds, as_json)
         else:
             _redraw(store, run_id, seconds)
+
+
+def _append(store: Store, run_id: str, seconds: float, as_json: bool) -> None:
+    told = ""
+    for run, read, t, unheard in _readings(store, run_id, seconds):
+        if unheard and unheard != told:
+            console.say(unheard)
+        told = unheard
+        console.result(_json(run, read, t) if as_json else _line(run, read, t))
 
 
 def _redraw(store: Store, run_id: str, seconds: float) -> None:
@@ -48,10 +58,10 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
     from rich.text import Text
 
     with Live(console=console.out(), auto_refresh=False) as live:
-        for run, read, t in _readings(store, run_id, seconds):
+        for run, read, t, unheard in _readings(store, run_id, seconds):
             silent = silence.silent_seconds(run, store.folder(run.id))
             words = "" if silent is None else silence.in_words(silent)
-            rows = rows_of(run, read, t, words, live.console.height)
+            rows = rows_of(run, read, t, words, live.console.height, unheard)
             width = max(len(name) for name, _ in rows)
             shown = "\n".join(console.plain(f"{name:<{width}}  {said}") for name, said in rows)
             live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
@@ -59,12 +69,13 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
     show_summary(store, run)
 
 
-def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, Now, float]]:
-    """Yield the run, what it does now, and the time (s since the epoch), every `seconds` until it has ended."""
-    folder = store.folder(run_id)
-    for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds)):
+def _readings(store: Store, run_id: str, seconds: float) -> Iterator[tuple[Run, Now, float, str]]:
+    """Yield the run, what it does now, the time (s since the epoch), and why it may have ended without ngcdl knowing
+    ("" if it is known to run), every `seconds` until it has ended."""
+    folder, obstacles = store.folder(run_id), Obstacles()
+    for run in standing(store, run_id, sleep=lambda _: time.sleep(seconds), obstacles=obstacles):
         t = time.time()
-        yield run, read(run, folder, t), t
+        yield run, read(run, folder, t), t, next(map(lookup.unheard, obstacles.engines.values()), "")
         if run.status != "running":
             return
 
@@ -84,10 +95,14 @@ def _steps(run: Run, folder: Path) -> float | None:
     return asked or next((figure(event.get("steps")) for event in lines(folder / EVENTS, (0, 1))), None)
 
 
-def rows_of(run: Run, read: Now, t: float, silent: str = "", height: int | None = None) -> list[tuple[str, str]]:
+def rows_of(
+    run: Run, read: Now, t: float, silent: str = "", height: int | None = None, unheard: str = ""
+) -> list[tuple[str, str]]:
     """Return what is known of a run at `t` as rows of name and text. What its program does not report has no row. If
-    there are more than `height` rows, what is known of the GPUs is told in fewer."""
+    there are more than `height` rows, what is known of the GPUs is told in fewer. `unheard` is as in _readings."""
     rows = [("run", f"{run.id}  ({_standing(run, t)})")]
+    if unheard:
+        rows.append(("unheard", unheard))
     if run.is_waiting:
         rows.append(("waits", str(run.reason)))
     if read.step is not None:
