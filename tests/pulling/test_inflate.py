@@ -149,7 +149,7 @@ def test_the_one_that_becomes_the_lowest_goes_on() -> None:
     assert first.gets_on()
     held = Sender(lead, "b", 1)
     assert held.is_held()
-    lead.is_whole("a")
+    lead.sent_whole("a")
     lead.end("a", first.turn)
     assert held.gets_on()
     assert (lead.size_bytes("a"), lead.size_bytes("b")) == (150, None)
@@ -164,7 +164,7 @@ def test_who_asks_again_takes_the_place_of_what_was_asked_before(monkeypatch: py
     lead.wait("a", again, 70)
     with pytest.raises(Stopped):
         lead.wait("a", given_up, 50)
-    lead.is_whole("a")
+    lead.sent_whole("a")
     lead.end("a", again)
     assert held.gets_on(), "what was given up is under way no more"
     lead.end("a", given_up)

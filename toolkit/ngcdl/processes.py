@@ -46,7 +46,7 @@ def of_ngcdl(module: str, *words: str) -> list[str]:
     return [sys.executable, *ignoring, "-P", "-m", module, *words]
 
 
-def has_ended(killed: subprocess.Popen[bytes]) -> bool:
+def reaped(killed: subprocess.Popen[bytes]) -> bool:
     """Wait for a process that was killed. If it is stuck in the kernel, keep it aside, and return False."""
     try:
         killed.wait(_KILL_SECONDS)

@@ -46,7 +46,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:
         process.stdout.close()
-    processes.has_ended(process)
+    processes.reaped(process)
 
 
 def space(folder: Path) -> Space | None:

@@ -148,7 +148,7 @@ class UnknownTag(RegistryError):
         super().__init__(f"{reference} does not exist.", hint)
         self.nearest, self.name = tuple(nearest), name
 
-    def is_version(self, what: str, tags: Sequence[str]) -> None:
+    def means_version(self, what: str, tags: Sequence[str]) -> None:
         """Say which `tags` have `what`, to a user who typed the version of a framework for a tag, as on Docker Hub."""
         self.hint = (
             f"NGC's tags are releases, by year and month. With {what}, for example:\n"

@@ -121,7 +121,7 @@ def spelt(ref: ImageRef, is_lacking: bool = False) -> Iterator[None]:
     except UnknownTag as error:
         minor = re.match(r"\d+\.\d+", ref.tag or "")
         if minor and owner == "nvidia" and (tags := releases.with_version(name, minor[0])):
-            error.is_version(f"{name} {minor[0]}", tags[:_WITH_VERSION])
+            error.means_version(f"{name} {minor[0]}", tags[:_WITH_VERSION])
         elif not error.nearest:
             _add_docker_hub(error, ref)
         raise

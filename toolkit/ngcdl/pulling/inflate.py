@@ -120,7 +120,7 @@ class Lead:
         before = sum(self._order[other] < self._order[digest] for other in self._under_way)
         return before > 0 and (before >= self._at_once or sum(self._sent.values()) > self._limit)
 
-    def is_whole(self, digest: str) -> None:
+    def sent_whole(self, digest: str) -> None:
         """Note that the whole tar was sent."""
         with self._changed:
             self._whole[digest] = self._sent[digest]

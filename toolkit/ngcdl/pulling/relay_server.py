@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             for piece in pieces(blob):
                 lead.wait(digest, turn, len(piece))
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-            lead.is_whole(digest)  # before the engine can report that it has unpacked the tar
+            lead.sent_whole(digest)  # before the engine can report that it has unpacked the tar
             self.wfile.write(b"0\r\n\r\n")
         except NoGzip as error:
             self.relay.fail(error)

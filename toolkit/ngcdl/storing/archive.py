@@ -134,13 +134,18 @@ def take_in(store: Store, file: Path, say: Callable[[str], None], stream: IO[byt
                 _accept(file, Store(Path(draft)), folder.name)
             comparisons = [_read(file, path) for path in found if path.parent.name == COMPARISONS]
             # Comparisons come first, as writing them takes space on the disk; placing the runs only renames folders.
-            new = [kept for kept in comparisons if _is_new(kept.id, has(kept.id, store), say)]
+            new = [kept for kept in comparisons if not has(kept.id, store)]
             for kept in new:
                 save(kept, store)
             whole.sync_all(store.root)  # a power cut must not leave names without contents
-            placed = [one.name for one in folders if _is_new(one.name, not _is_placed(one, store), say)]
+            taken = [one.name for one in folders if _placed(one, store)] + [kept.id for kept in new]
             whole.sync_folder(store.root)
-            return placed + [kept.id for kept in new]
+            left = dict.fromkeys((*(kept.id for kept in comparisons), *(folder.name for folder in folders)))
+            for name in taken:
+                del left[name]
+            for name in left:
+                say(f"{name} is here already, and is left as it is")
+            return taken
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:  # tarfile raises all of these
         raise ArchiveBroken(file, str(error)) from error
     except OSError as error:
@@ -227,7 +232,7 @@ def _accept(file: Path, drafts: Store, run_id: str) -> None:
     (drafts.folder(run_id) / IMPORTED).touch(mode=0o600)
 
 
-def _is_placed(folder: Path, store: Store) -> bool:
+def _placed(folder: Path, store: Store) -> bool:
     """Move a run's folder into its place. Return False if one is there; another import may have been faster. Raise
     OSError."""
     place = store.folder(folder.name)
@@ -239,12 +244,6 @@ def _is_placed(folder: Path, store: Store) -> bool:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
     return False
-
-
-def _is_new(name: str, is_here: bool, say: Callable[[str], None]) -> bool:
-    if is_here:
-        say(f"{name} is here already, and is left as it is")
-    return not is_here
 
 
 def _read(file: Path, path: Path) -> StoredComparison:

@@ -140,7 +140,7 @@ class SamplerProcess:
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
-        if not processes.has_ended(process):
+        if not processes.reaped(process):
             return
         if self._thread is not None and process.stdout is not None:
             self._thread.join()  # the thread has seen the process end
