@@ -9,7 +9,7 @@ import pytest
 from ngcdl.cli.images import _judged, _table, _whose
 from ngcdl.errors import KeyRejected, LoginNeeded, NgcdlError, RateLimited
 from ngcdl.judging.imagefacts import Found, Tags
-from ngcdl.judging.judge import Judged
+from ngcdl.judging.judge import Judgement
 from ngcdl.preflight.facts import CardVerdict, Gpu, HostFacts, ImageFacts, Verdict
 from ngcdl.spec import ImageRef
 
@@ -35,7 +35,7 @@ def test_a_row_of_the_longest_usual_name_fits_an_ordinary_terminal() -> None:
 def test_cards_have_the_numbers_that_the_driver_gives_them() -> None:
     ref = ImageRef.parse("pytorch:25.03-py3")
     cards = tuple(CardVerdict(Gpu("8.0", f"card {index}", index=index), "runs", None, ()) for index in (1, None, 3))
-    it = Judged(ref, HostFacts(), Found(ImageFacts(ref), "cache", None, 0, 0), Verdict("runs", None, (), cards))
+    it = Judgement(ref, HostFacts(), Found(ImageFacts(ref), "cache", None, 0, 0), Verdict("runs", None, (), cards))
     shown = _judged(it, "here").splitlines()
     assert [line[:5] for line in shown if line.startswith("GPU ")] == ["GPU 1", "GPU 1", "GPU 3"]
     eight = _judged(replace(it, verdict=Verdict("runs", None, (), cards[:1] * 8)), "here").splitlines()
@@ -67,7 +67,7 @@ def test_whoever_has_to_sign_in_first_is_told_how(trouble: NgcdlError, line: str
     ref = ImageRef.parse("pytorch:25.03-py3")
     found = Found(ImageFacts(ref), origin, trouble, 0, 0)
     (note,) = _whose(Tags(("1",), origin, trouble, 7500.0))
-    for text in (note, _judged(Judged(ref, HostFacts(), found, Verdict("runs", None, ())), "here")):
+    for text in (note, _judged(Judgement(ref, HostFacts(), found, Verdict("runs", None, ())), "here")):
         assert text.count("login") == (line is not None), text
         if line:
             assert text.splitlines()[-1].endswith(line)

@@ -29,7 +29,7 @@ from ngcdl.judging.imagefacts import Found
 from ngcdl.judging.verdicts import Verdicts
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight.facts import Gpu, HostFacts
-from ngcdl.preflight.verdict import judge as verdict
+from ngcdl.preflight.verdict import judge_host as verdict
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.telemetry.card import Card, Probe
 
@@ -308,5 +308,5 @@ def test_an_image_that_the_engine_has_by_its_digest_needs_no_room_on_the_disk(
         assert judge.newest_of(replace(image, tag=None), full, config, Engine()) is None
 
 
-def _refused(judged: judge.Judged) -> list[str]:
+def _refused(judged: judge.Judgement) -> list[str]:
     return [reason.rule for reason in judged.verdict.reasons if reason.level == "no"]

@@ -13,7 +13,7 @@ from ngcdl.preflight import meant
 from ngcdl.preflight.facts import Gpu, HostFacts
 from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.kernels import wants_igpu
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.spec import NVCR, ImageRef
 
 HOPPER = HostFacts(driver="575.57.08", gpus=(Gpu("9.0", "NVIDIA H100", "tesla"),))
@@ -111,7 +111,7 @@ def test_an_orin_with_jetpack_6_gets_the_newest_image_that_is_made_for_a_jetson(
     assert meant.chosen(both[1:], orin)[0].tag == "26.02-py3-igpu"
     facts = from_catalog(found, "arm64")
     assert facts is not None
-    assert judge(facts, orin).verdict == "caution", "so it is not refused"
+    assert judge_host(facts, orin).verdict == "caution", "so it is not refused"
     later = replace(orin, driver="595.78")
     assert not releases.is_jetson(str(meant.chosen(both[1:], later)[0].tag)), "JetPack 7.2 runs the ordinary ones"
     for gpus in ((), (Gpu("3.0", "GT 640"),), (*orin.gpus, Gpu("3.0", "GT 640"))):

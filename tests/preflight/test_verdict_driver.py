@@ -9,30 +9,30 @@ from made_facts import GTX_750, HOST, IMAGE, ON_470, RTX_2080, T4
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
 from ngcdl.preflight.image import from_catalog
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.spec import ImageRef
 
 
 def test_a_patch_level_below_is_native_and_said_to_be_below() -> None:
-    verdict = judge(IMAGE, replace(HOST, driver="535.54.03"))
+    verdict = judge_host(IMAGE, replace(HOST, driver="535.54.03"))
     assert (verdict.verdict, verdict.mode) == ("runs", "native")
     assert "patch level" in verdict.reasons[0].text
-    assert "patch level" not in judge(IMAGE, HOST).reasons[0].text
+    assert "patch level" not in judge_host(IMAGE, HOST).reasons[0].text
 
 
 def test_a_patch_level_below_may_be_too_old_for_geforce_where_the_toolkit_takes_the_image_s_libraries() -> None:
     cuda, below = replace(IMAGE, framework=None), replace(HOST, driver="535.54.03")
     for image, card, is_told in ((cuda, RTX_2080, True), (cuda, T4, False), (IMAGE, RTX_2080, False)):
-        verdict = judge(image, replace(below, gpus=(card,)))
+        verdict = judge_host(image, replace(below, gpus=(card,)))
         assert (verdict.mode, "error 804, the container toolkit" in verdict.reasons[0].text) == ("native", is_told)
 
 
 def test_geforce_is_refused_where_a_data_centre_card_gets_forward_compatibility() -> None:
-    tesla, geforce = judge(IMAGE, ON_470), judge(IMAGE, replace(ON_470, gpus=(RTX_2080,)))
+    tesla, geforce = judge_host(IMAGE, ON_470), judge_host(IMAGE, replace(ON_470, gpus=(RTX_2080,)))
     assert (tesla.verdict, tesla.mode) == ("runs", "forward")
     assert (geforce.verdict, geforce.mode, geforce.reasons[0].rule) == ("no", None, "driver")
     assert "804" in geforce.reasons[0].text
-    assert "804" not in judge(IMAGE, replace(HOST, driver="460.32.03")).reasons[0].text
+    assert "804" not in judge_host(IMAGE, replace(HOST, driver="460.32.03")).reasons[0].text
 
 
 @pytest.mark.parametrize(
@@ -42,29 +42,30 @@ def test_geforce_is_refused_where_a_data_centre_card_gets_forward_compatibility(
 def test_a_refused_driver_is_answered_with_the_least_that_would_do_for_this_card(
     gpu: Gpu, driver: str, least: str
 ) -> None:
-    verdict = judge(IMAGE, HostFacts(driver=driver, gpus=(gpu,)))
+    verdict = judge_host(IMAGE, HostFacts(driver=driver, gpus=(gpu,)))
     assert verdict.reasons[0].needed == least
-    assert judge(IMAGE, HostFacts(driver=f"{least}.99" if "." not in least else least, gpus=(gpu,))).verdict == "runs"
+    enough = f"{least}.99" if "." not in least else least
+    assert judge_host(IMAGE, HostFacts(driver=enough, gpus=(gpu,))).verdict == "runs"
 
 
 def test_minor_version_compatibility_says_what_fails_under_it() -> None:
-    verdict = judge(IMAGE, replace(HOST, driver="530.30.02", gpus=(RTX_2080,)))
+    verdict = judge_host(IMAGE, replace(HOST, driver="530.30.02", gpus=(RTX_2080,)))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].needed) == ("runs", "minor", "525.60.13")
     assert "PTX" in verdict.reasons[0].text
 
 
 def test_a_brand_that_is_unknown_leaves_open_what_only_the_brand_decides() -> None:
     nameless = replace(T4, brand=None)
-    assert judge(IMAGE, replace(ON_470, gpus=(nameless,))).reasons[0].rule == "unknown"
-    assert judge(IMAGE, replace(HOST, gpus=(nameless,))).mode == "native"
-    assert judge(IMAGE, replace(HOST, driver="460.32.03", gpus=(nameless,))).verdict == "no"
+    assert judge_host(IMAGE, replace(ON_470, gpus=(nameless,))).reasons[0].rule == "unknown"
+    assert judge_host(IMAGE, replace(HOST, gpus=(nameless,))).mode == "native"
+    assert judge_host(IMAGE, replace(HOST, driver="460.32.03", gpus=(nameless,))).verdict == "no"
 
 
 def test_a_driver_that_is_unknown_is_a_caution_and_a_card_that_is_too_old_is_still_refused() -> None:
-    verdict = judge(IMAGE, replace(HOST, driver=None))
+    verdict = judge_host(IMAGE, replace(HOST, driver=None))
     assert (verdict.verdict, verdict.mode, verdict.reasons[0].rule) == ("caution", None, "unknown")
     assert "535.104.05" in verdict.reasons[0].text
-    assert judge(IMAGE, replace(HOST, driver=None, gpus=(GTX_750,))).verdict == "no"
+    assert judge_host(IMAGE, replace(HOST, driver=None, gpus=(GTX_750,))).verdict == "no"
 
 
 @pytest.mark.parametrize(("driver", "level"), [("470.57.02", "caution"), ("460.32.03", "no"), ("510.47.03", "caution")])
@@ -72,23 +73,23 @@ def test_where_a_compat_list_is_not_known_only_branches_that_the_last_list_had_l
     driver: str, level: str
 ) -> None:
     image = replace(IMAGE, compat_branches=None, compat_likely=(450, 470))
-    verdict = judge(image, replace(HOST, driver=driver))
+    verdict = judge_host(image, replace(HOST, driver=driver))
     assert (verdict.verdict, verdict.reasons[0].rule) == (level, "unknown" if level == "caution" else "driver")
     assert "not known" in verdict.reasons[0].text
     assert verdict.reasons[0].recalled == (level == "no"), "it stands on another release's list"
 
 
 def test_where_no_compat_list_is_known_at_all_a_data_centre_card_is_not_refused() -> None:
-    verdict = judge(replace(IMAGE, compat_branches=None), ON_470)
+    verdict = judge_host(replace(IMAGE, compat_branches=None), ON_470)
     assert (verdict.verdict, verdict.reasons[0].needed) == ("caution", "535.104.05")
-    assert judge(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
+    assert judge_host(replace(IMAGE, compat_branches=None), replace(ON_470, gpus=(RTX_2080,))).verdict == "no"
 
 
 @pytest.mark.parametrize("brand", ["nvidia", "geforce", None])
 def test_a_dgx_spark_runs_by_an_image_s_cuda_compat_package_whatever_its_brand(brand: str | None) -> None:
     image = replace(IMAGE, sass=("12.0",), ptx=None)
     image = replace(image, driver="590.48.01", compat_branches=(580,), minor_floor=None)
-    verdict = judge(image, replace(HOST, driver="580.95.05", gpus=(Gpu("12.1", "GB10", brand),)))
+    verdict = judge_host(image, replace(HOST, driver="580.95.05", gpus=(Gpu("12.1", "GB10", brand),)))
     assert (verdict.verdict, verdict.mode) == ("runs", "forward")
     assert not verdict.reasons[0].recalled
 
@@ -97,11 +98,11 @@ def test_a_dgx_spark_runs_by_an_image_s_cuda_compat_package_whatever_its_brand(b
 def test_under_wsl_no_cuda_compat_package_stands_in_for_windows_driver(branches: tuple[int, ...] | None) -> None:
     image = replace(IMAGE, minor_floor=None, compat_branches=branches)
     linux = HostFacts(driver="525.60.13", gpus=(T4,))
-    assert judge(image, linux).mode == ("forward" if branches else None)
-    verdict = judge(image, replace(linux, is_wsl=True))
+    assert judge_host(image, linux).mode == ("forward" if branches else None)
+    verdict = judge_host(image, replace(linux, is_wsl=True))
     assert (verdict.verdict, verdict.reasons[0].rule, verdict.reasons[0].needed) == ("no", "driver", "535.104.05")
     assert "compat" not in verdict.reasons[0].text
-    assert judge(image, replace(linux, driver="537.13", is_wsl=True)).mode == "native"
+    assert judge_host(image, replace(linux, driver="537.13", is_wsl=True)).mode == "native"
 
 
 @pytest.mark.parametrize(("card", "driver", "last"), [
@@ -111,14 +112,14 @@ def test_under_wsl_no_cuda_compat_package_stands_in_for_windows_driver(branches:
 ])  # fmt: skip
 def test_a_driver_too_new_for_the_card_is_a_no_that_names_the_last_branch(card: Gpu, driver: str, last: str) -> None:
     image = replace(IMAGE, sass=("3.7", "6.1", "7.0"), min_capability=None)
-    verdict = judge(image, HostFacts(driver=driver, gpus=(card,)))
+    verdict = judge_host(image, HostFacts(driver=driver, gpus=(card,)))
     why = verdict.reasons[0]
     assert (verdict.verdict, verdict.mode, why.rule, why.found, why.needed) == ("no", None, "driver", driver, last)
     assert f"branch {last} is the last" in why.text
     assert why.source == (
         "https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"
     )
-    assert judge(image, HostFacts(driver=f"{last}.99", gpus=(card,))).verdict == "runs"
+    assert judge_host(image, HostFacts(driver=f"{last}.99", gpus=(card,))).verdict == "runs"
 
 
 @pytest.mark.parametrize(("card", "driver", "said"), [
@@ -132,28 +133,28 @@ def test_a_driver_too_new_for_the_card_is_a_no_that_names_the_last_branch(card: 
 def test_a_driver_too_old_for_the_card_is_a_no_that_names_the_first_branch(card: Gpu, driver: str, said: str) -> None:
     assert card.capability
     image = replace(IMAGE, sass=(card.capability,), driver=driver, minor_floor=None, min_capability=None)
-    verdict = judge(image, HostFacts(driver=driver, gpus=(card,)))
+    verdict = judge_host(image, HostFacts(driver=driver, gpus=(card,)))
     why = verdict.reasons[0]
     assert (verdict.verdict, verdict.mode, why.rule, why.found) == ("no", None, "driver", driver)
     assert why.text == f"driver {driver} is too old for {said}"
     assert (why.source or "").startswith("https://docs.nvidia.com/")
-    assert judge(image, HostFacts(driver=why.needed, gpus=(card,))).verdict == "runs"
-    assert judge(image, HostFacts(driver=None, gpus=(card,))).verdict == "caution"
+    assert judge_host(image, HostFacts(driver=why.needed, gpus=(card,))).verdict == "runs"
+    assert judge_host(image, HostFacts(driver=None, gpus=(card,))).verdict == "caution"
 
 
 def test_an_older_driver_of_the_same_major_version_can_t_compile_the_ptx_that_a_card_needs() -> None:
     image = replace(IMAGE, sass=("8.0",), ptx="8.0", compat_branches=())
-    why = judge(image, HostFacts(driver="525.85.12", gpus=(Gpu("9.0", "H100", "nvidia"),))).reasons[0]
+    why = judge_host(image, HostFacts(driver="525.85.12", gpus=(Gpu("9.0", "H100", "nvidia"),))).reasons[0]
     assert (why.rule, why.needed) == ("driver", "535.104.05")
     assert "because this driver can't compile the PTX that H100 needs" in why.text
 
 
 def test_a_compat_list_that_is_known_in_part_refuses_no_branch_that_the_list_before_it_has() -> None:
     image = replace(IMAGE, compat_branches=(525,), compat_likely=(470, 525))
-    assert judge(image, replace(HOST, driver="525.60.13")).mode == "forward"
-    verdict = judge(image, ON_470)
+    assert judge_host(image, replace(HOST, driver="525.60.13")).mode == "forward"
+    verdict = judge_host(image, ON_470)
     assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
-    refused = judge(image, replace(HOST, driver="450.80.02"))
+    refused = judge_host(image, replace(HOST, driver="450.80.02"))
     assert (refused.verdict, refused.reasons[0].recalled) == ("no", True)
     assert "seen to work on branches 525, and the last known list does not have 450" in refused.reasons[0].text
 
@@ -162,24 +163,24 @@ def test_without_a_brand_a_driver_that_a_compat_package_may_carry_is_no_refusal(
     image = ImageFacts("x", cuda="13.3", has_cuda=True, driver="610.43.02", minor_floor="580.65.06",
                        compat_brands=("tesla",), compat_likely=(550,), sass=("9.0",))  # fmt: skip
     for brand in ("tesla", None):
-        verdict = judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand=brand),)))
+        verdict = judge_host(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand=brand),)))
         assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
-    assert judge(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand="geforce"),))).verdict == "no"
+    assert judge_host(image, HostFacts(driver="550.90.07", gpus=(Gpu("9.0", brand="geforce"),))).verdict == "no"
 
 
 def test_minor_version_compatibility_names_the_trap_of_a_compat_package_that_is_not_for_this_card() -> None:
     """The toolkit's hook never looks at the card, and before 1.20 not at the list of branches either."""
     image = from_catalog(ImageRef.parse("tensorflow:24.05-tf2-py3"), "amd64")
     assert image is not None
-    trap = judge(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))
+    trap = judge_host(image, HostFacts(driver="535.104.05", gpus=(RTX_2080,)))
     assert trap.mode == "minor"
     assert trap.reasons[0].text.endswith(
         "; if it ends with error 803 or 804, "
         "the container toolkit has loaded the image's cuda-compat package for data-centre cards"
     )
     for card, whom in ((RTX_2080, "data-centre cards"), (T4, "other branches")):
-        unlisted = judge(image, HostFacts(driver="530.41.03", gpus=(card,)))
+        unlisted = judge_host(image, HostFacts(driver="530.41.03", gpus=(card,)))
         assert (unlisted.mode, "if it is older than 1.20, has" in unlisted.reasons[0].text) == ("minor", True)
         assert unlisted.reasons[0].text.endswith(whom)
-    free = judge(replace(image, compat_brands=(), compat_branches=None), HostFacts(driver="530.41.03", gpus=(T4,)))
+    free = judge_host(replace(image, compat_brands=(), compat_branches=None), HostFacts(driver="530.41.03", gpus=(T4,)))
     assert (free.mode, "804" in free.reasons[0].text) == ("minor", False)

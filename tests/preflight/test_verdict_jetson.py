@@ -9,7 +9,7 @@ from made_facts import HOST, IMAGE, reason
 
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason
 from ngcdl.preflight.image import from_config
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.spec import ImageRef
 
 
@@ -21,19 +21,19 @@ def test_an_image_for_a_jetson_is_known_by_its_name_or_by_the_jetpack_that_it_as
     asks = [] if "l4t" in name else ["NVIDIA_REQUIRE_JETPACK=csv-mounts=all"]
     config = {"architecture": "arm64", "config": {"Env": ["PATH=/bin", "CUDA_VERSION=11.4.19", *asks]}}
     image = from_config(ImageRef.parse(name), config, architecture="arm64")
-    assert judge(image, HostFacts("arm64", "540.4.0", (Gpu(capability),))).verdict == level
+    assert judge_host(image, HostFacts("arm64", "540.4.0", (Gpu(capability),))).verdict == level
 
 
 def test_whether_an_unknown_image_is_for_a_jetson_is_not_known() -> None:
     image = ImageFacts("me/mine:1", cuda="12.2", has_cuda=True, architectures=("arm64",))
-    verdict = judge(image, HostFacts("arm64", "540.4.0", (Gpu("8.7", "Orin"),)))
+    verdict = judge_host(image, HostFacts("arm64", "540.4.0", (Gpu("8.7", "Orin"),)))
     assert (verdict.verdict, verdict.reasons[0].rule) == ("caution", "unknown")
 
 
 def test_a_kernel_for_a_jetson_runs_on_no_other_card() -> None:
     def decide(*sass: str) -> Reason:
         image = replace(IMAGE, sass=sass, ptx=None, min_capability=None)
-        return reason(judge(image, replace(HOST, gpus=(Gpu("8.9", "L4"),))), "capability")
+        return reason(judge_host(image, replace(HOST, gpus=(Gpu("8.9", "L4"),))), "capability")
 
     assert (decide("8.6", "8.7").level, decide("8.6", "8.7").needed) == ("runs", "8.6")
     assert decide("7.5", "8.7").level == "no"
@@ -42,7 +42,7 @@ def test_a_kernel_for_a_jetson_runs_on_no_other_card() -> None:
 def on_orin(**changes: object) -> Reason:
     image = replace(IMAGE, release="26.07", cuda="13.3.1", sass=("8.0", "8.6", "9.0"), min_capability="7.5")
     changed = replace(image, **changes)  # type: ignore[arg-type]
-    return judge(changed, HostFacts("arm64", "595.78", (Gpu("8.7", "Orin"),))).reasons[0]
+    return judge_host(changed, HostFacts("arm64", "595.78", (Gpu("8.7", "Orin"),))).reasons[0]
 
 
 def test_an_ordinary_image_of_cuda_13_may_run_on_an_orin_and_what_that_takes_is_said() -> None:

@@ -14,7 +14,7 @@ from ngcdl.catalog.rows import comparable
 from ngcdl.preflight.facts import BRANDS, CardVerdict, Gpu, HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.spec import GpuRequest, ImageRef
 
 IMAGES = tuple(
@@ -43,7 +43,7 @@ drivers = own_and_floor | st.builds(
 
 
 def on(image: ImageFacts, capability: str, brand: str, driver: str) -> CardVerdict:
-    return judge(image, HostFacts(driver=driver, gpus=(Gpu(capability, brand=brand),))).cards[0]
+    return judge_host(image, HostFacts(driver=driver, gpus=(Gpu(capability, brand=brand),))).cards[0]
 
 
 def is_worse(one: CardVerdict, than: CardVerdict) -> bool:
@@ -199,13 +199,13 @@ def check(verdict: Verdict) -> None:
 def test_whatever_the_facts_are_there_is_a_verdict_with_its_decisive_reason_first(
     image: ImageFacts, host: HostFacts
 ) -> None:
-    check(judge(image, host))
+    check(judge_host(image, host))
 
 
 @given(any_image, any_host)
 def test_the_cards_to_take_are_named_in_words_that_gpus_takes(image: ImageFacts, host: HostFacts) -> None:
     numbered = tuple(replace(gpu, index=place) for place, gpu in enumerate(host.gpus))
-    verdict = judge(image, replace(host, gpus=numbered))
+    verdict = judge_host(image, replace(host, gpus=numbered))
     mixed = [reason for reason in verdict.reasons if reason.rule == "mixed"]
     levels = {card.verdict for card in verdict.cards}
     assert bool(mixed) == (len(levels) > 1)
@@ -219,4 +219,4 @@ def test_the_cards_to_take_are_named_in_words_that_gpus_takes(image: ImageFacts,
 def test_the_newest_that_is_named_is_one_that_does_run(host: HostFacts) -> None:
     by_tag = {facts.reference.partition(":")[2]: facts for facts in IMAGES if facts.framework == "tensorflow"}
     named = newest("tensorflow", None, tuple(by_tag), by_tag.get, host)
-    assert named is None or judge(by_tag[named], host).verdict != "no"
+    assert named is None or judge_host(by_tag[named], host).verdict != "no"

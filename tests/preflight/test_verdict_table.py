@@ -11,7 +11,7 @@ from ngcdl.catalog import releases
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts
 from ngcdl.preflight.image import from_catalog
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import judge
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.spec import ImageRef
 
 # card, capability, brand, driver, architecture, image -> verdict, mode, the deciding rule
@@ -302,13 +302,13 @@ def test_the_table_has_what_the_issue_wants_of_it() -> None:
 
 @pytest.mark.parametrize("row", rows(TABLE), ids=" ".join)
 def test_a_host_and_an_image_give_the_documented_verdict(row: list[str]) -> None:
-    verdict = judge(facts_of(row[5], row[4]), host_of(row))
+    verdict = judge_host(facts_of(row[5], row[4]), host_of(row))
     assert [verdict.verdict, verdict.mode or "-", verdict.reasons[0].rule] == row[6:9]
 
 
 @pytest.mark.parametrize("row", rows(TABLE), ids=" ".join)
 def test_every_number_that_decides_has_a_source(row: list[str]) -> None:
-    decisive = judge(facts_of(row[5], row[4]), host_of(row)).reasons[0]
+    decisive = judge_host(facts_of(row[5], row[4]), host_of(row)).reasons[0]
     assert decisive.rule == "unknown" or (decisive.found and decisive.needed) or decisive.rule == "igpu"
     assert decisive.source or decisive.rule == "unknown"
     assert not decisive.text.endswith(".")

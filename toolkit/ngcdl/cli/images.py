@@ -27,7 +27,7 @@ from ngcdl.spec import ImageRef
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
     from ngcdl.judging.imagefacts import Found, Tags
-    from ngcdl.judging.judge import Judged
+    from ngcdl.judging.judge import Judgement
     from ngcdl.preflight.facts import CardVerdict, HostFacts, ImageFacts, Reason, Verdict
 
 NEWEST = 10
@@ -170,7 +170,7 @@ def served(
     engine: Engine | None,
     say: Callable[[str], None],
     where: str = "here",
-) -> Judged:
+) -> Judgement:
     """Judge the newest image for `host` that the registry has, and say which, as it lacks what closed() has chosen: a
     mirror has not all of the catalogue. Raise NoneRuns or RegistryError."""
     from ngcdl.judging import judge
@@ -215,7 +215,7 @@ def _tags(
             _row(
                 one,
                 answer,
-                verdict.judge(judge.to_fetch(one, answer.facts, engine), host),
+                verdict.judge_host(judge.to_fetch(one, answer.facts, engine), host),
                 judge.facts_as_json(answer.facts),
             )
         )
@@ -305,7 +305,7 @@ def _told(value: object, recalled: bool) -> str:
     return NOT_AVAILABLE if value is None else f"{value}{_RECALLED if recalled else ''}"
 
 
-def _judged(judged: Judged, where: str) -> str:
+def _judged(judged: Judgement, where: str) -> str:
     facts, verdict = judged.facts, judged.verdict
     said = f"can't run {where}" if verdict.verdict == "no" else _WORDS[verdict.verdict]
     lines = [("image", str(judged.image)), ("verdict", f"{said}{_mode(verdict.mode)}")]
@@ -354,7 +354,7 @@ def _size(facts: ImageFacts) -> str:
     return f"{size(facts.compressed_bytes)} to fetch{unpacked}" if facts.compressed_bytes is not None else NOT_AVAILABLE
 
 
-def _origin(judged: Judged) -> str:
+def _origin(judged: Judgement) -> str:
     found = judged.found
     minutes = (found.age_seconds or 0) // 60
     asked_before = f", asked {minutes:.0f} min ago" if minutes else ""

@@ -29,7 +29,7 @@ from ngcdl.preflight import image as reading
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Reason, Verdict
 from ngcdl.preflight.meant import may_be_own, on_docker_hub
 from ngcdl.preflight.newest import newest
-from ngcdl.preflight.verdict import judge, judge_each
+from ngcdl.preflight.verdict import judge_each, judge_host
 from ngcdl.pulling.fetch import FINAL
 from ngcdl.registry.session import Keys, Session
 from ngcdl.settings import Settings
@@ -47,7 +47,7 @@ _WITH_VERSION = 3  # tags to name to a user who typed a framework's version for 
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """The verdict on an image for a host. `newest` is the newest tag of the image's framework that runs there."""
 
     image: ImageRef
@@ -61,7 +61,7 @@ class Judged:
         return self.found.facts
 
 
-def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged:
+def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judgement:
     """Judge `ref` for `host`, and name the newest tag that runs. Raise RegistryError if nothing is known about `ref`.
 
     This reads a few KB from the registry. If the registry can't be asked, the catalogue answers, and `found` says so.
@@ -71,14 +71,14 @@ def judge_image(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engi
     if ref.id and engine:
         if (own := _local(ref, engine)) is None:
             raise ImageGone(ref.typable)
-        return Judged(ref, host, own, judge(own.facts, host))
+        return Judgement(ref, host, own, judge_host(own.facts, host))
     with spelt(ref), Session(Keys()) as session:
         found = imagefacts.look_up(ref, settings.cache, host.architecture, session=session)
-        verdict = judge(to_fetch(ref, found.facts, engine), host)
-        return Judged(ref, host, found, verdict, _newest(ref, host, settings, session, engine, offline=False))
+        verdict = judge_host(to_fetch(ref, found.facts, engine), host)
+        return Judgement(ref, host, found, verdict, _newest(ref, host, settings, session, engine, offline=False))
 
 
-def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judged | None:
+def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine | None) -> Judgement | None:
     """Return the newest tag of a repository that runs on `host`, by the registry's own facts, or None.
 
     Raise RegistryError if the registry can't be asked: only it can name a digest. Raise NoReleases if the repository
@@ -97,9 +97,9 @@ def newest_of(ref: ImageRef, host: HostFacts, settings: Settings, engine: Engine
             found = imagefacts.look_up(chosen, settings.cache, host.architecture, session=session)
             if found.trouble:
                 raise found.trouble
-            verdict = judge(to_fetch(chosen, found.facts, engine), host)
+            verdict = judge_host(to_fetch(chosen, found.facts, engine), host)
             if verdict.verdict != "no":
-                return Judged(chosen, host, found, verdict, chosen)
+                return Judgement(chosen, host, found, verdict, chosen)
             left.remove(best)  # the catalogue was wrong about this tag
     return None
 
@@ -260,7 +260,7 @@ def cautions(
         raise found
     if isinstance(found, NgcdlError):
         return (f"it is not known whether {ref.typable} can run here: {found.message}",)
-    verdict, others = judge(found.facts, host), ""
+    verdict, others = judge_host(found.facts, host), ""
     if on_each and len(verdict.cards) > 1:
         others = "".join(f"; {reason.text}" for reason in verdict.reasons if reason.rule == "mixed")
         verdict = judge_each(found.facts, host)
@@ -324,7 +324,7 @@ def in_a_line(reason: Reason) -> str:
 # -- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def as_json(judged: Judged) -> dict[str, Any]:
+def as_json(judged: Judgement) -> dict[str, Any]:
     """Return what `ngcdl check --json` prints: image, verdict, mode, reasons, newest tag, and the facts behind them."""
     facts, verdict = judged.facts, judged.verdict
     return {

@@ -18,7 +18,7 @@ from ngcdl.judging import judge
 from ngcdl.judging.imagefacts import Found
 from ngcdl.preflight.facts import Gpu, HostFacts, ImageFacts, Reason
 from ngcdl.preflight.names import brand_of, capability_of
-from ngcdl.preflight.verdict import judge as judge_host
+from ngcdl.preflight.verdict import judge_host
 from ngcdl.settings import Settings
 from ngcdl.spec import ImageRef, Placement
 

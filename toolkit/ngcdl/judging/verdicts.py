@@ -56,12 +56,12 @@ class Verdicts:
     def unfit(self, engine: Engine, image: ImageRef, probe: Probe) -> tuple[str, ...]:
         """Return the UUIDs of the cards that can't run `image`; () if no card can, which tell() explains, or if
         nothing is known about the image."""
-        from ngcdl.preflight.verdict import judge
+        from ngcdl.preflight.verdict import judge_host
 
         host, found = self._look(engine, image, probe)
         if isinstance(found, NgcdlError):
             return ()
-        cards = judge(found.facts, host).cards
+        cards = judge_host(found.facts, host).cards
         useless = tuple(card.gpu.uuid for card in cards if card.verdict == "no" and card.gpu.uuid)
         return useless if len(useless) < len(host.gpus) else ()
 

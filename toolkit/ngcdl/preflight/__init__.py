@@ -7,6 +7,6 @@ kernels     can a card run the kernels compiled into the image?
 loading     does the driver support the image's CUDA?
 require     NVIDIA_REQUIRE_*
 card        applies kernels, loading and require to one card
-verdict     judge(ImageFacts, HostFacts) -> Verdict
+verdict     judge_host(ImageFacts, HostFacts) -> Verdict
 newest      the newest tag of a framework that runs on a host
 """

@@ -155,10 +155,10 @@ def newest(framework: ImageRef, host: HostFacts, on_each: bool = False) -> Image
 
 
 def _has_only_ptx(image: ImageRef, host: HostFacts, on_each: bool) -> bool:
-    from ngcdl.preflight.verdict import judge, judge_each
+    from ngcdl.preflight.verdict import judge_each, judge_host
 
     facts = _facts(image, host)
-    return facts is not None and (judge_each if on_each else judge)(facts, host).mode == "ptx"
+    return facts is not None and (judge_each if on_each else judge_host)(facts, host).mode == "ptx"
 
 
 def _facts(image: ImageRef, host: HostFacts) -> ImageFacts | None:

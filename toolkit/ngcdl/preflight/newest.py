@@ -9,7 +9,7 @@ from dataclasses import replace
 from ngcdl.catalog.releases import order
 from ngcdl.preflight.facts import HostFacts, ImageFacts, Verdict
 from ngcdl.preflight.loading import ANY_DRIVER
-from ngcdl.preflight.verdict import judge, judge_each
+from ngcdl.preflight.verdict import judge_each, judge_host
 
 # Rules about an image on the host's cards. Cautions about the host alone (no-gpu, disk, ...) are the same for all tags.
 _OF_THE_CARDS = frozenset({"capability", "ptx", "driver", "unknown"})
@@ -40,7 +40,7 @@ def newest(
     with_ptx: str | None = None
     for tag in _candidates(framework, like_tag, tags):
         facts = facts_of(tag)
-        verdict = (judge_each if on_each else judge)(facts, host) if facts else None
+        verdict = (judge_each if on_each else judge_host)(facts, host) if facts else None
         if verdict is None or verdict.verdict == "no":
             continue
         if not _is_doubtful(verdict):

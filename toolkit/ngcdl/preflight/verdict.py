@@ -22,7 +22,7 @@ TOOLKIT = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lat
 _MODES: tuple[Mode | None, ...] = ("native", "forward", "minor", "ptx", None)
 
 
-def judge(image: ImageFacts, host: HostFacts) -> Verdict:
+def judge_host(image: ImageFacts, host: HostFacts) -> Verdict:
     """Judge `image` for `host`. This never raises: the reasons name what is unknown, even if all is."""
     made_for = _architecture(image, host)
     if made_for and made_for.level == "no":
@@ -36,8 +36,8 @@ def judge(image: ImageFacts, host: HostFacts) -> Verdict:
 
 def judge_each(image: ImageFacts, host: HostFacts) -> Verdict:
     """Judge `image` for a run on all cards of `host`: the worst card decides."""
-    cards = judge(image, host).cards
-    return judge(image, replace(host, gpus=(max(cards, key=_rank).gpu,)) if len(cards) > 1 else host)
+    cards = judge_host(image, host).cards
+    return judge_host(image, replace(host, gpus=(max(cards, key=_rank).gpu,)) if len(cards) > 1 else host)
 
 
 # -- the GPUs ---------------------------------------------------------------------------------------------------------
