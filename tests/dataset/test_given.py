@@ -83,6 +83,21 @@ def test_where_no_hard_link_can_be_made_the_files_are_copied(
         assert (folder / FOLDER / NAMES[0]).stat().st_ino != (mine / NAMES[0]).stat().st_ino
 
 
+def test_what_a_killed_ngcdl_left_half_done_is_never_written_through_to_a_file_of_the_user_s(
+    host: Host, tmp_path: Path
+) -> None:
+    mine = small.unpacked(tmp_path / "mine")
+    placed = host.prepare(str(mine)).folder
+    assert placed
+    other, name = tmp_path / "another-set.bin", NAMES[0]
+    other.write_bytes(b"mine, too")
+    (placed / FOLDER / name).unlink()
+    os.link(other, placed / FOLDER / f".{name}.{os.getpid()}")  # by a process that had the same PID
+    host.prepare(str(mine))
+    assert (placed / FOLDER / name).read_bytes() == FILES[name]
+    assert other.read_bytes() == b"mine, too"
+
+
 def test_the_pickled_form_is_taken(host: Host, tmp_path: Path) -> None:
     pickled(tmp_path / "mine")
     dataset = host.prepare(str(tmp_path / "mine"))

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ngcdl import whole
 from ngcdl.dataset import disk, pickled
 from ngcdl.dataset.official import BINARY, CLASSES, PICKLED, PICKLES, RECORD_BYTES, Archive, is_training
 from ngcdl.errors import DatasetWrong
@@ -103,12 +104,13 @@ def lies_plainly(found: Batches, given: Path) -> bool:
 def _place(source: Path, target: Path) -> None:
     if target.exists() and (target.samefile(source) or disk.sha256(target) == disk.sha256(source)):
         return
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    # A new name: what a killed ngcdl has left may be a link to the user's file, which a copy would be written through.
+    beside = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
     try:
-        try:
-            os.link(source, beside)
-        except OSError:
-            shutil.copyfile(source, beside)
+        os.link(source, beside)
         beside.replace(target)
+    except OSError:
+        with source.open("rb") as file, whole.written(target, 0o666) as copy:
+            shutil.copyfileobj(file, copy)
     finally:
         beside.unlink(missing_ok=True)
