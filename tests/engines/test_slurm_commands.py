@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from stand_ins import refuses, says, stand_in
 
-from ngcdl.engines.slurm import SlurmEngine, commands
-from ngcdl.engines.slurm.commands import State
+from ngcdl.engines.slurm import SlurmEngine, commands, jobstate
+from ngcdl.engines.slurm.jobstate import State
 from ngcdl.engines.values import Order
 from ngcdl.errors import NoRunner, NotPlaceable, SlurmAbsent, SlurmLost, SlurmRefused, UnknownAccount, UnknownPartition
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec
@@ -223,8 +223,8 @@ def test_a_program_that_does_not_answer_is_not_waited_for(programs: Path) -> Non
     ],
 )
 def test_what_a_job_waits_for_is_said_in_slurm_s_word_and_in_ours(state: State, words: str, never: bool) -> None:
-    assert words in commands.why_waiting(state, "7")
-    assert commands.is_never(state) == never
+    assert words in jobstate.why_waiting(state, "7")
+    assert jobstate.is_never(state) == never
 
 
 def test_a_job_that_one_of_its_partitions_does_not_admit_may_start_in_another(programs: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_job_that_one_of_its_partitions_does_not_admit_may_start_in_another(pr
         stand_in(programs, "squeue", f'case "$*" in *"%T|%r|%P") echo "PENDING|QOSNotAllowed|{where}";; esac')
         state = commands.state("7")
         assert state
-        assert commands.is_never(state) == never
+        assert jobstate.is_never(state) == never
 
 
 def test_where_squeue_has_forgotten_it_the_accounting_tells_and_without_one_nobody(programs: Path) -> None:

@@ -10,6 +10,7 @@ from stand_ins import refuses, says, stand_in
 
 from ngcdl.engines.slurm import SlurmEngine, commands
 from ngcdl.engines.slurm.job import SlurmJob
+from ngcdl.engines.slurm.jobstate import State
 from ngcdl.errors import JobOfOthers, NotPlaceable, SlurmLost, SlurmRefused
 from ngcdl.folder import RECORD
 
@@ -63,7 +64,7 @@ def test_why_a_job_never_starts_is_slurm_s_word_then_ours_and_the_advice_is_give
     programs: Path, reason: str, message: str, advice: str
 ) -> None:
     says(programs, "sinfo", "")
-    refused = commands.never_starts(commands.State("PENDING", reason))
+    refused = commands.never_starts(State("PENDING", reason))
     assert refused.message == f"Slurm said: PENDING ({reason}){message}"
     assert refused.hint.startswith(f"Ask for {advice}")
 

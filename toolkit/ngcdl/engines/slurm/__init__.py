@@ -2,7 +2,7 @@
 
 script      the batch script that an Order becomes; runners: how each of its tasks runs the image
 bash        job.sh, the script with gaps, and the parts of its tasks: task.sh, child.sh or client.sh, ...
-commands    sbatch, squeue, scontrol, sacct, scancel, sinfo: parsed from text into values
+commands    sbatch, squeue, scontrol, sacct, scancel, sinfo: parsed from text into values    jobstate: what these mean
 engine      what launch builds on: submit and find        job: a submitted job, as its folder and Slurm report it
 """
 

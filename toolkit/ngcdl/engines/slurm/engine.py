@@ -15,7 +15,7 @@ from typing import Any
 
 from ngcdl.engines import NoImages, OfKind
 from ngcdl.engines.base import Job
-from ngcdl.engines.slurm import commands, nodes, options
+from ngcdl.engines.slurm import commands, jobstate, nodes, options
 from ngcdl.engines.slurm.job import SLURM, SlurmJob
 from ngcdl.engines.slurm.script import job_name, script
 from ngcdl.engines.values import GpuWay, Node, Order, ShowPull, Started
@@ -145,7 +145,7 @@ class SlurmEngine(OfKind, NoImages):
         """Cancel a job that Slurm accepted but that would wait forever, and raise NotPlaceable."""
         until = time.monotonic() + LOOK_SECONDS
         while (state := commands.state(number)) and state.waits and time.monotonic() < until:
-            if commands.is_never(state):
+            if jobstate.is_never(state):
                 commands.cancel(number, folder)
                 raise commands.never_starts(state)
             if state.reason:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ngcdl.engines.base import Unconnected
-from ngcdl.engines.slurm import commands
+from ngcdl.engines.slurm import commands, jobstate
+from ngcdl.engines.slurm.jobstate import State
 from ngcdl.engines.slurm.script import NO_OUTPUT
 from ngcdl.engines.values import Chunk, Exit, Started
 from ngcdl.errors import SlurmLost
@@ -48,7 +49,7 @@ class SlurmJob(Unconnected):
         self._answered = clock()
         self._end: Exit | None = None
         self._waiting: str | None = None
-        self._never: commands.State | None = None
+        self._never: State | None = None
 
     def output(self) -> Iterator[Chunk]:
         """Yield what the job waits for, then the log, until the job ends. Raise NotPlaceable if it can never start. A
@@ -118,8 +119,8 @@ class SlurmJob(Unconnected):
         requeued may have recorded its end, too. Raise SlurmLost."""
         state = self._state()
         if state and state.goes_on:
-            self._waiting = commands.why_waiting(state, self.number) if state.waits else None
-            self._never = state if commands.is_never(state) and not self._has_begun() else None
+            self._waiting = jobstate.why_waiting(state, self.number) if state.waits else None
+            self._never = state if jobstate.is_never(state) and not self._has_begun() else None
             return None
         self._waiting = None
         told = recorded_exit(self._folder)
@@ -135,7 +136,7 @@ class SlurmJob(Unconnected):
         """Whether the job has written anything, in this attempt or in an earlier one."""
         return any(self._read(0))
 
-    def _state(self) -> commands.State | None:
+    def _state(self) -> State | None:
         """Return the job's state as Slurm knows it. Return None if only the accounting does not answer, so that the
         controller has forgotten the job, and the script has recorded its end. Raise SlurmLost."""
         try:
@@ -192,7 +193,7 @@ class SlurmJob(Unconnected):
             self.kill()
 
 
-def _code(state: commands.State | None) -> int | None:
+def _code(state: State | None) -> int | None:
     """Return the code that Slurm keeps; 0 does not mean success if the job was ended."""
     if state is None:
         return None
@@ -203,13 +204,13 @@ def _code(state: commands.State | None) -> int | None:
     return state.code if state.code or state.state == "COMPLETED" else None
 
 
-def _is_stopped(state: commands.State | None, code: int | None, why: str | None) -> bool:
+def _is_stopped(state: State | None, code: int | None, why: str | None) -> bool:
     if code == 0:
         return False
-    return why in ("time_limit", "preempted") or bool(state and state.state in commands.ENDED_BY_OTHERS)
+    return why in ("time_limit", "preempted") or bool(state and state.state in jobstate.ENDED_BY_OTHERS)
 
 
-def _reason(state: commands.State | None, code: int | None, why: str | None) -> str | None:
+def _reason(state: State | None, code: int | None, why: str | None) -> str | None:
     """Say what the code alone does not."""
     if code == 0:
         return None
