@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import resource
 import tarfile
 import time
 from collections.abc import Sequence
@@ -236,3 +237,16 @@ def test_the_archive_is_its_makers_alone_and_nothing_is_overwritten(tmp_path: Pa
         bundle.write(tmp_path / "link", DOCUMENT, hands, info=dict)
     with pytest.raises(BadOption, match="can't be written"):
         bundle.write(tmp_path / "nosuch/report.tar.gz", DOCUMENT, hands, info=dict)
+
+
+def test_an_archive_that_does_not_fit_leaves_nothing_in_its_place(tmp_path: Path) -> None:
+    hands = Hands(tmp_path, {"HOME": str(tmp_path), "DOCKER_CONFIG": str(tmp_path)}, lambda *_: None)
+    noise = {"noise": os.urandom(1 << 16).hex()}  # too random to be packed into what the limit allows
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        with pytest.raises(BadOption, match=r"report\.tar\.gz: it can't be written: File too large"):
+            bundle.write(tmp_path / "report.tar.gz", DOCUMENT, hands, info=lambda: noise)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []

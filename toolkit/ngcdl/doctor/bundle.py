@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ngcdl import __version__, tars
+from ngcdl import __version__, tars, whole
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.redact import Redactor, known_names
 from ngcdl.errors import BadOption, NgcdlError
@@ -50,24 +50,24 @@ def write(
     redact: Redactor | None = None,
     info: Callable[[], Mapping[str, Any]] = docker_info,
 ) -> tuple[str, ...]:
-    """Write the archive, readable by this user only, and return its members' names. Raise BadOption if it can't."""
+    """Write the archive, readable by this user only, and return its members' names. Raise BadOption, and leave nothing,
+    if it can't."""
     redact = redact or Redactor(secrets(hands), known_names(hands.environ))
     members = {name: _shown(text, redact) for name, text in _texts(document, hands, info)}
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        # gzip's own header contains neither name nor date.
+        with (
+            whole.written(file, is_new=True) as raw,
+            gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w") as archive,
+        ):
+            for name, text in members.items():
+                content = text.encode(errors="replace")
+                tars.add(archive, f"ngcdl-doctor/{name}", content, mode=0o600, changed=time.time())
     except FileExistsError as error:
         raise BadOption(f"--bundle {file}: it already exists and is left as it is.") from error
     except OSError as error:
         raise BadOption(f"--bundle {file}: it can't be written: {error.strerror}.") from error
-    # gzip's own header contains neither name nor date.
-    with (
-        os.fdopen(descriptor, "wb") as raw,
-        gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        for name, text in members.items():
-            content = text.encode(errors="replace")
-            tars.add(archive, f"ngcdl-doctor/{name}", content, mode=0o600, changed=time.time())
     return tuple(members)
 
 
