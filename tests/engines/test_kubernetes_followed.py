@@ -288,3 +288,26 @@ def test_a_log_that_ended_before_its_pod_did_or_that_can_t_be_read_is_asked_for_
     assert followed.end() == "step 0\n"
     assert (tmp_path / "runs" / RUN / "events.jsonl").exists(), "the record, which the job is deleted with"
     assert followed.text("stderr").count("can't be read") == 1
+
+
+def test_a_log_that_its_node_does_not_hand_over_keeps_nobody_waiting_and_is_read_later(
+    engine: KubernetesEngine, api: Api, tmp_path: Path
+) -> None:
+    started(engine, tmp_path)
+    pod = api.runs()
+    api.writes(pod, b"step 0\n" + record(events__jsonl=b"{}\n"))
+    api.ends(finished=datetime.now(UTC).isoformat())
+    api.job_ends()
+    api.logs[pod].stuck = True
+    later = engine.find(RUN)
+    assert isinstance(later, KubernetesJob)
+    later.quiet_seconds = 0.5
+    with pytest.raises(ClusterHangs, match="read the log"):
+        later.ended()
+    with api.changed:
+        api.logs[pod].stuck = False
+        api.changed.notify_all()
+    ended = later.ended()
+    assert ended
+    assert ended.code == 0
+    assert (tmp_path / "runs" / RUN / "log.txt").read_text() == f"ngcdl: pod {pod}\nstep 0\n"

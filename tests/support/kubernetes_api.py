@@ -6,12 +6,12 @@ controllers would (create pods, place them, end them). What a real server would 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,11 +30,13 @@ WAITS_SECONDS = 120
 
 @dataclass
 class Log:
-    """A pod's output; `closed` once its container has ended, `cut` how many followers lose their connection."""
+    """A pod's output; `closed` once its container has ended, `cut` how many followers lose their connection. While it
+    is `stuck`, its node hands over nothing."""
 
     content: bytes = b""
     closed: bool = False
     cut: int = 0
+    stuck: bool = False
 
 
 @dataclass
@@ -151,7 +153,10 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(200, b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
         found = re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/log", path)
         if found:
-            return None if self._is_refused("GET", "log") else self._log(found[2], query.get("follow") == "true")
+            if not self._is_refused("GET", "log"):
+                with contextlib.suppress(BrokenPipeError):  # who asked has not waited
+                    self._log(found[2], query.get("follow") == "true")
+            return None
         kind, namespace, name = self._place(path)
         if not kind or self._is_refused("GET", kind):
             return None if kind else self._refuse(404, "NotFound", f"there is no {path}")
@@ -246,7 +251,7 @@ class Handler(BaseHTTPRequestHandler):
         given = 0
         while True:
             with self.api.changed:
-                while follow and len(log.content) == given and not log.closed and not log.cut:
+                while log.stuck or (follow and len(log.content) == given and not log.closed and not log.cut):
                     assert self.api.changed.wait(WAITS_SECONDS), "the log was forgotten"
                 new, is_over, given = log.content[given:], log.closed or not follow, len(log.content)
                 cut, log.cut = log.cut > 0, max(log.cut - 1, 0)
@@ -305,7 +310,7 @@ DISCOVERY = {
 }  # fmt: skip
 
 
-@contextmanager
+@contextlib.contextmanager
 def serving() -> Iterator[Api]:
     api = Api()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"api": api}))

@@ -28,6 +28,7 @@ from ngcdl.errors import ClusterError, ClusterForbidden, ClusterHangs, ClusterLo
 from ngcdl.folder import recorded_exit
 
 TAIL_LINES = 40
+_TAIL_BYTES = 1 << 16  # which these have at most
 # What differs between two tries of the same: a sandbox's id, and the end of a pod's name
 _ID = re.compile(r"\b[0-9a-f]{12,}\b|(?<=\d)-[a-z0-9]{5}\b")
 
@@ -40,6 +41,7 @@ class KubernetesJob(Unconnected):
     started = Started(keeps_log=True)
     poll_seconds, lost_seconds = 3.0, 300.0
     look_seconds = 15.0  # for other nodes, while the first one's output is followed
+    quiet_seconds = 30.0  # a log that is only read up to now: a node that hangs hands over nothing
 
     def __init__(self, kubectl: Kubectl, name: str, run_id: str, folder: Path) -> None:
         self._kubectl, self._name, self._labels, self._folder = kubectl, name, labels(run_id), folder
@@ -171,11 +173,13 @@ class KubernetesJob(Unconnected):
                 yield Chunk("stdout", f"the last lines of node {pod.index}:\n".encode() + tail)
 
     def _bring(self, pod: Pod) -> bytes | None:
-        """Fetch a pod's log and record. Return its output, None if the log is not readable yet."""
-        told = PodOutput(self._folder, pod.name, keep_log=pod.index == 0)
+        """Fetch a pod's log and record. Return the end of its output, None if the log is not readable yet."""
+        told, tail = PodOutput(self._folder, pod.name, keep_log=pod.index == 0), b""
         with self._logs(pod.name, follow=False) as (process, pipe):
-            shown = told.take(pipe.read() + pod.last_words) + told.end()
-        return None if process.returncode and self._is_fresh(pod) else shown
+            while select.select([pipe], [], [], self.quiet_seconds)[0] and (data := os.read(pipe.fileno(), 65536)):
+                tail = (tail + told.take(data))[-_TAIL_BYTES:]
+        tail += told.take(pod.last_words) + told.end()
+        return None if process.returncode and self._is_fresh(pod) else tail
 
     @contextlib.contextmanager
     def _logs(self, pod: str, follow: bool) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
