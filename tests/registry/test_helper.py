@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import select
+import signal
 from pathlib import Path
 
 import pytest
 from stock import HELPERS, KEY, NOT_FOUND, NVCR, OTHER, auth, leaks, text_of
 
+from ngcdl import processes
 from ngcdl.errors import (
     ConfigBroken,
     CredentialsError,
@@ -150,3 +152,24 @@ def test_a_helper_that_refuses_a_key_leaves_the_file_alone(home, config, helper,
         save(NVCR, Secret(KEY), home, helper_seconds=0.3)
     assert path.read_bytes() == before
     assert not leaks(text_of(caught.value))
+
+
+def test_a_helper_that_hangs_and_can_t_be_killed_is_left_behind(home, config, helper, monkeypatch):
+    helper("hangs", HELPERS["hangs"])
+    config('{"credsStore": "hangs"}')
+    refused = []
+
+    def forbids(group, _signal):
+        refused.append(group)
+        raise PermissionError
+
+    left = []
+    monkeypatch.setattr(os, "killpg", forbids)
+    monkeypatch.setattr(processes, "abandoned", left)
+    with pytest.raises(HelperHung):
+        find(NVCR, home, helper_seconds=0.3)
+    (process,) = left
+    monkeypatch.undo()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(240)
+    assert refused == [process.pid]

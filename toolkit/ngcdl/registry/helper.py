@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
+from ngcdl import processes
 from ngcdl.errors import ConfigBroken, HelperFailed, HelperHung, HelperMissing
 from ngcdl.excerpt import excerpt
 from ngcdl.frozen import dataclass
@@ -142,10 +143,11 @@ class Helper:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a helper and every process that it started; harmless if the helper has ended."""
+    """Kill a helper and every process that it started; harmless if the helper has ended. One that can't be killed,
+    because it has become another user's (sudo) or is stuck in the kernel, isn't waited for."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    processes.reaped(process)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             with contextlib.suppress(OSError):
