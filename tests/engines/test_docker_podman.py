@@ -69,6 +69,22 @@ def test_it_is_the_same_engine_at_each_call_although_it_makes_up_a_new_id(
     assert DockerEngine(docker).identity != DockerEngine(docker).identity, "Docker's own ID is kept"
 
 
+def test_what_one_engine_forbids_is_remembered_beside_what_another_does_and_until_the_next_boot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rootless, system = {"ID": "1b2c"}, {"ID": "1b2c:d4"}
+    boots = ["0" * 36, "1" * 36]
+    for boot in boots:
+        monkeypatch.setattr("ngcdl.processes.boot_id", lambda boot=boot: boot)
+        assert not memlock.is_known_forbidden(rootless)
+        memlock.remember_forbidden(rootless)
+        memlock.remember_forbidden(system)
+        assert memlock.is_known_forbidden(rootless)
+        assert memlock.is_known_forbidden(system)
+    assert len(list((tmp_path / "ngcdl").iterdir())) == 2, "what was true of the boot before is gone"
+
+
 def test_where_the_cache_can_t_be_looked_into_no_limit_is_known_to_be_forbidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -40,24 +40,24 @@ def note(pid: int) -> str:
     return f"This host forbids --ulimit memlock=-1; the container runs with {allowed}."
 
 
-def _mark(info: Mapping[str, Any]) -> Path | None:
-    boot = processes.boot_id()
-    if boot is None:
-        return None
+def _mark(info: Mapping[str, Any], boot: str) -> Path:
     engine = re.sub(r"[^0-9A-Za-z]+", "-", str(info.get("ID", "")))
     return settings.load().cache / f"memlock-forbidden-{engine}-{boot}"
 
 
 def is_known_forbidden(info: Mapping[str, Any]) -> bool:
-    mark = _mark(info)
-    return mark is not None and os.path.lexists(mark)  # Path.exists raises where this user may not look
+    boot = processes.boot_id()
+    return boot is not None and os.path.lexists(_mark(info, boot))  # Path.exists raises where this user may not look
 
 
 def remember_forbidden(info: Mapping[str, Any]) -> None:
-    mark = _mark(info)
-    if mark is not None:
+    """Remember it of this engine until the next boot, and forget what was remembered of its earlier boots. What is
+    remembered of others stays: a user may have several engines, and hosts that share a home."""
+    boot = processes.boot_id()
+    if boot is not None:
+        mark = _mark(info, boot)
         with contextlib.suppress(OSError):
             mark.parent.mkdir(parents=True, exist_ok=True)
-            for old in mark.parent.glob("memlock-forbidden-*"):
+            for old in mark.parent.glob(_mark(info, len(boot) * "?").name):
                 old.unlink(missing_ok=True)
             mark.touch()
