@@ -34,9 +34,10 @@ class Fronted(Daemon):
     """A daemon behind a proxy that answers requests for `shut` by itself."""
 
     shut: str = ""
+    page: tuple[int, str] = (502, PAGE)
 
     def answer(self, path: str) -> tuple[int, Any]:
-        return (502, PAGE) if self.shut in path else super().answer(path)
+        return self.page if self.shut in path else super().answer(path)
 
 
 def asked() -> None:
@@ -61,6 +62,20 @@ def test_a_page_is_not_shown_as_what_docker_said(monkeypatch: pytest.MonkeyPatch
     assert error.message.startswith(f"Docker said: {LINE}")
     assert len(error.message) < 200
     assert error.commands == ["docker version"]
+
+
+@pytest.mark.parametrize("page", [PAGE, "404 page not found", ""])
+def test_a_page_is_not_taken_for_docker_s_word_that_it_has_no_such_image(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: str
+) -> None:
+    with serving(Fronted(tmp_path / "d.sock", shut="/images/", page=(404, page))) as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        with pytest.raises(EngineRefused, match=r"HTTP 404, and a page in place of an answer: \w") as caught:
+            connect().has(IMAGE)
+        assert caught.value.commands == ["docker version"]
+    with serving(Daemon(tmp_path / "other.sock")) as daemon:
+        monkeypatch.setenv("DOCKER_HOST", daemon.host)
+        assert connect().has(IMAGE) is None
 
 
 def test_an_engine_whose_version_is_a_page_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

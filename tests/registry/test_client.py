@@ -175,6 +175,24 @@ def test_each_refusal_has_its_name(ngc, name, credential, expected):
     assert type(explained(ngc, name, credential)) is expected
 
 
+@pytest.mark.parametrize("page", [b"", b"404 page not found", b"<html><body>Not here</body>", b'{"error": "no"}'])
+def test_a_404_that_is_no_registry_s_says_nothing_about_an_image(ngc, registry, page):
+    ngc.fail("/manifests/", lambda handler: handler.send(404, page))
+    ngc.fail("/tags/", lambda handler: handler.send(404, page))
+    for name in ("nvidia/tensorflow:18.02-py2", f"nvidia/tensorflow@sha256:{'0' * 64}"):
+        error = explained(ngc, name)
+        assert isinstance(error, RegistryAnswer)
+        assert "404 Not Found" in error.message
+    with pytest.raises(RegistryAnswer, match="404 Not Found"):
+        registry.tags("nvidia/tensorflow")
+
+
+def test_a_404_without_a_body_is_a_registry_s_by_its_header(ngc, registry):
+    ngc.fail("/tags/", lambda handler: handler.send(404, b"", Docker_Distribution_Api_Version="registry/2.0"))
+    with pytest.raises(UnknownRepository):
+        registry.tags("nvidia/tensorflow")
+
+
 @pytest.mark.parametrize(
     ("name", "credential"),
     [("nim/gated:1.0", None), ("nim/gated:1.0", BAD), ("nim/denied:1.0", GOOD), ("nvidia/tensorflwo:18.01-py2", None)],

@@ -162,3 +162,9 @@ def test_a_blob_that_is_not_there_is_told_from_a_registry_that_is_busy(
         ngc.fail("/blobs/", status(code))
         with pytest.raises(error):
             fill(blob, registry)
+
+
+def test_a_page_of_a_proxy_says_nothing_about_a_blob(ngc: NgcServer, registry: Registry, blob: Blob) -> None:
+    ngc.fail("/blobs/", html(404))
+    with pytest.raises(RegistryAnswer, match=rf"{ngc.host} did not answer .*404 Not Found: .*Corporate portal"):
+        fill(blob, registry)

@@ -39,6 +39,7 @@ T = TypeVar("T")
 # This repository has been public since the end of 2020, so a refusal is about the key and not about rights.
 PUBLIC_REPOSITORY = "nvidia/tensorflow"
 LINUX_AMD64 = ("linux", "amd64")
+_VERSION = "Docker-Distribution-Api-Version"
 _PAGE = 1000
 _PAGES = 500
 _TAGS_LIMIT_BYTES = 64 << 20  # of all pages: hundreds of thousands of tags
@@ -121,7 +122,7 @@ class Registry:
         if answer.status != 401:
             if answer.status != 200 and not manifest.error_codes(answer.body):
                 raise RegistryAnswer(self.host, answer.told)
-            if answer.status == 200 and "Docker-Distribution-Api-Version" not in answer.headers:
+            if answer.status == 200 and _VERSION not in answer.headers:
                 self._json(answer)
             return None
         return self._asked(answer)
@@ -238,7 +239,7 @@ class Registry:
         )
         if isinstance(answer, Stream):
             return answer
-        if answer.status == 404:
+        if answer.status == 404 and _is_of_a_registry(answer):
             raise BlobMissing(self.host, digest)
         raise self._refusal(answer, repository)
 
@@ -313,9 +314,9 @@ class Registry:
             if self._tokens.credential is None:
                 return LoginNeeded(self.host, repository, sign_in(self.host))
             return KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
-        if answer.status == 404 and (manifest.error_codes(answer.body) or not answer.body.strip()):
+        if answer.status == 404 and _is_of_a_registry(answer):
             return UnknownRepository(self.host, repository, sign_in(self.host))
-        return RegistryAnswer(self.host, answer.told)
+        return RegistryAnswer(self.host if self._is_own(answer) else answer.host, answer.told)
 
     def _json(self, answer: Response) -> dict[str, Any]:
         try:
@@ -328,3 +329,9 @@ class Registry:
             return read(*arguments)
         except ValueError as error:
             raise RegistryAnswer(self.host, f"{error}.") from error
+
+
+def _is_of_a_registry(answer: Response) -> bool:
+    """Return whether a registry gave this answer, and no proxy or captive portal, whose 404 tells nothing of images.
+    https://distribution.github.io/distribution/spec/api/#errors"""
+    return _VERSION in answer.headers or bool(manifest.error_codes(answer.body))

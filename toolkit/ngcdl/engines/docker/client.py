@@ -48,8 +48,11 @@ def client(version: str, timeout: int) -> Any:
             except (KeyError, TypeError) as error:
                 raise APIError(str(error), response, response.text) from error
             except APIError as error:
-                if response.text.lstrip().startswith("<"):
-                    error.explanation = messages.of_page(response.status_code, response.text)
+                text = response.text.strip()
+                is_told = error.explanation != text  # in JSON, as Docker tells what it does not have
+                if text.startswith("<") or (response.status_code == 404 and not is_told):
+                    # not as NotFound: others do not know what Docker has
+                    raise APIError(str(error), response, messages.of_page(response.status_code, text)) from error
                 raise
 
     tls: TLSConfig | bool = False

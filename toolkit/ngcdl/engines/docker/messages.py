@@ -125,7 +125,8 @@ def meaning(text: str) -> NgcdlError:
 def of_page(status: int, page: str) -> str:
     """Say what a page of HTML says that came with an HTTP status in place of the engine's answer."""
     body = re.search(r"<body\b.*", page, re.IGNORECASE | re.DOTALL)
-    return f"HTTP {status}, and a page in place of an answer: {excerpt(body[0] if body else page, limit=100)}"
+    said = excerpt(body[0] if body else page, limit=100) or "an empty one."
+    return f"HTTP {status}, and a page in place of an answer: {said}"
 
 
 def pull_meaning(text: str, host: str) -> NgcdlError:
