@@ -129,6 +129,15 @@ def test_another_program_of_that_name_is_told_when_it_is_replayed(house: House) 
     assert differs["program"] == [first, second]
 
 
+def test_a_replay_does_not_say_that_somebody_typed_what_the_run_before_had(house: House) -> None:
+    assert "engine local: no image was named" in house.run("run", "--gpus", "none", "--", "true").stderr
+    again = house.run("runs", "replay", "last").stderr
+    assert "ngcdl: engine local: as in the run that is repeated; GPUs: none (that run had none)\n" in again
+    assert "named" not in again
+    typed = house.run("run", "--engine", "local", "--gpus", "none", "--", "true").stderr
+    assert "engine local: it was named; GPUs: none (no GPU was asked for)\n" in typed
+
+
 def test_a_path_that_was_typed_decides_where_its_program_is_looked_for(house: House) -> None:
     (house.home / "tool").write_text("#!/bin/sh\n")
     (house.home / "tool").chmod(0o755)

@@ -21,6 +21,7 @@ from ngcdl.telemetry.card import Card, Probe, whole_cards
 # If no image is named: the newest image of the first of these frameworks that has one for this host.
 DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
+NONE_BEFORE = GpuWay("none", "that run had none")
 _BY_DOCKER = "NVIDIA's images may be able to use the card, by Docker and NVIDIA's container toolkit"
 _AMBIGUOUS = (
     f"WARNING: {free_cards.VARIABLE}={{}}: CUDA counts the fastest card first, the driver by the cards' places on the "
@@ -56,7 +57,8 @@ class Choice:
     def has_gpu(self) -> bool:
         """Whether to install for a GPU: this host has a card that a training without an image can use, be it this run's
         or not, and no one asked for none."""
-        return self.way != NO_GPU and any(card.uuid not in self.useless for card in self.probe.usable)
+        is_unwanted = self.way in (NO_GPU, NONE_BEFORE)
+        return not is_unwanted and any(card.uuid not in self.useless for card in self.probe.usable)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Wanted:
     """What was asked for. `engine` is an engine's name, or auto. `unfit` returns the UUIDs of cards that the image
     can't use, which are never chosen as free cards; it is called only on hosts with several cards. `held` returns the
     cards that other runs hold, with the ids of these runs; such cards are not free either. `usual`: the frameworks to
-    take an image from if no image was named. `waits`: the run waits for its cards if they are not free."""
+    take an image from if no image was named. `waits`: the run waits for its cards if they are not free. `repeats`: a
+    recorded run had this, and nobody typed it."""
 
     engine: str
     image: ImageRef | None
@@ -75,6 +78,7 @@ class Wanted:
     held: Callable[[], Mapping[str, str]] = dict
     usual: Sequence[str] = DEFAULT_FRAMEWORKS
     waits: bool = False
+    repeats: bool = False
 
 
 def choose(wanted: Wanted) -> Choice:
@@ -96,7 +100,8 @@ def choose(wanted: Wanted) -> Choice:
     if not (engine.is_cluster or engine.shares_files):
         raise EngineElsewhere("its containers can't see this machine's folders.")
     useless = _useless(engine, probe) if wanted.is_training else {}
-    without = Choice(engine, image, NO_GPU, GpuRequest("none"), "cpu", (), why, probe, useless=useless)
+    way = NONE_BEFORE if wanted.repeats else NO_GPU
+    without = Choice(engine, image, way, GpuRequest("none"), "cpu", (), why, probe, useless=useless)
     if wanted.gpus.kind == "none":
         return without
     if engine.is_cluster:
@@ -222,16 +227,17 @@ def _engine(wanted: Wanted, probe: Probe) -> tuple[Engine, ImageRef | None, str]
     """Return the engine, the image that it is to run, if any, and why these."""
     name, image, gpus, is_training = wanted.engine, wanted.image, wanted.gpus, wanted.is_training
     on_each = is_training and gpus.kind in ("all", "devices")
+    named = "as in the run that is repeated" if wanted.repeats else "it was named"
     tagged = partial(_image, wanted.registry, _meant(gpus, probe), wanted.usual, on_each=on_each)
     if name == "local":
         if image:
             usual = "--train cifar10" if is_training else "-- python3 train.py"
             raise BadOption("--engine local runs what this host has, not an image.", f"    ngcdl run {usual}")
-        return engines.connect("local"), None, "engine local: it was named"
+        return engines.connect("local"), None, f"engine local: {named}"
     if name == "auto" and not image and not is_training:
         return engines.connect("local"), None, "engine local: no image was named, so the command runs on this host"
     if name != "auto" or image:
-        why = "it was named" if name != "auto" else "an image was named"
+        why = named if name != "auto" else "an image was named"
         engine = engines.connect(USUAL if name == "auto" else name)
         image, release = tagged(image, engine)
         return engine, image, f"{release}engine {engine.name}: {why}"

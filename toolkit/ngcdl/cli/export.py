@@ -41,7 +41,7 @@ def export(form: str, name: str) -> None:
         before = repeat.request_again(run, config, store, screen, dry=True)
         if engine != USUAL and before.asked.image and before.asked.image.is_engines_own:
             raise _not_on_nodes(run, engine, before.asked.image.typable)
-        asked = replace(before.asked, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
+        asked = replace(before.asked, repeats=False, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
         write = _service if engine == USUAL else _for_cluster
         text = write(run, asked, config, store, screen)
     for remark in before.remarks:

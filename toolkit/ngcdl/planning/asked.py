@@ -30,6 +30,7 @@ class Asked:
     root: bool = False
     placement: Placement | None = None  # where on a cluster; None without one
     extra: RunSpec | None = None  # the mounts, environment, packages, ports, limits, -w and -i that were typed
+    repeats: bool = False  # a recorded run, which had this engine, image and cards: nobody typed them
     installed: tuple[str, ...] | None = None  # the packages, name==version, of the run that this one repeats
 
     @property

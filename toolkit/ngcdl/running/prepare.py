@@ -157,8 +157,9 @@ def _chosen(asked: Asked, settings: Settings, store: Store, verdicts: Verdicts, 
     is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
     wanted = choice.Wanted(
-        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits
-    )
+        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits,
+        repeats=asked.repeats,
+    )  # fmt: skip
     try:
         picked = choice.choose(wanted)
     except NoGpu as error:

@@ -74,6 +74,7 @@ def request_again(
         root=before.kind.has_containers and recorded.get("user") is None,
         placement=spec.placement,
         extra=extra,
+        repeats=True,
         installed=before.packages,
     )
     if before.ngcdl not in (None, __version__):
