@@ -20,6 +20,7 @@ EXAMPLES = {
     "said": ("ERROR: No matching distribution found",),
     "most": 2,
     "nearest": ("18.01-py3", "18.02-py2"),
+    "refusals": (NgcdlError("It can't run here."),),
     "offered": ("linux/arm64",),
     "seconds": 5.0,
     "status": 403,

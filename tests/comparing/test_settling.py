@@ -14,7 +14,7 @@ from fakes import IMAGE, FakeShow
 from ngcdl import choice, settings
 from ngcdl.comparing import compare
 from ngcdl.comparing.compare import Variant
-from ngcdl.errors import ImageUnfit, NoGpu, NothingToCompare
+from ngcdl.errors import ImagesRefused, ImageUnfit, NoGpu, NothingToCompare
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
@@ -137,9 +137,42 @@ def test_an_image_that_can_t_run_ends_it_before_another_or_the_data_is_fetched(
     images = {"unfit": IMAGE, "missing": ImageRef.parse("pytorch:24.06-py3", NOWHERE)}
     show = FakeShow()
     made = variants("none", **{name: {"image": images[name], "workload": Workload("cifar10")} for name in names})
-    with pytest.raises(ImageUnfit) as refused:
+    with pytest.raises(ImagesRefused) as refused:
         compare.settle(made, config, store, show)
     assert str(IMAGE.tag) in refused.value.message
     assert refused.value.message.endswith(" A comparison runs all of its images or none: no run begins.")
     assert not [path for path in daemon.asked if "/images/create" in path]
     assert not [line for line in show.said if "ulling" in line or "CIFAR" in line]
+
+
+@docker_s_socket
+@pytest.mark.parametrize("bad", [(IMAGE, OTHER), (OTHER,), (IMAGE,)])
+def test_all_images_that_can_t_run_are_named_at_once(
+    daemon: Daemon, config: settings.Settings, store: Store, bad: tuple[ImageRef, ...]
+) -> None:
+    third = ImageRef.parse("pytorch:24.08-py3")
+    daemon.images[str(third)] = {**daemon.images[str(OTHER)]}
+    for image in bad:
+        daemon.images[str(image)]["Architecture"] = "m68k"
+    made = variants("none", **{image.tag: {"image": image} for image in (third, IMAGE, OTHER)})
+    with pytest.raises(ImagesRefused) as refused:
+        compare.settle(made, config, store, FakeShow())
+    said = refused.value.message
+    assert {image for image in (third, IMAGE, OTHER) if f"{image} can't run here: " in said} == {*bad}
+    assert said.count("no run begins") == 1
+    assert [f"ngcdl check {image}" in refused.value.commands for image in (IMAGE, OTHER)] == [
+        IMAGE in bad, OTHER in bad,
+    ]  # fmt: skip
+    assert refused.value.commands.count("ngcdl run ... --force") == len(bad)
+
+
+@docker_s_socket
+def test_an_image_that_can_t_run_on_any_arm_is_refused_as_for_a_run(
+    daemon: Daemon, config: settings.Settings, store: Store
+) -> None:
+    daemon.images[str(IMAGE)]["Architecture"] = "m68k"
+    work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
+    with pytest.raises(ImageUnfit):
+        compare.settle(
+            variants("none", one={"workload": work[0]}, two={"workload": work[1]}), config, store, FakeShow()
+        )

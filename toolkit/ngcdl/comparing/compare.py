@@ -12,11 +12,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from ngcdl import choice
-from ngcdl.errors import ON_CPU_ALONE, GpuError, ImageUnfit, NgcdlError, NoGpu, NothingToCompare, TooFewToCompare
+from ngcdl.errors import (
+    ON_CPU_ALONE,
+    GpuError,
+    ImagesRefused,
+    ImageUnfit,
+    NgcdlError,
+    NoGpu,
+    NothingToCompare,
+    TooFewToCompare,
+)
 from ngcdl.folder import EVENTS, lines
 from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
 from ngcdl.planning.show import Show
+from ngcdl.pulling.fetch import FINAL
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
@@ -24,7 +34,7 @@ from ngcdl.running import gpu_claims, prepare
 from ngcdl.running.owner import has_runner
 from ngcdl.running.prepare import Judged, Settled
 from ngcdl.settings import Settings
-from ngcdl.spec import GpuRequest
+from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
 
@@ -40,6 +50,8 @@ class Variant:
     asked: Asked
     device: str | None = None
 
+
+_OF_AN_IMAGE = (ImageUnfit, *FINAL)
 
 # -- before ---------------------------------------------------------------------------------------------------------
 
@@ -70,16 +82,11 @@ def settle(
     Raise NgcdlError, in which case nothing is recorded. The engine, the cards and the data are chosen once, for the arm
     with the most cards; if several have as many, for the last one. Of CPU and GPU, that is the arm that may be
     impossible here. Then a training's GPU arm is left out, with a remark; for a command, or if cards were asked for by
-    --gpus, GpuError is raised. All images are judged before anything is fetched. `data` is the data set that an earlier
-    call found.
+    --gpus, GpuError is raised. All images are judged before anything is fetched, and ImagesRefused names all that can't
+    be run. `data` is the data set that an earlier call found.
     """
     store.ensure_writable()
-    try:
-        first, arms, remarks = _judged(variants, settings, store, show)
-    except ImageUnfit as error:
-        if len({variant.asked.image for variant in variants}) > 1:
-            error.ends_comparison()
-        raise
+    first, arms, remarks = _judged(variants, settings, store, show)
     ready, common = list[tuple[Variant, Settled]](), None
     for variant, one in arms:
         settled = common if common and one is first else prepare.provided(one, settings, store, show, data)
@@ -100,16 +107,31 @@ def _judged(
     hardest = max(reversed(variants), key=lambda variant: variant.asked.gpus.count or 0)
     # The GPU arm may find no GPU, which would end an ordinary run with --device gpu.
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
+    first, refused = None, dict[ImageRef | None, NgcdlError]()
     try:
         first = prepare.judged(asked, settings, store, show)
     except NoGpu as error:
         raise _lacking(variants, hardest, error.found) from error
+    except _OF_AN_IMAGE as error:
+        refused[asked.image] = error
     arms, remarks = [], []
     for variant in variants:
-        if variant.device == "gpu" and first.picked.gpus.kind == "none":
+        if variant.asked.image in refused:
+            continue
+        if first and variant.device == "gpu" and first.picked.gpus.kind == "none":
             remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
             continue
-        arms.append((variant, _judged_after(variant, first, settings, store, show)))
+        try:
+            arms.append((variant, _judged_after(variant, first, settings, store, show)))
+        except _OF_AN_IMAGE as error:
+            refused[variant.asked.image] = error
+        except NgcdlError:  # what else is wrong may not be so with other images
+            if not refused:
+                raise
+    if refused:
+        has_others = len({variant.asked.image for variant in variants}) > 1
+        raise ImagesRefused([*refused.values()]) if has_others else refused[asked.image]
+    assert first
     if not arms and hardest.asked.gpus.demanded:
         raise _lacking(variants, hardest, first.picked.way.why)
     if not arms:
@@ -117,9 +139,11 @@ def _judged(
     return first, arms, tuple(remarks)
 
 
-def _judged_after(variant: Variant, first: Judged, settings: Settings, store: Store, show: Show) -> Judged:
+def _judged_after(variant: Variant, first: Judged | None, settings: Settings, store: Store, show: Show) -> Judged:
     """Return what is chosen for an arm: what was chosen `first`, if all that decides it is alike."""
     asked = variant.asked
+    if not first:  # its image can't be run: this one is only judged, too
+        return prepare.judged(asked, settings, store, show)
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return first
     if asked.image == first.asked.image:  # a name without a tag could mean another release for fewer cards

@@ -73,6 +73,7 @@ NgcdlError (125)
 │   ├── GpuNotInside          the run sees no GPU
 │   └── GpuUnknown            whether the run sees a GPU is unknown
 ├── ImageUnfit                the image can't run on this host, or a cluster's nodes; raised before the pull
+├── ImagesRefused             images of a comparison can't be run
 ├── NoneRuns                  no tag of a repository is known to run on the host
 ├── NoReleases                nothing shows which tag of a repository is the newest
 ├── StartError
@@ -208,6 +209,7 @@ from ngcdl.errors.slurm import (
 from ngcdl.errors.start import (
     CannotInvoke,
     CommandNotFound,
+    ImagesRefused,
     ImageUnfit,
     LocalUnavailable,
     MountMissing,

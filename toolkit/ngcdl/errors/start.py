@@ -42,9 +42,17 @@ class ImageUnfit(NgcdlError):
         )
         self.newest = newest
 
-    def ends_comparison(self) -> None:
-        """Say what becomes of the other images of a comparison."""
-        self.message += " A comparison runs all of its images or none: no run begins."
+
+class ImagesRefused(NgcdlError):
+    """Some images of a comparison can't be run."""
+
+    def __init__(self, refusals: Sequence[NgcdlError]) -> None:
+        """`refusals`: an error about each of them."""
+        told = " ".join(dict.fromkeys(error.message for error in refusals))
+        super().__init__(
+            f"{told} A comparison runs all of its images or none: no run begins.",
+            "\n".join(dict.fromkeys(error.hint for error in refusals)),
+        )
 
 
 class NoneRuns(NgcdlError):
