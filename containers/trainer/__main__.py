@@ -153,7 +153,9 @@ def lead(asked, outside):
 
 
 def by_trying(asked, workload, outside):
-    """Find the largest batch and the fastest settings, if requested, before this process takes any memory."""
+    """Find the largest batch and the fastest settings, if requested, before this process takes any memory. What the
+    workload can't do is refused first."""
+    modelled(asked, workload)
     if asked.autotune:
         autotune.check(asked, workload)
     if asked.largest:
@@ -254,6 +256,8 @@ def modelled(asked, workload):
     """Return the recipe.Model of what was asked for. Raise Stop for what the workload can't do."""
     if asked.data and not asked.dataset:
         raise Stop("bad_argument", "%s makes its data up: leave --data out" % asked.workload)
+    if asked.epochs and not getattr(workload, "EPOCHS", True):
+        raise Stop("bad_argument", "%s has no epochs: use --steps or --seconds instead" % asked.workload)
     if asked.teacher and not hasattr(workload, "TEACHER"):
         raise Stop("bad_argument", "%s has no teacher: leave --teacher out" % asked.workload)
     words = layers.without(workload.NETWORK, "dropout") if asked.no_dropout else workload.NETWORK

@@ -164,8 +164,6 @@ def to_reach(asked, source):
     """Return the step to reach; None if only --seconds ends the training."""
     if asked.epochs is None:
         return asked.steps and min(asked.steps, UNENDING)
-    if not hasattr(source, "epoch_steps"):
-        raise Stop("bad_argument", "%s has no epochs: use --steps or --seconds instead" % asked.workload)
     return min(asked.epochs * source.epoch_steps, UNENDING)
 
 

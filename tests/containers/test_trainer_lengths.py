@@ -8,7 +8,6 @@ from own_process import on_cpu
 from trainer_process import events, train, trainer
 
 from trainer import ahead, checkpoint, epochs, loop
-from trainer.events import Stop
 from trainer.layers import constant, dense, normal
 from trainer.recipe import Model, recipe, sgd
 
@@ -73,7 +72,7 @@ def test_a_training_that_its_seconds_end_is_saved_tested_and_told_as_any_other(f
 
 def to_reach(source, **asked):
     dataset = argparse.Namespace(images=range(41), labels=range(41))
-    asked = argparse.Namespace(**{"workload": "a workload", "steps": None, **asked})
+    asked = argparse.Namespace(**{"steps": None, **asked})
     return loop.to_reach(asked, source(dataset, 4, 0, 1))
 
 
@@ -82,12 +81,6 @@ def test_epochs_are_as_many_steps_as_they_have():
     assert to_reach(counting, epochs=3) == 30, "ten steps each, for a rest of one example is left out"
     assert to_reach(counting, epochs=None, steps=7) == 7
     assert to_reach(counting, epochs=None) is None
-
-
-def test_a_workload_that_counts_no_epochs_says_what_to_type_instead():
-    with pytest.raises(Stop, match="a workload has no epochs: use --steps or --seconds instead") as stop:
-        to_reach(epochs.in_turn, epochs=2)
-    assert stop.value.kind == "bad_argument"
 
 
 @pytest.mark.torch

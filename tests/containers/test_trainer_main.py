@@ -159,6 +159,21 @@ def test_what_trains_nothing_takes_a_batch_of_one_and_nothing_to_go_on_from():
         modelled("inference", "--resume", "a folder")
 
 
+@pytest.mark.parametrize("more", [("--autotune",), ("--batch", "largest"), ("--autotune", "--replicas", 2), ()])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("lstm", "--epochs", 2), "lstm has no epochs: use --steps or --seconds instead"),
+        (("alexnet-r", "--teacher", "none"), "alexnet-r has no teacher: leave --teacher out"),
+    ],
+)
+def test_what_a_workload_can_t_do_is_refused_before_anything_is_tried_or_loaded(tmp_path, words, why, more):
+    code, out, err = trainer(*words, *more, "--out", tmp_path)
+    assert (code, out) == (1, "")
+    assert err == f"bad_argument: {why}\n"
+    assert [event["event"] for event in events(tmp_path)] == ["error"]
+
+
 def test_gradients_are_clipped_where_there_are_any_and_as_it_was_asked_for():
     assert modelled("catdog").clip is None
     assert modelled("catdog", "--clip", "2.5").clip == 2.5
