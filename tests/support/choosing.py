@@ -13,8 +13,14 @@ from telemetry.stand_in import Host
 
 CODE = """
 import json, os, sys
+SECONDS = 3600.0
 engine, image, gpus, host = sys.argv[1:]
 os.environ["DOCKER_HOST"] = host
+from ngcdl.engines.docker import engine as docker_s
+from ngcdl.telemetry import driver
+# both answer at once: only a machine that is busy, or frozen for a while, makes them late
+driver.patience_seconds = lambda: SECONDS
+docker_s._PING_SECONDS = docker_s._LOOK_SECONDS = SECONDS
 exec(os.environ.get("BEFORE", ""))
 from ngcdl.choice import DEFAULT_FRAMEWORKS, Wanted, choose
 from ngcdl.errors import NgcdlError
@@ -64,6 +70,7 @@ def choose(host: Host, engine: str = "auto", image: str = "", gpus: str = "auto"
         f"import warnings; warnings.simplefilter('ignore', ResourceWarning)\n{CODE}",
         engine, image, gpus,
         docker or f"unix://{host.state.parent}/none.sock",
+        timeout=3600,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
     answer: dict[str, Any] = json.loads(found.stdout)
