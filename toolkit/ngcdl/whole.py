@@ -109,14 +109,20 @@ def _linked(draft: Path, path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` survive a power cut. Raise OSError, but not on a file system that can't do that for
-    folders (VirtualBox's shared ones): https://github.com/torvalds/linux/blob/master/fs/sync.c (vfs_fsync_range)"""
+    """Make the names in `folder` survive a power cut. Raise OSError as sync does."""
     with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
+        sync(descriptor)
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written to an open file, or the names in a folder, survive a power cut. Raise OSError, but not on a
+    file system that can't do that, such as VirtualBox's shared ones for folders:
+    https://github.com/torvalds/linux/blob/master/fs/sync.c (vfs_fsync_range)"""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 def sync_all(folder: Path) -> None:

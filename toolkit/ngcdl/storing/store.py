@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ngcdl import whole
 from ngcdl.errors import NoSuchRun, RecordBroken, StateNotWritable
-from ngcdl.folder import HOME, RECORD, content, opened, unlinked
+from ngcdl.folder import EVENTS, HOME, LOG, RECORD, SAMPLES, content, opened, unlinked
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.storing import marks, vouched
@@ -81,17 +81,30 @@ class Store:
         return folder
 
     def save(self, run: Run, known: bool = True) -> None:
-        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable.
+        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable. Before a record says that
+        its run has ended, what the run wrote is on the disk.
 
         `known`: ngcdl knows by itself what it saves, or by a record for which `is_known` said so."""
-        record = run.as_json()
+        record, has_ended = run.as_json(), run.status != "running"
+        if has_ended:
+            self._sync(run.id)
         if known:
-            vouched.put(self.root, run.id, record)
+            vouched.put(self.root, run.id, record, is_last=has_ended)
         write_whole(self.folder(run.id) / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
         if run.owner:
             marks.put(self.root, run.id)
         else:
             marks.drop(self.root, run.id)
+
+    def _sync(self, run_id: str) -> None:
+        """Bring the files that grow during a run to the disk. Raise StateNotWritable."""
+        for path in (self.folder(run_id) / name for name in (EVENTS, SAMPLES, LOG)):
+            try:
+                file = opened(path)
+            except OSError:  # it is missing, or nothing that ngcdl would read
+                continue
+            with StateNotWritable.at(path), file:
+                whole.sync(file.fileno())
 
     def is_known(self, run: Run) -> bool:
         """Return whether `run`, as it was loaded, is what ngcdl saved. False if anything else changed the record, which

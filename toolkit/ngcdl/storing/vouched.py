@@ -8,19 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ngcdl import whole
+
 _FOLDER = "vouched"  # beside the folder of all runs, which docker compose mounts
 # Made from files that the run writes, sometimes when they are read, or said about these.
 _MEASURED = ("summary", "diagnosis", "findings", "notes")
 
 
-def put(root: Path, name: str, record: Mapping[str, Any]) -> None:
-    """Vouch for a record of `name`, besides those before: whichever is found after a crash is ngcdl's. If that fails,
-    nothing vouches for it."""
+def put(root: Path, name: str, record: Mapping[str, Any], is_last: bool = False) -> None:
+    """Vouch for a record of `name`, besides those before: whichever is found after a crash is ngcdl's. `is_last`: it is
+    to stay, also after a power cut. If that fails, nothing vouches for it."""
     path = _path(root, name)
     with contextlib.suppress(OSError):
         path.parent.mkdir(exist_ok=True, mode=0o700)
         with path.open("ab") as file:
             file.write(_digest(record) + b"\n")
+            if is_last:
+                file.flush()
+                whole.sync(file.fileno())
+        if is_last:
+            whole.sync_folder(path.parent)
 
 
 def has(root: Path, name: str, record: Mapping[str, Any]) -> bool:
