@@ -196,7 +196,7 @@ def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_a
     assert store.ids() == []
     if engine == "slurm":  # a run that is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
-            prepare.decide(asked, config, store, show, dry=True)
+            prepare.decide(asked, config, store, show)
 
 
 def test_data_that_a_pod_can_t_see_is_refused_with_a_line_without_it() -> None:
@@ -216,7 +216,7 @@ def test_a_gpu_s_share_of_a_node_s_processors_is_that_of_the_nodes_that_have_eno
     says(tmp_path, "scontrol", "\n".join(nodes.format(*kind) for kind in kinds))
     for gpus, cpus in (("4", 10), ("8", 16)):
         asked = training(engine="slurm", gpus=GpuRequest.parse(gpus), placement=Placement(container="docker"))
-        _, spec, _ = prepare.decide(asked, config, store, FakeShow(), dry=True)
+        _, spec = prepare.decide(asked, config, store, FakeShow())
         assert spec.placement
         assert spec.placement.cpus == cpus
 
@@ -264,9 +264,7 @@ def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     show = FakeShow()
-    _, spec, data = prepare.decide(training(workload=Workload("cifar10")), config, store, show, dry=True)
-    assert data is not None
-    assert (data.kind, data.folder) == ("synthetic", None)
+    _, spec = prepare.decide(training(workload=Workload("cifar10")), config, store, show)
     assert not config.cache.exists()
     assert "--data synthetic" in " ".join(spec.command)
     assert "GPUs: none" in show.said[0]

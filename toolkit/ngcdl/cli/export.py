@@ -51,7 +51,7 @@ def export(form: str, name: str) -> None:
 
 def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
     asked = replace(asked, device=None)
-    picked, spec, _ = prepare.decide(asked, config, store, show, dry=True)
+    picked, spec = prepare.decide(asked, config, store, show)
     _say_if_made_up(run, spec, asked.engine)
     order = Order(spec, run.id, store.folder(run.id), sources.planned_target(picked, asked), picked.way.name)
     request = picked.engine.request(order)

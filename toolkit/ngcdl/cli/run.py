@@ -155,7 +155,7 @@ def _terminal(ready: prepare.Ready, screen: Screen) -> meanwhile.Terminal | None
 
 def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:
     """Print what a person would type to the same effect, or with `as_json` the request to the engine; start nothing."""
-    picked, spec, _ = prepare.decide(asked, config, store, screen, dry=True)
+    picked, spec = prepare.decide(asked, config, store, screen)
     if picked.awaits:
         screen.say(turn.foreseen(picked.awaits, store))
     run_id = "dry-run"

@@ -80,12 +80,10 @@ class Ready:
     awaits: Need | None = None
 
 
-def decide(
-    asked: Asked, settings: Settings, store: Store, show: Show, dry: bool = False
-) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
-    """Choose engine and cards, and plan the run. With `dry` nothing is downloaded: if CIFAR-10 is not cached, the plan
-    has the synthetic data set, and a line says so."""
-    return _planned(judged(asked, settings, store, show, dry), settings, store, show, dry)
+def decide(asked: Asked, settings: Settings, store: Store, show: Show) -> tuple[choice.Choice, RunSpec]:
+    """Choose engine and cards, and plan the run. Nothing is downloaded: if CIFAR-10 is not cached, the plan has the
+    synthetic data set, and a line says so."""
+    return _planned(judged(asked, settings, store, show, dry=True), settings, store, show, dry=True)[:2]
 
 
 def judged(
@@ -96,7 +94,8 @@ def judged(
     dry: bool = False,
     after: tuple[str, choice.Choice] | None = None,
 ) -> Judged:
-    """Choose engine and cards, and judge the image for them. Raise NgcdlError.
+    """Choose engine and cards, and judge the image for them; with `dry` without a question to a registry. Raise
+    NgcdlError.
 
     `after`: the name of these runs among others that are compared, and what was chosen, and said, for those before."""
     _check(asked)
@@ -176,7 +175,7 @@ def _chosen(asked: Asked, settings: Settings, store: Store, verdicts: Verdicts, 
 
 
 def _tell(picked: choice.Choice, asked: Asked, show: Show, after: tuple[str, choice.Choice] | None) -> None:
-    """Show what was chosen, and why; `after` is as in `decide`."""
+    """Show what was chosen, and why; `after` is as in `judged`."""
     chosen = f"{after[0]}:" if after and after[1].why == picked.why else f"{picked.why};"
     show.say(f"{chosen} GPUs: {_gpu_words(picked)}")
     for line in picked.loud:
