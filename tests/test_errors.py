@@ -125,3 +125,11 @@ def test_records_on_a_full_disk_need_space_and_others_need_permission() -> None:
         (True, False, False), (False, True, False), (False, False, True),
     ]  # fmt: skip
     assert all("XDG_STATE_HOME" in hint for hint in hints)
+
+
+def test_of_several_errors_all_are_told_and_what_to_type_for_the_same_reason_stands_together() -> None:
+    folders = [errors.MountMissing(path) for path in ("/a", "/b", "/a")]
+    told = errors.at_once([*folders, NgcdlError("No.", "It is\nlate."), NgcdlError("No.", "    date")])
+    assert told.message == "-v /a: there is no such file or folder. -v /b: there is no such file or folder. No."
+    assert told.hint == "    date\nCheck the path, or create it:\n    mkdir -p /a\n    mkdir -p /b\nIt is\nlate."
+    assert errors.at_once(folders[:1]) is folders[0]

@@ -1,4 +1,4 @@
-"""The figures of a running run: all of them while it is short, only recent ones once reading everything takes long."""
+"""Which runs are named, and the figures of a running one: all of them while it is short, else only recent ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from house import House
 
 from ngcdl.cli import lookup
 from ngcdl.errors import EngineAbsent, StateNotWritable
@@ -34,6 +35,20 @@ def made(store: Store, status: str, steps: int) -> Run:
 
 def written(path: Path, lines: Iterable[dict[str, Any]]) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_all_runs_that_can_t_be_found_are_named_at_once(kept: House) -> None:
+    for words in ("runs rm last no-1 no-2", "wait no-1 no-2", "runs diff no-1 no-2", "report no-1 last no-2"):
+        done = kept.run(*words.split())
+        assert (done.returncode, done.stdout) == (125, "")
+        assert done.stderr == (
+            f"ngcdl: There is no run 'no-1' in {kept.store.root}. There is no run 'no-2' in {kept.store.root}.\n"
+            "      ngcdl runs\n"
+        )
+    done = kept.run("runs", "export", "no-1", "last", "compare-9", "x.tar")
+    assert "There is no run 'no-1'" in done.stderr
+    assert "There is no comparison 'compare-9'" in done.stderr
+    assert kept.store.ids(), "and none is removed"
 
 
 def test_of_a_long_run_that_still_runs_only_the_recent_part_is_read_and_that_is_said(store: Store) -> None:

@@ -163,7 +163,7 @@ def test_all_images_that_can_t_run_are_named_at_once(
     assert [f"ngcdl check {image}" in refused.value.commands for image in (IMAGE, OTHER)] == [
         IMAGE in bad, OTHER in bad,
     ]  # fmt: skip
-    assert refused.value.commands.count("ngcdl run ... --force") == len(bad)
+    assert refused.value.commands.count("ngcdl run ... --force") == 1
 
 
 @docker_s_socket

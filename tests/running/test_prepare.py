@@ -33,6 +33,7 @@ from ngcdl.errors import (
     MountMissing,
     NgcdlError,
     NoGpu,
+    Several,
     StateNotWritable,
     UnknownRepository,
 )
@@ -173,9 +174,12 @@ def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     daemon: Daemon, config: settings.Settings, store: Store, tmp_path: Path
 ) -> None:
     asked = training(workload=Workload("cifar10", data=str(tmp_path / "no-data")))
-    mount = RunSpec(None, mounts=(Mount(str(tmp_path / "none"), "/x"),))
-    with pytest.raises(MountMissing):
-        prepare.prepare(replace(asked, extra=mount), config, store, FakeShow())
+    one, two = (Mount(str(tmp_path / name), f"/{name}") for name in ("none", "nor-this"))
+    for mounts, kind in (((one,), MountMissing), ((one, Mount(str(tmp_path), "/here"), two), Several)):
+        with pytest.raises(kind) as refused:
+            prepare.prepare(replace(asked, extra=RunSpec(None, mounts=mounts)), config, store, FakeShow())
+        assert f"-v {one.host}: " in refused.value.message
+        assert refused.value.commands == [f"mkdir -p {mount.host}" for mount in mounts if mount.host != str(tmp_path)]
     with registry_without_anything() as host, pytest.raises(UnknownRepository):
         prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, store, FakeShow())
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ngcdl import console, settings
 from ngcdl.cli import resumed
-from ngcdl.errors import NgcdlError, NoSuchComparison, NoSuchRun
+from ngcdl.errors import NgcdlError, NoSuchComparison, NoSuchRun, at_once
 from ngcdl.folder import EVENTS, has_checkpoint, lines, size
 from ngcdl.record import Run
 from ngcdl.running.reconcile import Obstacles, reconcile
@@ -20,6 +21,8 @@ from ngcdl.storing.store import Store
 
 if TYPE_CHECKING:
     from ngcdl.storing.comparisons import StoredComparison
+
+T = TypeVar("T")
 
 RECENT_BYTES = 8 << 20  # hours of samples of one card
 RECENT = (
@@ -49,19 +52,35 @@ def id_of(name: str, store: Store) -> str:
     return store.find(name)
 
 
+def each(names: Iterable[str], find: Callable[[str], T]) -> list[T]:
+    """Return what `find` returns for each name. Raise an error about all for which it raises that there is no such run,
+    or comparison."""
+    found, missing = list[T](), list[NgcdlError]()
+    for name in names:
+        try:
+            found.append(find(name))
+        except (NoSuchRun, NoSuchComparison) as error:
+            missing.append(error)
+    if missing:
+        raise at_once(missing)
+    return found
+
+
 def runs_and_comparisons(names: Iterable[str], store: Store) -> tuple[list[str], list[StoredComparison]]:
     """Return the ids of the runs that `names` mean, and the comparisons among them, with whose runs: those that still
-    exist. Each is there once. Raise NoSuchRun, NoSuchComparison or RecordBroken."""
+    exist. Each is there once. Raise as `each`, or RecordBroken."""
     from ngcdl.storing import comparisons
 
-    runs, compared = list[str](), dict[str, "StoredComparison"]()
-    for name in names:
-        if comparisons.is_named(name, store):
-            kept = comparisons.load(name, store)
-            compared[kept.id] = kept
-            runs += comparisons.runs_left(kept, store)
-        else:
-            runs.append(id_of(name, store))
+    compared: dict[str, StoredComparison] = {}
+
+    def find(name: str) -> list[str]:
+        if not comparisons.is_named(name, store):
+            return [id_of(name, store)]
+        kept = comparisons.load(name, store)
+        compared[kept.id] = kept
+        return comparisons.runs_left(kept, store)
+
+    runs = chain.from_iterable(each(names, find))
     return list(dict.fromkeys(runs)), list(compared.values())
 
 

@@ -34,7 +34,7 @@ _BEFORE = 8  # the fewest characters shown before a difference
 def diff(one: str, other: str, as_json: bool) -> None:
     """Show what differs. Raise NoSuchRun or RecordBroken."""
     store = lookup.open_store()
-    a, b = (lookup.loaded(store, name) for name in (one, other))
+    a, b = lookup.each((one, other), lambda name: lookup.loaded(store, name))
     refused = kept_apart({run.id: MeasuredRun.of(run, lines(store.folder(run.id) / EVENTS)) for run in (a, b)})
     found = difference(a, b, refused)
     if as_json:

@@ -68,7 +68,7 @@ def report(names: Sequence[str], asked: Asked) -> None:
         names = _runs_of(comparison)
     if len(names) > len(LETTERS):
         raise BadOption(f"{len(names)} runs: a report holds at most {len(LETTERS)}, as two letters name each.")
-    runs = [_loaded(store, name) for name in names or ("last",)]
+    runs = lookup.each(names or ("last",), lambda name: _loaded(store, name))
     twice = {run.id for run in runs if sum(other.id == run.id for other in runs) > 1}
     if twice:
         raise BadOption(f"{', '.join(sorted(twice))} is named twice.")

@@ -92,7 +92,7 @@ def wait(names: Sequence[str], everything: bool) -> int:
         ids = [run.id for run in lookup.running(store, store.ids()[::-1])]
         console.say(f"waiting for {', '.join(ids)}" if ids else "nothing is running")
     else:
-        ids = [lookup.id_of(name, store) for name in names or ["last"]]
+        ids = lookup.each(names or ["last"], lambda name: lookup.id_of(name, store))
     codes = [_waited(store, run_id) for run_id in dict.fromkeys(ids)]
     return next(filter(None, codes), 0)
 

@@ -73,7 +73,8 @@ NgcdlError (125)
 │   ├── GpuNotInside          the run sees no GPU
 │   └── GpuUnknown            whether the run sees a GPU is unknown
 ├── ImageUnfit                the image can't run on this host, or a cluster's nodes; raised before the pull
-├── ImagesRefused             images of a comparison can't be run
+├── Several                   of several things that were named together more than one is wrong
+│   └── ImagesRefused         images of a comparison can't be run
 ├── NoneRuns                  no tag of a repository is known to run on the host
 ├── NoReleases                nothing shows which tag of a repository is the newest
 ├── StartError
@@ -108,7 +109,7 @@ No error ever carries a secret: registry.key.Secret holds the keys and prints as
 
 from __future__ import annotations
 
-from ngcdl.errors.base import NgcdlError, is_to_type, signal_exit_code
+from ngcdl.errors.base import NgcdlError, Several, at_once, is_to_type, signal_exit_code
 from ngcdl.errors.data import DatasetError, DatasetUnavailable, DatasetWrong
 from ngcdl.errors.engine import (
     ContainerLeft,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 
@@ -29,6 +29,36 @@ class NgcdlError(Exception):
     @property
     def commands(self) -> list[str]:
         return [line.strip() for line in self.hint.splitlines() if is_to_type(line)]
+
+
+class Several(NgcdlError):
+    """Several of the things that were named together are wrong: all are told at once, each by its own error."""
+
+    def __init__(self, refusals: Sequence[NgcdlError], *, then: str = "") -> None:
+        """`then`: what follows from them."""
+        told = dict.fromkeys([*(error.message for error in refusals), then])
+        super().__init__(" ".join(filter(None, told)), _together(error.hint for error in refusals))
+
+
+def at_once(errors: Sequence[NgcdlError]) -> NgcdlError:
+    """Return an error that tells all of `errors`: the only one as it is."""
+    return errors[0] if len(errors) == 1 else Several(errors)
+
+
+def _together(hints: Iterable[str]) -> str:
+    """Return one hint: what is to be typed for the same reason stands together."""
+    typed: dict[str, list[str]] = {"": []}  # first what has no reason: below others it would seem to have theirs
+    for hint in hints:
+        reason, is_told = "", True
+        for line in hint.splitlines():
+            if is_to_type(line):
+                is_told = True
+            else:
+                reason, is_told = line if is_told else f"{reason}\n{line}", False
+            lines = typed.setdefault(reason, []) if is_told else []
+            lines += [line] if is_told and line not in lines else []
+        typed.setdefault(reason, [])
+    return "\n".join(line for reason, lines in typed.items() for line in (reason, *lines) if line)
 
 
 def _again(kind: type[NgcdlError], args: tuple[object, ...]) -> NgcdlError:

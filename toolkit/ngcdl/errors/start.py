@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ngcdl.errors.base import NgcdlError
+from ngcdl.errors.base import NgcdlError, Several
 
 
 class ImageUnfit(NgcdlError):
@@ -43,16 +43,11 @@ class ImageUnfit(NgcdlError):
         self.newest = newest
 
 
-class ImagesRefused(NgcdlError):
+class ImagesRefused(Several):
     """Some images of a comparison can't be run."""
 
     def __init__(self, refusals: Sequence[NgcdlError]) -> None:
-        """`refusals`: an error about each of them."""
-        told = " ".join(dict.fromkeys(error.message for error in refusals))
-        super().__init__(
-            f"{told} A comparison runs all of its images or none: no run begins.",
-            "\n".join(dict.fromkeys(error.hint for error in refusals)),
-        )
+        super().__init__(refusals, then="A comparison runs all of its images or none: no run begins.")
 
 
 class NoneRuns(NgcdlError):

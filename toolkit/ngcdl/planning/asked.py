@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from ngcdl.errors import BadOption, MountMissing
+from ngcdl.errors import BadOption, MountMissing, at_once
 from ngcdl.frozen import dataclass
 from ngcdl.spec import GpuRequest, ImageRef, Placement, RunSpec, Workload, kind_of, redacted_words
 
@@ -137,10 +137,10 @@ def check_waiting(asked: Asked) -> None:
 
 
 def look_ahead(asked: Asked) -> None:
-    """Raise MountMissing now if a folder to mount is missing, not after a long download."""
-    for mount in asked.extra.mounts if asked.extra else ():
-        if not mount.is_volume and _is_missing(mount.host):
-            raise MountMissing(mount.host)
+    """Raise MountMissing now if folders to mount are missing, not after a long download."""
+    folders = [mount.host for mount in (asked.extra.mounts if asked.extra else ()) if not mount.is_volume]
+    if missing := [MountMissing(folder) for folder in dict.fromkeys(folders) if _is_missing(folder)]:
+        raise at_once(missing)
 
 
 def _is_missing(path: str) -> bool:
