@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import tarfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from house import TRAIN, House
 from made_runs import Made
 
 from ngcdl.cli.past import laid_out
+from ngcdl.record import Run
 from ngcdl.report.shown.difference import Difference, Figure
+from ngcdl.running.owner import this_process
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison, Trial
 
@@ -128,6 +131,20 @@ def test_what_can_t_be_taken_along_or_in_is_told(kept: House, trained: House) ->
     done = kept.run("runs", "import", "empty.tar")
     assert done.returncode == 125
     assert "Nothing from it was kept" in done.stderr
+
+
+def test_all_runs_that_still_go_on_are_named_and_none_is_exported(kept: House) -> None:
+    going = [f"20231114-22132{number}-cifar10-0a{number}001" for number in (1, 2)]
+    for run_id in going:
+        kept.store.create(Run(run_id, "running", time.time(), engine="local", owner=this_process()))
+    done = kept.run("runs", "export", GPU, *going, "runs.tar")
+    assert (done.returncode, done.stderr) == (2, (
+        f"ngcdl: {going[0]}, {going[1]} are still running: only ended runs can be exported.\n"
+        f"      ngcdl stop {going[0]}\n      ngcdl stop {going[1]}\n"
+    ))  # fmt: skip
+    assert not (kept.home / "runs.tar").exists()
+    done = kept.run("runs", "export", GPU, going[0], "runs.tar")
+    assert f"{going[0]} is still running: only ended" in done.stderr
 
 
 def test_a_training_is_replayed_with_the_same_command_seed_and_data(trained: House) -> None:

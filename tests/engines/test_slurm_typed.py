@@ -95,8 +95,8 @@ def test_variables_that_the_host_s_programs_would_read_reach_the_task_alone(
 ) -> None:
     typed = {**READ, **PLAIN}
     if runner in PREFIXES:
-        with pytest.raises(BadOption, match=f"-e UID: {runner} gives no container"):
-            script(ordered(asked(runner, typed)))
+        with pytest.raises(BadOption, match=f"-e UID, GID: {runner} gives no container"):
+            script(ordered(asked(runner, {**typed, "GID": "5"})))
         del typed["UID"]
     handed_in(asked(runner, typed), tmp_path, is_kept)
     outside = variables(tmp_path / "srun.environ")

@@ -131,7 +131,11 @@ def export(words: Sequence[str]) -> None:
     runs = [lookup.loaded(store, run_id) for run_id in ids]
     going = [run.id for run in runs if run.status == "running"]
     if going:
-        raise BadOption(f"{going[0]} is still running: only ended runs can be exported.", f"    ngcdl stop {going[0]}")
+        are = "is" if len(going) == 1 else "are"
+        raise BadOption(
+            f"{', '.join(going)} {are} still running: only ended runs can be exported.",
+            "\n".join(f"    ngcdl stop {one}" for one in going),
+        )
     if target == _STDOUT:
         archive.write(store, runs, compared, console.result_stream())
         return

@@ -190,7 +190,7 @@ def _inside(task: Task) -> str:
     Raise BadOption for those that never get into a container."""
     if task.runner in _PREFIXES:
         if lost := [name for name, _ in task.variables if name in _LEFT_OUT]:
-            raise BadOption(f"-e {lost[0]}: {task.runner} gives no container a variable of that name.")
+            raise BadOption(f"-e {', '.join(lost)}: {task.runner} gives no container a variable of that name.")
         found = _assigned(((name, value) for name, value in task.variables if name != "HOME"), _PREFIXES[task.runner])
     else:
         passed = _passed(task)
