@@ -205,5 +205,8 @@ def test_a_file_of_variables_is_read_as_docker_reads_it_and_typed_ones_override_
         file.write_text(f"A=1\n{wrong}\n")
         with pytest.raises(BadOption, match=r"\.env: line 2 must be NAME=VALUE\.$"):
             with_files(Typed(env_files=(str(file),)))
+    file.write_text("export API_KEY=hush\nA=1\nEPOCHS 3\n")
+    with pytest.raises(BadOption, match=r"\.env: lines 1, 3 must be NAME=VALUE\.$"):
+        with_files(Typed(env_files=(str(file),)))
     with pytest.raises(BadOption, match="No such file"):
         with_files(Typed(env_files=(f"{file}s",)))

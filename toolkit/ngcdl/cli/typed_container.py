@@ -136,7 +136,7 @@ def _in_file(file: str) -> list[tuple[str, str]]:
     except (OSError, ValueError) as error:  # ValueError: it is not UTF-8, or no path
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise BadOption(f"--env-file {file}: {why}.") from error
-    found = []
+    found, bad = [], []
     for number, line in enumerate(text.split("\n"), 1):
         name, equals, _ = line.lstrip().partition("=")
         if line.isspace() or name.startswith("#"):
@@ -146,7 +146,10 @@ def _in_file(file: str) -> list[tuple[str, str]]:
         try:
             found.append(parse_environment(line.lstrip(), os.environ))
         except BadOption:  # not repeated: the line may have a secret
-            raise BadOption(f"--env-file {file}: line {number} must be NAME=VALUE.") from None
+            bad.append(str(number))
+    if bad:
+        many = "lines" if len(bad) > 1 else "line"
+        raise BadOption(f"--env-file {file}: {many} {', '.join(bad)} must be NAME=VALUE.")
     if quoted := [name for name, value in found if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"]:
         console.say(f"--env-file {file}: the quotes are part of the value of {', '.join(quoted)}, as for docker")
     return found
