@@ -156,6 +156,21 @@ def test_a_403_for_a_tag_that_is_there_is_a_matter_of_rights(ngc):
     assert isinstance(explained(ngc, "nvidia/tensorflow:18.01-py2"), LoginNeeded)
 
 
+@pytest.mark.parametrize("act", [html(403), lambda handler: handler.send(403, b"")])
+def test_a_403_without_a_registry_s_words_may_be_a_proxy_s(ngc, act):
+    ngc.fail("manifests/", act)
+    ngc.fail("tags/", act)
+    for credential, kind in ((GOOD, KeyWithoutRights), (None, LoginNeeded)):
+        error = explained(ngc, "nvidia/tensorflow:18.01-py2", credential)
+        assert type(error) is kind
+        first, *more = error.hint.splitlines()
+        assert first.startswith("A proxy in between may have refused it, as no registry's words came with it: 403 Forb")
+        assert more
+    ngc.faults.clear()
+    ngc.fail("manifests/", denied)
+    assert "proxy" not in explained(ngc, "nvidia/tensorflow:18.01-py2").hint
+
+
 @pytest.mark.parametrize(
     ("name", "credential", "expected"),
     [

@@ -30,6 +30,10 @@ subjectAltName. Compare it with the address, and with this clock:
 class RegistryError(NgcdlError):
     """The registry refused, or did not answer."""
 
+    def may_be_a_proxy_s(self, told: str) -> None:
+        """Put first that the answer, `told` in words, is not in the form of a registry's."""
+        self.hint = f"A proxy in between may have refused it, as no registry's words came with it: {told}\n{self.hint}"
+
     def not_here_either(self, name: str) -> None:
         """Put first that the engine has no image `name`, which the user may have to build: no key helps."""
         self.message = f"Docker has no image {name} here, and {self.message}"

@@ -311,9 +311,12 @@ class Registry:
         if answer.status in (401, 402, 403):
             if not self._is_own(answer):
                 return RegistryAnswer(answer.host, answer.told)
-            if self._tokens.credential is None:
-                return LoginNeeded(self.host, repository, sign_in(self.host))
-            return KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
+            refusal: RegistryError = LoginNeeded(self.host, repository, sign_in(self.host))
+            if self._tokens.credential is not None:
+                refusal = KeyWithoutRights(self.host, repository, answer.status, sign_in(self.host))
+            if not _is_of_a_registry(answer):
+                refusal.may_be_a_proxy_s(answer.told)
+            return refusal
         if answer.status == 404 and _is_of_a_registry(answer):
             return UnknownRepository(self.host, repository, sign_in(self.host))
         return RegistryAnswer(self.host if self._is_own(answer) else answer.host, answer.told)
