@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ngcdl.errors import DatasetWrong
+from ngcdl.errors import DatasetWrong, Several
 
 from . import small
 from .host import Host, files, whole
@@ -158,6 +158,19 @@ def test_a_wrong_file_is_named(host: Host, tmp_path: Path, name: str, harm: obje
         with pytest.raises(DatasetWrong, match=words) as caught:
             host.prepare(str(choice))
         assert name in str(caught.value)
+
+
+def test_all_wrong_files_are_named_at_once(host: Host, tmp_path: Path) -> None:
+    folder = small.unpacked(tmp_path / "mine")
+    (folder / "data_batch_2.bin").unlink()
+    (folder / "test_batch.bin").write_bytes(b"x")
+    with pytest.raises(Several) as caught:
+        host.prepare(str(tmp_path / "mine"))
+    assert caught.value.message == (
+        f"{folder}/data_batch_2.bin is not CIFAR-10: it is missing. "
+        f"{folder}/test_batch.bin is not CIFAR-10: it has 1 bytes instead of 30730."
+    )
+    assert caught.value.hint.count("--data takes a folder") == 1
 
 
 def test_a_folder_of_other_things_is_refused_with_what_it_holds(host: Host, tmp_path: Path) -> None:

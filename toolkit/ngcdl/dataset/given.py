@@ -11,7 +11,7 @@ from pathlib import Path
 from ngcdl import whole
 from ngcdl.dataset import disk, pickled
 from ngcdl.dataset.official import BINARY, CLASSES, PICKLED, PICKLES, RECORD_BYTES, Archive, is_training
-from ngcdl.errors import DatasetWrong
+from ngcdl.errors import DatasetWrong, NgcdlError, at_once
 from ngcdl.frozen import dataclass
 from ngcdl.there import exists, is_file, is_folder
 
@@ -28,7 +28,7 @@ class Batches:
 
 
 def batches(given: Path, archive: Archive) -> Batches | None:
-    """Check the batches in either form; None if there are none. Raise DatasetWrong at the first wrong file."""
+    """Check the batches in either form; None if there are none. Raise an error about all wrong files."""
     binary = {member.name: member.md5 for member in archive.batches}
     for name, official in ((BINARY, binary), (PICKLED, PICKLES)):
         for folder in (given / name, given):
@@ -39,7 +39,7 @@ def batches(given: Path, archive: Archive) -> Batches | None:
 
 def _checked(folder: Path, name: str, official: Mapping[str, str | None], archive: Archive) -> Batches:
     training = hashlib.sha256()
-    other = []
+    other, wrong = list[str](), list[NgcdlError]()
     sizes = {member.name: member.bytes for member in archive.batches}
     for file, md5 in official.items():
         path = folder / file
@@ -49,11 +49,17 @@ def _checked(folder: Path, name: str, official: Mapping[str, str | None], archiv
             size = sizes.get(file)
             content = _binary(path, size) if size is not None else _pickle(path, archive)
         except OSError as error:
-            raise DatasetWrong(path, error.strerror or str(error)) from error
+            wrong.append(DatasetWrong(path, error.strerror or str(error)))
+            continue
+        except DatasetWrong as error:
+            wrong.append(error)
+            continue
         if is_training(file):
             training.update(content)
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
             other.append(file)
+    if wrong:
+        raise at_once(wrong)
     note = "the official files, bit for bit"
     if other:
         which = "all six" if len(other) == 6 else ", ".join(other)
