@@ -81,14 +81,15 @@ class Store:
         return folder
 
     def save(self, run: Run, known: bool = True) -> None:
-        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable. Before a record says that
-        its run has ended, what the run wrote is on the disk.
+        """Write run.json atomically; on failure the old one stays. Raise StateNotWritable. Before a record that is
+        known says that its run has ended, what the run wrote is on the disk.
 
-        `known`: ngcdl knows by itself what it saves, or by a record for which `is_known` said so."""
+        `known`: ngcdl knows by itself what it saves, or by a record for which `is_known` said so. An import, which
+        knows nothing, brings all that it takes in to the disk at once."""
         record, has_ended = run.as_json(), run.status != "running"
-        if has_ended:
-            self._sync(run.id)
         if known:
+            if has_ended:
+                self._sync(run.id)
             vouched.put(self.root, run.id, record, is_last=has_ended)
         write_whole(self.folder(run.id) / RECORD, json.dumps(record, indent=1, allow_nan=False) + "\n")
         if run.owner:
