@@ -123,6 +123,15 @@ def test_a_missing_python_module_is_told_of_a_command_in_an_image_with_what_inst
     assert remedy(TRAINING, log, missing) == ""
 
 
+def test_a_path_that_a_container_does_not_have_is_told_with_what_mounts_it(log: Path) -> None:
+    missing = "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data/train.csv'\n"
+    assert "-v /my/data:/my/data:ro" in remedy(replace(RUN, engine="docker"), log, missing)
+    assert "-v CLAIM:/data" in remedy(replace(RUN, engine="kubernetes"), log, missing)
+    assert remedy(replace(RUN, engine="local"), log, missing) == "", "all of this host's files are there"
+    assert remedy(TRAINING, log, missing) == ""
+    assert name(replace(RUN, engine="docker"), log, "ls: cannot access '/x': No such file or directory\n") is None
+
+
 def test_what_does_no_harm_is_not_told(log: Path) -> None:
     assert name(RUN, log, "groups: cannot find name for group ID 993\n") is None
 
@@ -140,6 +149,7 @@ def test_an_exit_code_tells_where_no_word_does(log: Path) -> None:
     assert name(replace(RUN, exit_code=132), log, MEMORY) == "gpu-out-of-memory"
     assert name(replace(RUN, exit_code=135), log, "") == "bus-error"
     assert "--shm-size" in remedy(replace(RUN, exit_code=135), log, "Bus error (core dumped)\n")
+    assert name(replace(RUN, exit_code=139), log, "") == "segmentation-fault"
     assert name(replace(RUN, exit_code=1), log, "x") is None
 
 

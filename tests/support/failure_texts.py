@@ -338,6 +338,21 @@ EXAMPLES = {
     "certificate-expired": [
         "URLError: <urlopen error [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
     ],
+    "path-not-in-container": [
+        "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/data/train.csv'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '../data/train.csv'",
+        "python: can't open file '/home/myname/kubectl/ex_docker/ex1/main.py': [Errno 2] No such file or directory",
+    ],
+    "module-shadowed": [
+        "AttributeError: partially initialized module 'torch' has no attribute 'zeros' (most likely due to a circular "
+        "import)",
+        "ImportError: cannot import name 'stack' from partially initialized module 'torch' (most likely due to a "
+        "circular import)",
+        "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/me/random.py' since it "
+        "has the same name as the standard library module named 'random' and prevents importing that standard library "
+        "module)",
+    ],
+    "segmentation-fault": ["Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007fb899f39700"],
     "written-for-an-older-framework": [
         "AttributeError: module 'tensorflow' has no attribute 'contrib'",
         "ModuleNotFoundError: No module named 'tensorflow.contrib'",
