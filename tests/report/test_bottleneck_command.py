@@ -26,7 +26,7 @@ def test_a_command_that_left_its_gpu_idle_is_told_so() -> None:
     run = filled(COMMAND, [], [reading(second) for second in range(300)])
     idle, *others = run.findings or ()
     assert (idle.rule, idle.text) == ("gpu-idle", "GPU 1 % busy: the run hardly used it. Did it compute on the CPU?")
-    assert (idle.advice or "").startswith("If it was to use it, check that this image suits the card")
+    assert (idle.advice or "").startswith("If it was to use it, check that the framework sees it")
     assert (run.summary.training_samples, [found.rule for found in others]) == (300, [])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_summaries import GPU_RUN, findings, gpu, only, rules
 
-from ngcdl.record import GpuSummary, Summary
+from ngcdl.record import GpuSummary, Image, Summary
 from ngcdl.report.measured import throttling
 
 
@@ -16,7 +16,9 @@ def test_a_gpu_that_its_framework_did_not_use_is_told_however_busy_others_kept_i
     auto = replace(GPU_RUN, device="cpu", spec={"workload": {"device": "auto"}})
     found = only(gpu(87.0, shared_gpu=True, throttled_share={"sw_power_cap": 1.0}), auto)
     assert (found.rule, found.text) == ("gpu-idle", "The run had a GPU, but its framework computed on the CPU.")
-    assert "ngcdl check" in (found.advice or "")
+    assert found.advice == "Check that the framework sees it:\n    ngcdl doctor", "without a container"
+    its = only(gpu(87.0), replace(auto, image=Image("mine:v2"))).advice or ""
+    assert its.splitlines()[1:] == ["    ngcdl check mine:v2", "    ngcdl doctor"]
 
 
 @pytest.mark.parametrize(("percent", "rule"), [(4.9, "gpu-idle"), (5.0, "balanced"), (0.0, "gpu-idle")])

@@ -87,8 +87,10 @@ def _impossible(case: Case) -> Iterator[Finding]:
 def _gpu_unused(case: Case) -> Iterator[Finding]:
     if case.on_cpu or not case.summary.gpus:
         return
-    advice = f"{'If it was to use it, c' if case.is_command else 'C'}heck that this image suits the card, and that its "
-    advice += "framework sees it:\n    ngcdl check IMAGE\n    ngcdl doctor"
+    image = case.run.image.reference
+    suits = "this image suits the card, and that its framework" if image else "the framework"
+    advice = f"{'If it was to use it, c' if case.is_command else 'C'}heck that {suits} sees it:\n"
+    advice += f"    ngcdl check {image}\n    ngcdl doctor" if image else "    ngcdl doctor"
     if case.run.device == "cpu":
         text = "The run had a GPU, but its framework computed on the CPU."
         yield finding("gpu-idle", text, advice, gpu_percent=case.summary.gpu_percent_mean)
