@@ -203,7 +203,8 @@ def test_an_error_of_the_start_is_told_with_its_remedy_and_recorded(store: Store
     it, _, show = going(store, instead={1: lambda _: error})
     it.go()
     assert error.message in show.said[0]
-    assert error.hint in show.said[0]
+    below = show.said[0].splitlines()[len(error.message.splitlines()) :]
+    assert below == [f"  {line}" for line in error.hint.splitlines()]
     assert runs(store)[0].status in ("failed", "lost")
 
 

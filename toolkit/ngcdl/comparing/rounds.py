@@ -172,7 +172,8 @@ class Comparing:
                 self._queued.clear()
                 raise
             run = self._store.load(ready.run.id)
-            self._show.say(f"{place}, {name}: {error.message}\n{error.hint}".rstrip())
+            below = (f"  {line}" for line in error.hint.splitlines())
+            self._show.say("\n".join([f"{place}, {name}: {error.message}", *below]))
         else:
             self._show.say(f"{place}, {name}: {_told(run)}")
         if run.reason == TIME_IS_UP:
