@@ -109,7 +109,10 @@ def test_each_flag_of_the_docker_line_that_does_not_speak_for_itself_has_a_reaso
     plain = re.compile(r"-it|--name |--mount |--workdir=|'--workdir=|-p |-e HF_TOKEN|-e 'GREETING=")
     unexplained = [one for one in lines if reasons(one) == "# why:"]
     assert [one for one in unexplained if not plain.match(one.strip())] == []
-    assert reasons("docker run --rm --init \\\n    -e HOMES=/x").count("\n") == 1, "only that of --init"
+    title, first, *more = reasons("docker run --rm --init \\\n    -e HOMES=/x").splitlines()
+    assert (title, first.split(":")[0]) == ("# why:", "#   --init")
+    assert all(line.startswith("#     ") for line in more), "only that of --init"
+    assert max(map(len, (first, *more))) < 80, "a terminal breaks none amid a word"
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class Front(TyperGroup):
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.commands[name]
-            row = (name.ljust(widest), command.get_short_help_str(formatter.width - widest - 6))
+            row = (name.ljust(widest), command.get_short_help_str(limit=999))
             sections.setdefault(command.rich_help_panel, []).append(row)
         options = [record for one in self.get_params(ctx) if (record := one.get_help_record(ctx))]
         for heading, rows in [*sections.items(), ("Options", options)]:

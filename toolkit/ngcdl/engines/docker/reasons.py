@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from textwrap import wrap
 
+_WIDTH = 79  # columns: a narrow terminal's
 # Flags, and why they are there. What NVIDIA documents:
 # https://docs.nvidia.com/deeplearning/frameworks/user-guide/index.html#setincshmem
 _WHY = (
@@ -36,5 +38,6 @@ def reasons(line: str) -> str:
     told = ["# why:"]
     for flags, why in _WHY:
         names = list(dict.fromkeys(re.findall(rf"^(?:docker run .*|[^\S\n]+)({flags})\b", line, re.MULTILINE)))
-        told += [f"#   {', '.join(names[:2])}{', ...' if len(names) > 2 else ''}: {why}"] if names else []
+        said = f"#   {', '.join(names[:2])}{', ...' if len(names) > 2 else ''}: {why}"
+        told += wrap(said, _WIDTH, subsequent_indent="#     ", break_on_hyphens=False) if names else []
     return "\n".join(told)
