@@ -134,10 +134,10 @@ def test_a_layer_that_the_engine_got_from_elsewhere_meanwhile_leaves_no_bar_behi
 def test_no_figure_of_a_pull_is_cut(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     terminal = on_terminal(monkeypatch, columns)
     screen = Screen()
-    screen.pull(PullEvent("0123456789ab", "Downloading", 888_800_000, 999_900_000))
+    screen.pull(PullEvent("0123456789ab", "Downloading", 888 << 20, 999 << 20))
     screen.quiet()
     *_, row = terminal.kept.getvalue().decode().split("0123456789ab")
-    assert "888.8/999.9 MB" in row
+    assert "888.0/999.0 MiB" in row
     assert "-:--:--" in row
     assert "…" not in row
 

@@ -177,6 +177,11 @@ class Screen:
             def narrow() -> Column:
                 return Column(no_wrap=True)
 
+            class Rate(bars.ProgressColumn):  # in the units of all other sizes; rich's own counts in MB
+                def render(self, task: bars.Task) -> str:
+                    rate = task.finished_speed or task.speed
+                    return f"{console.size(rate)}/s" if rate else ""
+
             width = console.columns(sys.stderr) or 0
             self._progress = bars.Progress(
                 bars.TextColumn("{task.description:<12}", table_column=narrow()),
@@ -186,8 +191,8 @@ class Screen:
                     else []
                 ),
                 *([bars.BarColumn(bar_width=14, table_column=narrow())] if width >= _WITH_BAR else []),
-                bars.DownloadColumn(table_column=narrow()),
-                *([bars.TransferSpeedColumn(table_column=narrow())] if width >= _WITH_SPEED else []),
+                bars.DownloadColumn(binary_units=True, table_column=narrow()),
+                *([Rate(table_column=narrow())] if width >= _WITH_SPEED else []),
                 bars.TimeRemainingColumn(table_column=narrow()),
                 console=console.err(),
             )
