@@ -275,6 +275,12 @@ def test_a_figure_s_long_name_takes_no_column_of_a_terminal_to_the_next_line() -
     assert ["peak memory", "535.0 MiB", "1.0 GiB", "+100.0 %"] in rows
 
 
+def test_figures_that_look_the_same_are_the_same() -> None:
+    figures = {"container_cpu_percent_mean": Figure(2.0, 4.0, 1.0), "seconds_per_batch": Figure(0.5, 0.6, 0.2)}
+    rows = [re.split(r"  +", line) for line in laid_out(Difference(GPU, CPU, {}, figures), 80)]
+    assert [row[1:] for row in rows[-2:]] == [["0.0 cores", "0.0 cores", "the same"], ["0.5000", "0.6000", "+20.0 %"]]
+
+
 def test_a_diff_shows_where_long_values_differ() -> None:
     command = ["python", "-m", "trainer", "cifar10", "--checkpoints", "/ngcdl/checkpoints", "--batch"]
     notes = ["the driver is older than what the image asks for", "no network"]

@@ -63,7 +63,7 @@ def laid_out(found: Difference, width: int | None) -> list[str]:
     said = [(one, it) for name, it in found.figures.items() if (one := written(name))]
     if width is not None:
         said = [((name.partition(" (")[0] if len(name) > _LABEL else name, how), it) for (name, how), it in said]
-    figures = [(name, _figure(it.a, how), _figure(it.b, how), _change(it)) for (name, how), it in said]
+    figures = [(name, *_figures(it, how)) for (name, how), it in said]
     whole = console.table([("", found.a, found.b, ""), *asked, *figures])
     if width is None or max(map(len, whole)) <= width:
         return whole
@@ -103,14 +103,10 @@ def _text(name: str, value: object) -> str:
     return console.plain(str(value)).replace("\n", " ")
 
 
-def _figure(value: float | None, how: Written) -> str:
-    return console.NOT_AVAILABLE if value is None else how(value)
-
-
-def _change(figure: Figure) -> str:
-    if figure.change is None:
-        return ""
-    return "the same" if figure.a == figure.b else f"{figure.change * 100:+.1f} %"
+def _figures(figure: Figure, how: Written) -> tuple[str, str, str]:
+    """Return both values, and what changed of what is shown: of 0.02 and 0.04 cores, both "0.0 cores", nothing."""
+    a, b = (console.NOT_AVAILABLE if value is None else how(value) for value in (figure.a, figure.b))
+    return a, b, "" if figure.change is None else "the same" if a == b else f"{figure.change * 100:+.1f} %"
 
 
 def export(words: Sequence[str]) -> None:
