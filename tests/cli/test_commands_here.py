@@ -8,6 +8,7 @@ import os
 import pty
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 from house import LIKE_OTHERS, House, until
@@ -102,6 +103,13 @@ def test_a_file_of_the_folder_is_run_by_its_path_or_by_its_language(house: House
         assert f"{name} is in this folder, where programs are not looked for by name:\n      ngcdl run -- {line}\n" in (
             done.stderr
         )
+
+
+def test_python_where_only_python3_is_here_leads_on_to_it(house: House, tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to(sys.executable)
+    done = house.run("run", "--", "python", "a.py", "--x", env={"PATH": str(tmp_path)})
+    assert done.returncode == 127
+    assert "no such command: python.\n  python3 is here:\n      ngcdl run -- python3 a.py --x\n" in done.stderr
 
 
 def test_a_script_that_is_not_executable_is_run_by_its_language(house: House) -> None:

@@ -293,39 +293,6 @@ def parse(words: list[str]) -> None:
         typed.command.make_context(typed.path, own[len(typed.path.split()) :])
 
 
-@pytest.mark.parametrize(
-    ("argv", "in_an_image", "here"),
-    [
-        ("run train.py", "run pytorch -- python train.py", "run -- python3 train.py"),
-        ("run ./go.sh", "run pytorch -- bash ./go.sh", "run -- bash ./go.sh"),
-        ("run ./tool x", "run pytorch -- ./tool x", "run -- ./tool x"),
-        ("run -e A_KEY=hush train.py --gpus none a b", "run -e A_KEY pytorch --gpus none -- python train.py a b",
-         "run -e A_KEY --gpus none -- python3 train.py a b"),
-        ("run train.py -- --n 3", "run pytorch -- python train.py --n 3", "run -- python3 train.py --n 3"),
-        ("compare train.py", "compare pytorch -- python train.py", "compare -- python3 train.py"),
-        ("run ../out.py", None, "run -- python3 ../out.py"),
-    ],
-)  # fmt: skip
-def test_a_file_in_an_image_s_place_leads_on_to_the_commands_that_start_it(
-    house: House, argv: str, in_an_image: str | None, here: str
-) -> None:
-    folder = house.home / "project"
-    folder.mkdir()
-    for name in ("train.py", "go.sh", "tool", "../out.py"):
-        (folder / name).touch()
-    done = house.run(*argv.split(), cwd=folder)
-    name = next(word for word in argv.split() if (folder / word).is_file())
-    lines = [f"      ngcdl {in_an_image}", "  On this host, without an image:"] if in_an_image else []
-    assert done.stderr.splitlines() == [
-        f"ngcdl: {name} is a file here, not an image.", *lines, f"      ngcdl {here}",
-    ]  # fmt: skip
-    assert done.returncode == 2
-
-
-def test_a_name_with_such_an_ending_that_is_no_file_is_an_image_s(house: House) -> None:
-    assert "which release" in house.run("run", "train.py").stderr
-
-
 def test_a_run_s_name_in_a_command_s_place_leads_on_to_its_record(house: House) -> None:
     house.store.create(Run("20261121-143222-lr3-a665ad", "finished", 1.0))
     for words in (("lr3",), ("runs", "lr3"), ("runs", "a665")):

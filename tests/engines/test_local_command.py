@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,11 +41,6 @@ def test_a_program_is_found_as_a_shell_finds_it(
         with pytest.raises(error) as found:
             engine.without_image(own(word, workdir=str(tmp_path)), False, None)
         assert (found.value.exit_code, word in found.value.message) == (code, True)
-    (tmp_path / "bin/python3").symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(CommandNotFound) as missing:
-        engine.without_image(own("python"), False, None)
-    assert missing.value.hint == "python3 is here; what follows `--` is the command."
 
 
 def test_a_folder_that_is_gone_is_named(engine: local.LocalEngine, tmp_path: Path) -> None:

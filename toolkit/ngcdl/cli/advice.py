@@ -146,6 +146,8 @@ def _instead(command: Sequence[str]) -> str:
     runner = {".py": ["python3"], ".sh": ["sh"]}.get(Path(word).suffix, [])
     if os.sep in word and runner and _is_file(word) and not os.access(word, os.X_OK):
         return f"{word} is not executable:\n{again([*head, *runner, word, *rest])}"
+    if word == "python" and not shutil.which(word) and shutil.which("python3"):  # as on Debian
+        return f"python3 is here:\n{again([*head, 'python3', *rest])}"
     if os.sep not in word and not shutil.which(word) and _is_file(word):
         words = [f"./{word}"] if os.access(word, os.X_OK) or not runner else [*runner, word]
         return f"{word} is in this folder, where programs are not looked for by name:\n{again([*head, *words, *rest])}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from ngcdl.cli import LONG_DASHES, habits
+from ngcdl.cli import LONG_DASHES, habits, misplaced
 from ngcdl.cli.changed import OF_COMPARE, positions, replaced
-from ngcdl.cli.typed import again, own_end
+from ngcdl.cli.typed import again, own_end, start_of
 from ngcdl.errors import BadOption, NgcdlError, UsageError
 from ngcdl.frozen import dataclass
 from ngcdl.spec import redacted, redacted_words
@@ -187,13 +186,17 @@ def _names(command: Any) -> Iterator[str]:
 
 def _command_apart(option: str, typed: _Line) -> str:
     """Return the line that was typed, with -- before the command that `option` probably belongs to; "" if no command
-    precedes `option`. The first word is taken for an image, unless this host has a program of that name."""
+    precedes `option`. The first word is taken for an image, unless it is a script of this folder or a program."""
     argv = typed.argv
     if "--" in argv:
         return ""
     before = next((at for at, word in enumerate(argv) if word.partition("=")[0] == option), 0)
     words = [at for at in positions(typed.command, argv[:before]) if at]
-    begins = words[:1] if words and shutil.which(argv[words[0]]) else words[1:2]
+    if not words:
+        return ""
+    first, begins = argv[words[0]], words[1:2]
+    if start := start_of(first) or ([first] if misplaced.is_program(first) else None):
+        return misplaced.either(argv[: words[0]], (), [*start, *argv[words[0] + 1 :]])
     return again([*argv[: begins[0]], "--", *argv[begins[0] :]]) if begins else ""
 
 

@@ -6,14 +6,12 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from ngcdl import console, settings, trainings
-from ngcdl.catalog import releases
 from ngcdl.cli import terminal, typed_container
 from ngcdl.cli.typed_container import current_folder
 from ngcdl.errors import BadOption, NgcdlError
@@ -39,8 +37,8 @@ from ngcdl.storing.store import Store
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # docker's for a container, and what fits a label of Kubernetes
 # The interpreter of a script, by its suffix. The script may not be executable, and this folder is not on PATH.
-_STARTERS = {".py": "python", ".sh": "bash"}
-_NO_IMAGE = "{} is a file here, not an image."
+STARTERS = {".py": "python", ".sh": "bash"}
+_PROGRAMS = ("nvidia-smi", "python3", "torchrun")
 
 
 @dataclass(frozen=True)
@@ -138,17 +136,10 @@ def parsed(typed: Typed, config: settings.Settings, store: Store) -> Asked:
 
 def _check(typed: Typed) -> None:
     """Raise BadOption if a word is where none belongs, or two exclude each other."""
-    if typed.image and (start := _start(typed.image)):
-        raise BadOption(_NO_IMAGE.format(typed.image), _as_command(typed, start))
-    if typed.stray:
-        words = " ".join(redacted_words(typed.stray))
-        if typed.train and all(one.partition(":")[0] in releases.frameworks() for one in typed.stray):
-            known = trainings.find(typed.train)
-            hint = f"To compare several:\n{again(['compare', *sys.argv[2:]])}" if known and known.parameters else ""
-            raise BadOption(f"{words}: a run has one image.", hint)
-        raise BadOption(f"{words}: the command goes after --, ngcdl's own options before it.", _parted(typed))
-    if typed.train and typed.command:
-        raise BadOption("--train runs a bundled training: no command can follow --.")
+    if typed.stray or (typed.train and typed.command) or (typed.image and start_of(typed.image)):
+        from ngcdl.cli import misplaced  # no line that is right needs it
+
+        raise misplaced.error(typed)
     if typed.train and typed.workdir:
         raise BadOption("-w: a bundled training has its own working directory.", "Leave -w out.")
     if typed.pull not in ("missing", "always"):
@@ -179,22 +170,6 @@ def in_an_image(typed: Typed) -> str:
     return again([first, "pytorch", *more])
 
 
-def _parted(typed: Typed) -> str:
-    """Return the line that was typed, with -- where the command begins: after the image, or before a program that was
-    taken for an image. A script gets its interpreter."""
-    words = sys.argv[1:]
-    if "--" in words:
-        words.remove("--")
-    try:
-        at = words.index(typed.stray[0], words.index(typed.image or "") + 1)
-    except ValueError:  # argv belongs to a program that embeds ngcdl
-        words, at = ["run", typed.image or "IMAGE", *typed.stray, *typed.command], 2
-    if typed.image and shutil.which(typed.image):
-        at = words.index(typed.image)
-    starter = _STARTERS.get(Path(words[at]).suffix)
-    return again([*words[:at], "--", *([starter] if starter else []), *words[at:]])
-
-
 def _patch(word: str) -> str:
     """Return the content of the file that `word` names. A record repeats a patch as it was: what has several lines, or
     begins with {, is the patch itself. Raise BadOption."""
@@ -206,38 +181,6 @@ def _patch(word: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
         hint = "Name a file with what is to be merged into the Job, in YAML or JSON."
         raise BadOption(f"--job-patch {word}: it can't be read ({why}).", hint) from error
-
-
-def _start(word: str) -> list[str] | None:
-    """If `word`, typed where an image belongs, is a file of this host, return the command that runs it; else None."""
-    path = Path(word)
-    starter = _STARTERS.get(path.suffix)
-    is_path = word.startswith(("./", "../", "/"))
-    try:
-        is_meant = (starter is not None or is_path) and path.is_file()
-    except (OSError, ValueError):
-        return None
-    return ([starter, word] if starter else [word]) if is_meant else None
-
-
-def _on_host(command: Sequence[str]) -> list[str]:
-    return ["python3" if command[0] == "python" else command[0], *command[1:]]  # Debian has no python
-
-
-def _as_command(typed: Typed, start: Sequence[str]) -> str:
-    """Return the lines that run the file that was typed where an image belongs: in an image, and on this host."""
-    words, name = sys.argv[1:], str(typed.image)
-    end = own_end(words)
-    rest = [*words[:end], *words[end + 1 :]]
-    if name not in words[:end]:  # argv belongs to a program that embeds ngcdl
-        rest, end = ["run", name, *typed.stray, *typed.command], 2
-    at = rest.index(name)
-    first = rest.index(typed.stray[0], at + 1) if typed.stray else end
-    options, command = rest[at + 1 : first], [*start, *rest[first:]]
-    here = again([*rest[:at], *options, "--", *_on_host(command)])
-    if Path(name).is_absolute() or ".." in Path(name).parts:  # a container gets only this folder
-        return here
-    return f"{again([*rest[:at], 'pytorch', *options, '--', *command])}\nOn this host, without an image:\n{here}"
 
 
 def empty(what: str) -> BadOption:
@@ -258,14 +201,28 @@ def _by_name(variable: re.Match[str]) -> str:
     return f"{variable[1] or ''}{variable[2]}" if is_secret(variable[2], variable[3]) else variable[0]
 
 
+def start_of(word: str) -> list[str] | None:
+    """If `word`, typed where an image belongs, is a file of this host, or a program that no image is named like, return
+    the command that starts it; else None."""
+    path = Path(word)
+    starter = STARTERS.get(path.suffix)
+    is_path = word.startswith(("./", "../", "/"))
+    try:
+        is_meant = word in _PROGRAMS or ((starter is not None or is_path) and path.is_file())
+    except (OSError, ValueError):
+        return None
+    return ([starter, word] if starter else [word]) if is_meant else None
+
+
 def image_of(name: str, config: settings.Settings, command: str = "run") -> ImageRef:
     """Parse an image's name, which may leave open which image is meant (preflight.meant). Raise BadReference, or
     BadOption if a training's name was typed instead. `command` is the one that was typed."""
     if name in trainings.names():
         raise BadOption(f"{name} is a bundled training, not an image.", f"    ngcdl {command} --train {name}")
-    if start := _start(name):
-        in_an_image, here = again([command, "pytorch", "--", *start]), again([command, "--", *_on_host(start)])
-        raise BadOption(_NO_IMAGE.format(name), f"{in_an_image}\nOn this host, without an image:\n{here}")
+    if start := start_of(name):
+        from ngcdl.cli import misplaced
+
+        raise misplaced.no_image(name, start, command)
     return meant.typed(name, config.registry)
 
 
@@ -297,7 +254,7 @@ def _holds_keys(folder: Path, config: settings.Settings) -> bool:
     return any(name in folder.parts or os.path.lexists(folder / name) for name in (".ssh", ".docker"))
 
 
-def _of_a_training(typed: Typed) -> list[str]:
+def of_a_training(typed: Typed) -> list[str]:
     """Return the names of the typed options that only --train reads."""
     plain = Typed()
     names = ["steps", "epochs", "seconds", "batch", "seed", "threads", "data", "resume", "feed", "precision", "times"]
@@ -310,7 +267,7 @@ def _of_a_training(typed: Typed) -> list[str]:
 
 def _nothing_of_a_training(typed: Typed, image: ImageRef | None, store: Store) -> None:
     """Raise BadOption if an option was typed that only --train reads."""
-    stray = _of_a_training(typed)
+    stray = of_a_training(typed)
     if not stray:
         return
     said = f"{', '.join(stray)}: only --train reads that."

@@ -163,14 +163,10 @@ class CommandNotFound(StartError):
         self,
         what: str,
         where: str = "The image",
-        instead: str | None = None,
         needs: str | None = None,
         hint: str = "What follows `--` is the command.",
     ) -> None:
-        """`instead` is a similar program that exists there. `needs` is the missing interpreter, or loader, of a command
-        that exists itself."""
-        if instead:
-            hint = f"{instead} is here; what follows `--` is the command."
+        """`needs` is the missing interpreter, or loader, of a command that exists itself."""
         if needs:
             hint = f"Install that, or correct {what}."
         lacks = f"lacks what runs {what}: {needs}" if needs else f"has no such command: {what or repr(what)}"

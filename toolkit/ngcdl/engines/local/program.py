@@ -49,8 +49,7 @@ def find(word: str, folder: str | None, path: str | None) -> str:
     except OSError as error:  # in a folder that may not be entered, or too long
         raise CannotInvoke(word, error.strerror) from error
     if not is_there:
-        instead = "python3" if word == "python" and shutil.which("python3", path=path) else None  # as on Debian
-        raise CommandNotFound(word, "This host", instead)
+        raise CommandNotFound(word, "This host")
     if there.is_dir() or not os.access(there, os.X_OK):
         raise CannotInvoke(word)
     return str(there)
