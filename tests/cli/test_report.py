@@ -131,7 +131,7 @@ def test_a_run_named_twice_or_not_there_is_told(kept: House) -> None:
 def test_a_picture_without_a_browser_says_what_to_install_and_that_the_page_needs_none(kept: House) -> None:
     done = kept.run("report", RUN, "--png", "x.png", env={"NGCDL_BROWSER": "/nowhere/chromium"})
     assert done.returncode == 125
-    assert "apt-get install chromium" in done.stderr
+    assert f"    sudo apt-get install chromium\n      ngcdl report {RUN} --html report.html\n" in done.stderr
     assert not (kept.home / "x.png").exists()
 
 

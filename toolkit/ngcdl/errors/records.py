@@ -144,5 +144,5 @@ class NoBrowser(RecordError):
         super().__init__(
             f"An image of the page needs Chromium or Chrome, run headless: {why}.",
             "Install one, or name one in NGCDL_BROWSER; the page itself needs none:\n"
-            "    sudo apt-get install chromium\n    ngcdl report RUN --html FILE",
+            "    sudo apt-get install chromium\n    ngcdl report ... --html report.html  # without --png FILE",
         )
