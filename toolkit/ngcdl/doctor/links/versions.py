@@ -46,9 +46,7 @@ def _judged(sight: Sight, name: str, component: str, version: str, closed: froze
 
     found = holes.known(component, version)
     if found is None:
-        return unchecked(
-            name, f"{version} is a distribution's own, which fixes holes without a new version number: can't tell"
-        )
+        return unchecked(name, f"can't tell whether known security holes are closed in a distribution's own {version}")
     found = tuple(hole for hole in found if hole.cve not in closed)
     if not found:
         return ok(name, version)
