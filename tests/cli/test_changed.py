@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
-from ngcdl.cli.changed import written_out
+from ngcdl.cli.changed import as_typed, written_out
+from ngcdl.record import Diagnosis, Finding, Run
 
 
 @pytest.mark.parametrize(
@@ -112,3 +114,13 @@ def test_what_stands_before_the_line_stays() -> None:
 
 def test_an_option_that_the_command_lacks_is_not_advised() -> None:
     assert written_out("Why:\n    ngcdl ... --batch 99", ["suite", "articles", "--gpus", "99"]) == "Why:"
+
+
+def test_what_a_run_s_record_advises_is_told_after_the_run_as_the_line_that_was_typed() -> None:
+    known = Diagnosis("x", "words", "The cause.", "Give it more:\n    ngcdl run ... --shm-size 8g")
+    found = (Finding("a", "Small.", {}, "    ngcdl run ... --batch 512"), Finding("b", "Busy.", {}, None))
+    run = as_typed(Run("x", "failed", 1.0, diagnosis=known, findings=found), ["run", "--train", "cifar10"])
+    assert run.diagnosis
+    assert run.diagnosis.remedy == "Give it more:\n    ngcdl run --train cifar10 --shm-size 8g"
+    assert [one.advice for one in run.findings or ()] == ["    ngcdl run --train cifar10 --batch 512", None]
+    assert as_typed(replace(run, diagnosis=None, findings=None), ["run"]) == Run("x", "failed", 1.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from made_summaries import CPU_RUN, GPU_RUN, cpu, findings, gpu, only, rules
 
-from ngcdl.record import Gpu, Machine, Run, Summary
+from ngcdl.record import Gpu, Image, Machine, Run, Summary
 
 
 @pytest.mark.parametrize(("percent", "rule"), [(89.9, "balanced"), (90.0, "cpu-bound")])
@@ -28,7 +28,9 @@ def test_physical_cores_that_the_run_keeps_busy_are_a_full_cpu(own: float | None
 
 def test_a_gpu_is_advised_only_where_the_machine_has_one() -> None:
     with_card = replace(CPU_RUN, machine=Machine(cores=8, gpus=(Gpu(0, "a card", "GPU-1"),)))
-    assert "ngcdl compare" in (only(cpu(95.0), with_card).advice or "")
+    advice = "See whether the GPU is faster:\n    ngcdl compare x:1 --train cifar10"
+    asked = {"workload": {"name": "cifar10", "device": "cpu"}}
+    assert only(cpu(95.0), replace(with_card, image=Image("x:1"), spec=asked)).advice == advice
     assert only(cpu(95.0), CPU_RUN).advice is None
 
 

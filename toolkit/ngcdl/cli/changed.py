@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from ngcdl.cli.typed import again, own_end
+from ngcdl.record import Run
 
 # Options of `compare` that `run` lacks.
 OF_COMPARE = ("--vary", "--scaling", "--repeat")
@@ -33,6 +35,13 @@ def written_out(hint: str, argv: Sequence[str]) -> str:
     """Return `hint` with each line that abbreviates `argv` by `...`, or names its image in full, written out."""
     lines = [(line, _elsewhere(line, argv) or _line(line, argv)) for line in hint.split("\n")]
     return "\n".join(now for line, now in lines if now or not line)
+
+
+def as_typed(run: Run, argv: Sequence[str]) -> Run:
+    """Return `run`, to be shown to whoever typed `argv`, with the advice of its record written out."""
+    found = tuple(replace(one, advice=one.advice and written_out(one.advice, argv)) for one in run.findings or ())
+    known = run.diagnosis and replace(run.diagnosis, remedy=written_out(run.diagnosis.remedy or "", argv))
+    return replace(run, findings=run.findings and found, diagnosis=known)
 
 
 def replaced(

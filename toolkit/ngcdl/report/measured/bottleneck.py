@@ -8,6 +8,7 @@ its start-up, and the command may be no training at all.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from math import ceil
 
@@ -284,7 +285,8 @@ def _cpu_bound(case: Case) -> Iterator[Finding]:
     else:
         return
     has_other = machine.gpus and not case.is_command
-    advice = "See whether the GPU is faster:\n    ngcdl compare ..." if has_other else None
+    line = shlex.join([*filter(None, [case.run.image.reference]), "--train", str(case.run.workload.get("name"))])
+    advice = f"See whether the GPU is faster:\n    ngcdl compare {line}" if has_other else None
     yield finding("cpu-bound", text, advice, cpu_percent=percent, cores=cores, physical_cores=physical)
 
 
