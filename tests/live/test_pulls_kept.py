@@ -254,5 +254,5 @@ def test_a_disk_that_is_surely_too_small_is_told_before_a_layer_is_fetched(
         done = user.run("pull", "busybox:big", "--force", NGCDL_REGISTRY=front.host)
         assert done.code == 125, done
         assert f"No space left in {engine.folder}/data" in done.err
-        assert "needs 0.03 GB there at least, and about 0.08 GB in the end" in done.err
+        assert "needs 29.7 MiB there at least, and about 74.2 MiB in the end" in done.err
         assert front.requests(layer) == []

@@ -67,7 +67,7 @@ def test_what_may_not_fit_is_said_and_what_can_t_is_refused(monkeypatch: pytest.
 def test_before_a_large_pull_its_size_and_its_place_are_said() -> None:
     need = Need("nvcr.io/nvidia/pytorch:26.07-py3", 9_800_000_000, 0, 24_500_000_000)
     assert disk_space.announced(need, Path("/var/lib/docker")) == (
-        "nvcr.io/nvidia/pytorch:26.07-py3: 9.80 GB to fetch, about 24.50 GB on disk in /var/lib/docker; "
+        "nvcr.io/nvidia/pytorch:26.07-py3: 9.1 GiB to fetch, about 22.8 GiB on disk in /var/lib/docker; "
         "Ctrl-C keeps what has arrived."
     )
     nearly_here = Need(need.image, need.missing_bytes, 9_000_000_000, need.likely_bytes)

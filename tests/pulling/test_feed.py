@@ -187,7 +187,7 @@ def test_a_large_pull_is_announced_once_before_its_first_layer(table: Table, mon
     table.engine.troubles = [EngineRefused("the transfer of another pull broke off")]  # a second try says nothing new
     table.pull()
     (line,) = [line for line in table.said if "to fetch" in line]
-    assert line.startswith(f"{table.image}: 0.4 MB to fetch, about 0.9 MB on disk")
+    assert line.startswith(f"{table.image}: 351.6 KiB to fetch, about 878.9 KiB on disk")
     assert line == table.said[0]
 
 
@@ -254,7 +254,7 @@ def test_a_layer_that_is_not_there_ends_the_pull_and_the_others_are_kept(table: 
 def test_an_image_that_can_t_fit_is_refused_before_a_layer_is_fetched(table: Table, tmp_path: Path) -> None:
     put_image(table.ngc, {0: 1 << 60})
     table.engine.store = LayerStore(None, folder=tmp_path)
-    with pytest.raises(DiskFull, match=rf"{tmp_path}.* needs 1152921504\.61 GB there at least, and about 2882303761"):
+    with pytest.raises(DiskFull, match=rf"{tmp_path}.* needs 1073741824\.0 GiB there at least, and about 2684354560"):
         table.pull()
     assert len(set(table.blobs())) == 1, "only the configuration was fetched"
 

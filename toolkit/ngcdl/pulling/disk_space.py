@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from ngcdl.console import size
 from ngcdl.errors import DiskFull
 from ngcdl.frozen import dataclass
 
@@ -65,11 +66,13 @@ class Need:
 def judge(need: Need, engines: Path | None, own: Path, say: Callable[[str], None]) -> LayerForm:
     """Judge the room in `engines`, an engine's image folder, and in `own`, for layers in transit. Raise DiskFull."""
     there, here = file_system_of(engines, as_root=True), file_system_of(own, as_root=False)
-    needs = f"{need.image} needs {gb(need.missing_bytes)} there at least, and about {gb(need.likely_bytes)} in the end"
+    needs = (
+        f"{need.image} needs {size(need.missing_bytes)} there at least, and about {size(need.likely_bytes)} in the end"
+    )
     to_come_bytes = need.missing_bytes - need.here_bytes
     both_bytes = own_bytes = 0
     if there is not None:
-        free = f"{gb(there.free_bytes)} are free in {engines}"
+        free = f"{size(there.free_bytes)} are free in {engines}"
         if there.free_bytes < need.missing_bytes:
             raise DiskFull(str(engines), f"{needs}; {free}")
         if there.free_bytes < need.likely_bytes:
@@ -94,10 +97,6 @@ def announced(need: Need, engines: Path | None) -> str | None:
         return None
     where = f" in {engines}" if engines else ""
     return (
-        f"{need.image}: {gb(to_come_bytes)} to fetch, about {gb(need.likely_bytes)} on disk{where}; "
+        f"{need.image}: {size(to_come_bytes)} to fetch, about {size(need.likely_bytes)} on disk{where}; "
         "Ctrl-C keeps what has arrived."
     )
-
-
-def gb(number_of_bytes: int) -> str:
-    return f"{number_of_bytes / 1e9:.2f} GB" if number_of_bytes >= 1e7 else f"{number_of_bytes / 1e6:.1f} MB"
