@@ -276,10 +276,13 @@ EXAMPLES = {
     "command-missing": [
         "[FATAL tini (7)] exec pyhton failed: No such file or directory",
         "ERROR (catatonit:2): failed to exec pid1: No such file or directory",
+        "/opt/nvidia/nvidia_entrypoint.sh: line 67: exec: pyhton: not found",
     ],
     "command-not-executable": [
         "[FATAL tini (7)] exec /etc/passwd failed: Permission denied",
         "ERROR (catatonit:2): failed to exec pid1: Permission denied",
+        "/opt/nvidia/nvidia_entrypoint.sh: line 67: exec: .: cannot execute: Is a directory",
+        "/opt/nvidia/nvidia_entrypoint.sh: line 46: exec: /work/train.py: cannot execute: Permission denied",
     ],
     "python-package-missing": [
         "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'timm'",
