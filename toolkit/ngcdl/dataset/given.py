@@ -50,14 +50,13 @@ def _checked(folder: Path, name: str, official: Mapping[str, str | None], archiv
             content = _binary(path, size) if size is not None else _pickle(path, archive)
         except OSError as error:
             wrong.append(DatasetWrong(path, error.strerror or str(error)))
-            continue
         except DatasetWrong as error:
             wrong.append(error)
-            continue
-        if is_training(file):
-            training.update(content)
-        if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-            other.append(file)
+        else:
+            if is_training(file):
+                training.update(content)
+            if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
+                other.append(file)
     if wrong:
         raise at_once(wrong)
     note = "the official files, bit for bit"

@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from ... import layers
 from . import products, spectral, tiled
-from .numbers import LAST, uncast
+from .numbers import uncast
 
 WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
 
@@ -88,11 +88,7 @@ def dropout(word, x, at):
     drawn = words.view(torch.int16)[:x.numel()]
     kept = (drawn >= round(word["rate"] * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - word["rate"]))
     # in the layout of x, so that one pass multiplies them
-    return x * (kept.as_strided(x.shape, x.stride()) if dense_in_memory(x) else kept.view(x.shape))
-
-
-def dense_in_memory(x):
-    return x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=LAST))
+    return x * (kept.view(x.shape) if tiled.layout(x) is None else kept.as_strided(x.shape, x.stride()))
 
 
 def smooth(word, x, at):

@@ -18,8 +18,13 @@ def can_pool(word, x, at):
 
 def is_plain(x, at):
     """Return whether x is neither in 16 bits nor in a layout with channels first, and there is a library."""
+    return is_taken(x, at) and x.is_contiguous(memory_format=LAST)
+
+
+def is_taken(x, at):
+    """Return whether x is in 32 bits on a CPU, and there is a library."""
     return (at.library is not None and not (at.half or at.is_compiled) and x.device.type == "cpu"
-            and x.dtype == torch.float32 and x.is_contiguous(memory_format=LAST))
+            and x.dtype == torch.float32)
 
 
 def conv(word, x, weights, biases, library):
@@ -99,7 +104,7 @@ class NormalisedRows(torch.autograd.Function):
 
 
 def can_drop(x, at):
-    return at.library is not None and not at.half and x.dtype == torch.float32 and layout(x) is not None
+    return is_taken(x, at) and layout(x) is not None
 
 
 def layout(x):
