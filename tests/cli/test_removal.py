@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from house import LIKE_OTHERS, House
+from house import LIKE_OTHERS, House, strace
 from made_runs import Made
 
 from ngcdl.cli import removal
@@ -348,9 +348,6 @@ def test_a_folder_that_is_a_link_is_not_followed(kept: House) -> None:
 
 
 def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_the_next_one_sweeps(kept: House) -> None:
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed: nothing can be killed at a point")
     folder, aside = kept.store.folder(NEW), kept.store.root / ".removed"
     files = sorted(folder.rglob("*"))
     for point in (
@@ -358,7 +355,7 @@ def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_th
         "fsync:signal=KILL",
         *(f"unlinkat:signal=KILL:when={n}" for n in (1, 3, 9)),
     ):
-        before = (strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={point}")
+        before = (strace(), "-f", "-qq", "-o", "/dev/null", "-e", f"inject={point}")
         assert kept.run(*RM, NEW, "--yes", before=before).returncode != 0, point
         if kept.store.has(NEW):
             assert sorted(folder.rglob("*")) == files, point
@@ -373,10 +370,7 @@ def test_a_removal_that_is_killed_at_any_point_leaves_a_whole_run_or_none_and_th
 
 
 def test_checkpoints_whose_removal_is_killed_are_all_there_or_none_and_the_record_says_which(kept: House) -> None:
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed: nothing can be killed at a point")
-    before = (strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject=unlinkat:signal=KILL")
+    before = (strace(), "-f", "-qq", "-o", "/dev/null", "-e", "inject=unlinkat:signal=KILL")
     for number in range(20):
         (kept.store.folder(NEW) / f"checkpoints/step-{number}.npz").touch()
     assert kept.run(*RM, NEW, "--keep-record", "--yes", before=before).returncode != 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 from pathlib import Path
 
 import pytest
+from house import strace
 from ngcdl_child import User
 
 pytestmark = pytest.mark.lab
@@ -25,11 +25,9 @@ def _holding(folder: Path, forms: list[bytes]) -> list[str]:
 
 
 def test_the_key_is_in_no_argv_record_log_or_container(user: User) -> None:
-    if not shutil.which("strace"):
-        pytest.skip("strace is not installed")
     key, trace = user.lab["registry"]["key"], user.folder / "trace"
     words = list(user.words)
-    user.words = ["strace", "-f", "-A", "-qq", "-s", "100000", "-e", "trace=execve", "-o", str(trace), *words]
+    user.words = [strace(), "-f", "-A", "-qq", "-s", "100000", "-e", "trace=execve", "-o", str(trace), *words]
     shown = [user.run("login", "--password-stdin", stdin=key), user.run("pull", "tensorflow:18.01-py2")]
     shown.append(user.run("run", "tensorflow:18.01-py2", "--pull", "always", "--", "sleep", "0"))
     shown.append(user.run("pull", "tensorflow:nosuch"))

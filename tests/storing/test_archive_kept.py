@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from house import until
+from house import strace, until
 from made_runs import Made
 
 from ngcdl.storing import archive
@@ -40,11 +39,9 @@ def other(tmp_path: Path) -> Store:
 
 def traced(calls: Path, code: str, store: Store, file: Path, *options: str) -> subprocess.Popen[str]:
     """Start `code` under strace, which writes the system calls that change names, or bring files to the disk."""
-    if not shutil.which("strace"):
-        pytest.skip("strace is not installed: no system calls can be seen")
     which = ["-e", "trace=rename,link,fsync,syncfs", *options]
     return subprocess.Popen(
-        ["strace", "-f", "-qq", "-y", "-o", calls, *which, sys.executable, "-c", BEGIN + code, store.root, file],
+        [strace(), "-f", "-qq", "-y", "-o", calls, *which, sys.executable, "-c", BEGIN + code, store.root, file],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from house import strace
 
 from ngcdl.errors import RecordBroken, StateNotWritable
 from ngcdl.folder import EVENTS, MOST_BYTES, RECORD, lines
@@ -76,11 +77,8 @@ def temporary_files(store: Store) -> list[str]:
 
 def saving(store: Store, inject: str, code: str = SAVE, *only: str) -> subprocess.CompletedProcess[str]:
     """Save while strace injects the fault `inject` (man strace) into system calls, or those that `only` selects."""
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed: no fault can be injected")
     return subprocess.run(
-        [strace, "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", *only, sys.executable, "-c", code,
+        [strace(), "-f", "-qq", "-o", "/dev/null", "-e", f"inject={inject}", *only, sys.executable, "-c", code,
          str(store.root), RUN.id],
         capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from house import strace
 
 from ngcdl.folder import EVENTS, LOG, RECORD, SAMPLES
 from ngcdl.record import Run
@@ -42,11 +42,8 @@ def written(store: Store) -> list[Path]:
 def saved(store: Store, status: str, calls: Path, *options: str) -> tuple[list[str], str]:
     """Save the run's record with this status; return the system calls that change names, or bring files to the disk,
     and what was said."""
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("strace is not installed: no system calls can be seen")
     done = subprocess.run(
-        [strace, "-f", "-qq", "-y", "-o", calls, "-e", "trace=fsync,rename", *options, sys.executable, "-c", SAVE,
+        [strace(), "-f", "-qq", "-y", "-o", calls, "-e", "trace=fsync,rename", *options, sys.executable, "-c", SAVE,
          str(store.root), RUN.id, status],
         capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip

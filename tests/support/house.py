@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import forking
+import pytest
 
 from ngcdl.engines import local
 from ngcdl.storing.store import Store
@@ -156,6 +158,12 @@ def lines_of(runs: Path, name: str) -> list[dict[str, Any]]:
     found = list(runs.glob(f"*/{name}"))
     text = max(found).read_text() if found else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def strace() -> str:
+    """Return the program that shows a process's system calls, or makes them fail. Without it skip the test, which CI
+    does not allow."""
+    return shutil.which("strace") or pytest.skip("strace is not installed")
 
 
 def until(there: Callable[[], Any], what: str = "it", seconds: float = 240) -> Any:
