@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from ngcdl import console, processes
+from ngcdl import processes
 from ngcdl.cli.gpu import _card, _processes, _watch, gpu
 from ngcdl.errors import BadOption
 from ngcdl.telemetry.card import Driver, GpuProcess, GpuReading
+from ngcdl.terminal_text import plain
 
 
 class FakeNvml:
@@ -60,7 +61,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, columns: int, rows: int) -> list[str]
         monkeypatch.setenv(name, value)
     with pytest.raises(KeyboardInterrupt):
         _watch(EightCards(), False, 0.0)
-    *_, frame = console.plain(terminal.getvalue()).rpartition("Driver")
+    *_, frame = plain(terminal.getvalue()).rpartition("Driver")
     return [line.rstrip() for line in f"Driver{frame}".splitlines()]
 
 

@@ -13,7 +13,7 @@ import pytest
 from house import LIKE_OTHERS, TRAIN, House
 
 from ngcdl import __version__
-from ngcdl.console import COMMANDS
+from ngcdl.command_lines import COMMANDS
 from ngcdl.folder import EVENTS
 from ngcdl.record import Run
 

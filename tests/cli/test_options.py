@@ -10,11 +10,11 @@ import pytest
 import typer
 from house import House
 
-from ngcdl import console
 from ngcdl.cli.app import app, running
 from ngcdl.cli.app.declared import takes
 from ngcdl.cli.app.placed import Placed
 from ngcdl.cli.typed import Typed
+from ngcdl.command_lines import COMMANDS
 from ngcdl.preflight import host
 from ngcdl.spec import KINDS, Placement
 
@@ -48,7 +48,7 @@ def test_the_help_of_export_names_compose_and_every_cluster_and_both_its_names_a
     assert f"export nomad: must be {', '.join(clusters)} or compose." in refused.stderr
 
 
-@pytest.mark.parametrize("command", console.COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_fits_80_columns(house: House, command: str) -> None:
     shown = house.run(command, "--help", env={"COLUMNS": "80"}).stdout.splitlines()
     assert [line for line in shown if len(line) > 80] == []
@@ -73,7 +73,7 @@ def test_only_what_was_typed_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
             app(args=[*words, "--help"], prog_name="ngcdl")
     assert made[0] == "workloads"
     assert {name.partition("_")[0] for name in made[1:6]} == {"runs"}
-    assert sorted({*made[6:]} & {*console.COMMANDS}) == sorted({*console.COMMANDS} - {"runs"})
+    assert sorted({*made[6:]} & {*COMMANDS}) == sorted({*COMMANDS} - {"runs"})
 
 
 def test_the_list_of_commands_is_the_one_that_their_whole_declarations_make(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +83,7 @@ def test_the_list_of_commands_is_the_one_that_their_whole_declarations_make(caps
             app(args=words, prog_name="ngcdl")
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
-    assert all(f"  {name} " in shown[0] for name in console.COMMANDS)
+    assert all(f"  {name} " in shown[0] for name in COMMANDS)
 
 
 KEPT = {list[str] | None: tuple[str, ...]}  # the option's type: the type of the field that stores it

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from doctor.sights import ENGINE, HEALTHY
-from ngcdl import console
+from ngcdl import command_lines
 from ngcdl.cli import terminal
 from ngcdl.cli.doctor import _mend, screen, summary
 from ngcdl.doctor import chain
@@ -159,7 +159,7 @@ def test_text_is_broken_between_words_and_a_command_never(width: int) -> None:
 
 
 def test_text_fits_also_where_ngcdl_is_typed_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console, "program", lambda: "./scripts/ngcdl")
+    monkeypatch.setattr(command_lines, "program", lambda: "./scripts/ngcdl")
     for words in range(8):
         lines = shown(warning("disk", "it is full", f"{'word ' * words}ngcdl run -- true and ngcdl run -- false " * 4))
         assert max(map(len, lines)) <= 80

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_summaries import summary
 
-from ngcdl.console import operations
+from ngcdl.figures import operations
 from ngcdl.record import Finding, Run, Summary
 from ngcdl.report.measured.bottleneck import diagnose
 from ngcdl.report.measured.told import Told

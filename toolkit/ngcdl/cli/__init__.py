@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ngcdl import console
+from ngcdl.command_lines import COMMANDS, program
 from ngcdl.errors import BadReference, NgcdlError, UsageError
 
 PARTED = ("run", "compare", "exec")  # the commands after whose -- comes a command of the user's
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     from ngcdl.cli.app import app
 
     try:
-        code = app(args=argv[:at], prog_name=console.program(), standalone_mode=False, obj=tuple(argv[at + 1 :]))
+        code = app(args=argv[:at], prog_name=program(), standalone_mode=False, obj=tuple(argv[at + 1 :]))
         return code if isinstance(code, int) else 0
     except SystemExit as error:
         # click turns the BrokenPipeError of a reader that has gone into SystemExit(1).
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 def _end_of_own(argv: list[str]) -> int:
     """Return where ngcdl's own words end. For most commands they are all its own: there, -- only ends the options."""
-    is_parted = "--" in argv and (argv[0] in PARTED or argv[0] not in console.COMMANDS)
+    is_parted = "--" in argv and (argv[0] in PARTED or argv[0] not in COMMANDS)
     return argv.index("--") if is_parted else len(argv)
 
 

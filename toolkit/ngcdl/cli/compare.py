@@ -31,6 +31,7 @@ from ngcdl.spec.inside import WORK
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
+from ngcdl.terminal_text import plain
 
 REFUSED = 1
 # Operations of one run without --steps: two minutes of a desktop's CPU at 250 GFLOP/s.
@@ -310,7 +311,7 @@ def _print(kept: StoredComparison, store: Store, as_json: bool) -> int:
         console.result_json({**about, "verdict": in_words.verdict(found), **found.as_json(), "trials": trials})
         return exit_code(found)
     for line in in_words.lines(found, console.columns(sys.stdout)):
-        console.result(console.wrapped(console.plain(line), sys.stdout))
+        console.result(console.wrapped(plain(line), sys.stdout))
     return exit_code(found)
 
 

@@ -8,6 +8,7 @@ import sys
 from ngcdl import console
 from ngcdl.cli.screen import CHATTER, STEP, STEP_SECONDS, Screen
 from ngcdl.engines.values import Chunk
+from ngcdl.terminal_text import cut, plain
 
 _LONGEST = 4096  # bytes to keep of a line that has not ended
 _ENDS = re.compile(rb"[\r\n]+")  # a progress bar uses \r to rewrite its line
@@ -62,9 +63,9 @@ class ComparisonScreen(Screen):
         width = console.columns(sys.stderr)
         if width is None or not self._moving or self._progress:
             return
-        line = " ".join(console.plain(f"{self._what}: {text}").split())
+        line = " ".join(plain(f"{self._what}: {text}").split())
         # Not to the last columns: a Ctrl-C's ^C behind it would begin another line, and _wipe would miss this one.
-        self._write(sys.stderr, f"\r{console.cut(line, width - 3)}\x1b[K".encode(errors="replace"))
+        self._write(sys.stderr, f"\r{cut(line, width - 3)}\x1b[K".encode(errors="replace"))
         self._is_drawn = True
 
     def _wipe(self) -> None:

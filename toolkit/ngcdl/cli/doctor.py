@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ngcdl import console, settings
+from ngcdl.command_lines import typable
 from ngcdl.doctor import chain
 from ngcdl.doctor.chain import Finding
 from ngcdl.doctor.links import gpu_way
 from ngcdl.errors import BadOption
+from ngcdl.terminal_text import plain
 from ngcdl.there import exists
 
 _MARKS = {"ok": "ok", "warning": "WARN", "broken": "BROKEN", "unchecked": "-"}
@@ -73,21 +75,21 @@ def summary(findings: Sequence[Finding]) -> str:
     said = f"{broken} broken, {warnings} warning{'' if warnings == 1 else 's'}{more}; first: {worst[0].name}"
     steps = sorted(worst[0].remedy, key=lambda step: step.by_hand)  # a step that repairs, before one that only inspects
     step = next((step.command for step in steps), None)
-    return said + (f"\n    {console.plain(step)}" if step else "") + proof
+    return said + (f"\n    {plain(step)}" if step else "") + proof
 
 
 def _lines(finding: Finding, width: int, *, in_colour: bool) -> list[str]:
     mark = f"{_MARKS[finding.state]:<7}"
     found = f"not checked: {finding.found}" if finding.state == "unchecked" else finding.found
-    first, *rest = _filled(f"{mark}{finding.name:<14} {console.plain(found)}", width, 22)
+    first, *rest = _filled(f"{mark}{finding.name:<14} {plain(found)}", width, 22)
     if in_colour and finding.state in _COLOURS:
         first = f"\x1b[{_COLOURS[finding.state]}m{mark}\x1b[0m{first[len(mark) :]}"
     lines = [first, *rest]
     if finding.cause:
-        cause = console.typable(console.plain(finding.cause))  # before it is filled: ./scripts/ngcdl is longer
+        cause = typable(plain(finding.cause))  # before it is filled: ./scripts/ngcdl is longer
         ended = cause if cause.endswith((".", ":")) else f"{cause}."
         lines += _filled(" " * 7 + ("hint: " if finding.state == "ok" else "") + ended, width, 7)
-    lines += [f"{' ' * 11}{console.plain(step.command)}" for step in finding.remedy]
+    lines += [f"{' ' * 11}{plain(step.command)}" for step in finding.remedy]
     if finding.source and finding.state != "ok":
         lines.append(f"{' ' * 7}{finding.source}")
     return lines
@@ -126,7 +128,7 @@ def _mend(findings: Sequence[Finding]) -> Sequence[Finding]:
         return findings
 
     def ask(command: str) -> bool:
-        return terminal.agreed(f"    {console.plain(command)}\n    Run it?")
+        return terminal.agreed(f"    {plain(command)}\n    Run it?")
 
     mender = Mender(console.result, ask, _run, lambda: chain.examine(look.gather()))
     findings = mender.mend(findings)

@@ -13,15 +13,18 @@ from typing import Any
 
 from ngcdl import console, processes, waiting
 from ngcdl.catalog.chips import ON_ARM_CHIPS
+from ngcdl.command_lines import typable
 from ngcdl.errors import BadOption, NgcdlError, NvmlUnavailable
+from ngcdl.figures import NOT_AVAILABLE, activity
 from ngcdl.frozen import dataclass
 from ngcdl.telemetry.card import EXCLUSIVE, Driver, GpuProcess, GpuReading, compute_devices, is_prohibited
 from ngcdl.telemetry.driver import asking, within
 from ngcdl.telemetry.gpu import Nvml, connect, open_nvml
+from ngcdl.terminal_text import JOINT, cells, cut, plain, table
 
 _ENGINE_SECONDS = 1
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1_000_000_000  # time.sleep takes up to 9.2e9
-_NONE = console.NOT_AVAILABLE
+_NONE = NOT_AVAILABLE
 _INDENT = 4  # of what does not fit into a line of a terminal
 _LONGEST_NAME = 32  # characters of a program and its script
 _FIELDS = re.compile(r" {2,}")  # what parts the fields of a line
@@ -127,11 +130,11 @@ def _head(driver: Driver) -> str:
 def _brief(report: _Report, height: int) -> list[str]:
     """Return a line for each card, in at most `height` lines; if there are more cards, the last line says so."""
     rows = [("GPU", "USE", "MEMORY", "POWER", "TEMP", "PROCESSES", "NAME"), *map(_row, report.gpus)]
-    lines = [console.plain(_head(report.driver)), *console.table(rows, right=range(5))]
+    lines = [plain(_head(report.driver)), *table(rows, right=range(5))]
     if len(lines) <= height:
         return lines
     shown = max(height - 1, 2)  # what is above the cards, at least
-    return [*lines[:shown], console.typable(f"{len(lines) - shown} more: ngcdl gpu shows all GPUs")]
+    return [*lines[:shown], typable(f"{len(lines) - shown} more: ngcdl gpu shows all GPUs")]
 
 
 def _row(card: GpuReading) -> tuple[str, ...]:
@@ -146,7 +149,7 @@ def _row(card: GpuReading) -> tuple[str, ...]:
 def _text(report: _Report) -> str:
     head = _head(report.driver)
     cards = [_card(card, report.names) for card in report.gpus]
-    text = console.plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
+    text = plain("\n\n".join([head, *cards] if cards else [head, "The driver sees no GPU."]))
     return "\n".join(map(_folded, text.splitlines()))
 
 
@@ -154,12 +157,12 @@ def _folded(line: str) -> str:
     """Wrap a line if stdout is a terminal that it is too wide for: between its fields, if each fits into a line, else
     between words."""
     width = console.columns(sys.stdout)
-    if width is None or console.cells(line) <= width:
+    if width is None or cells(line) <= width:
         return line
     text = line.lstrip()
     fields = _FIELDS.split(text)
-    if len(fields) > 1 and max(map(console.cells, fields)) <= width - _INDENT:
-        text = _IN_FIELD.sub(console.JOINT, text)
+    if len(fields) > 1 and max(map(cells, fields)) <= width - _INDENT:
+        text = _IN_FIELD.sub(JOINT, text)
     return console.wrapped(text, sys.stdout, _INDENT, lead=" " * (len(line) - len(text)))
 
 
@@ -197,7 +200,7 @@ def _use(card: GpuReading) -> list[str]:
     memory = _memory(card)
     power, clock = _of(card.watts, card.watts_limit, "W"), _of(card.sm_mhz, card.sm_mhz_max, "MHz")
     use, traffic = _value(card.gpu_percent, " %"), _value(card.memory_percent, " %")
-    worked = console.activity(vars(card))
+    worked = activity(vars(card))
     return [
         f"  use {use}   memory {memory}   memory traffic {traffic}",
         *([f"  {worked}"] if worked else []),
@@ -222,10 +225,10 @@ def _processes(found: tuple[GpuProcess, ...] | None, names: Mapping[str, str]) -
         container = names.get(one.container_id or "", (one.container_id or "")[:12]) or "-"
         memory = _value(_mib(one.memory_bytes), " MiB")
         runs = f"{one.name or _NONE} {(one.name and processes.script(one.pid)) or ''}".rstrip()
-        whole.append((str(one.pid), memory, user or _NONE, console.cut(runs, _LONGEST_NAME), container))
+        whole.append((str(one.pid), memory, user or _NONE, cut(runs, _LONGEST_NAME), container))
         brief.append((*whole[-1][:3], one.name or _NONE, container))
     width = console.columns(sys.stdout)
-    drawn = [console.table(rows, width and width - _INDENT, right=(0, 1)) for rows in (whole, brief)]
+    drawn = [table(rows, width and width - _INDENT, right=(0, 1)) for rows in (whole, brief)]
     return [f"  {line}" for line in (drawn[0] if len(drawn[0]) == len(whole) else drawn[1])]
 
 

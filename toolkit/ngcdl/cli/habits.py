@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 
-from ngcdl import console
 from ngcdl.cli.changed import replaced
 from ngcdl.cli.typed import again, own_end
+from ngcdl.command_lines import COMMANDS
 from ngcdl.errors import BadOption, NgcdlError
 from ngcdl.spec import kind_of
 
@@ -135,7 +135,7 @@ def lines_for(word: str, rest: Sequence[str], commands: Sequence[str]) -> str:
     typed = shlex.join(redacted_words(tuple(rest)))
     if word in _OTHERS:
         return _in_our_words(word, rest, typed)
-    if word in console.COMMANDS:  # after `runs`
+    if word in COMMANDS:  # after `runs`
         return f"    ngcdl {word} {typed}".rstrip()
     if _A_RUN.fullmatch(word):
         return f"    ngcdl show {word} {typed}".rstrip()

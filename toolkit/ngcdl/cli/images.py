@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ngcdl import console, engines, settings
+from ngcdl import console, engines, settings, terminal_text
 from ngcdl.catalog import releases
-from ngcdl.console import NOT_AVAILABLE, size
 from ngcdl.errors import (
     BadOption,
     EngineElsewhere,
@@ -21,8 +20,10 @@ from ngcdl.errors import (
     RegistryError,
     UnknownTag,
 )
+from ngcdl.figures import NOT_AVAILABLE, size
 from ngcdl.preflight import meant
 from ngcdl.spec import ImageRef
+from ngcdl.terminal_text import plain
 
 if TYPE_CHECKING:
     from ngcdl.engines.base import Engine
@@ -269,7 +270,7 @@ def _table(rows: Sequence[Mapping[str, Any]], where: str, width: int | None) -> 
     lines = [("IMAGE", "FRAMEWORK", "PYTHON", "CUDA", "SIZE", where.upper()), *(_cells(row) for row in rows)]
     if rows and all(row.get("compressed_bytes") is None for row in rows):  # only the registry knows sizes
         lines = [(*line[:4], *line[5:]) for line in lines]
-    return "\n".join(console.table(lines, width))
+    return "\n".join(terminal_text.table(lines, width))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -320,7 +321,7 @@ def _judged(judged: Judgement, where: str) -> str:
         doubt = "" if judged.host.driver or not judged.host.gpus else "  (by its kernels; the driver is unknown)"
         lines.append((f"newest {where}", f"{judged.newest}{doubt}"))
     lines.append(("known from", _origin(judged)))
-    return console.plain("\n".join(console.wrapped(f"{name:<12} {text}", sys.stdout, 13) for name, text in lines))
+    return plain("\n".join(console.wrapped(f"{name:<12} {text}", sys.stdout, 13) for name, text in lines))
 
 
 def _mode(mode: str | None) -> str:

@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ngcdl import console
+from ngcdl import terminal_text
 from ngcdl.cli import lookup
-from ngcdl.console import NOT_AVAILABLE, measured, number
+from ngcdl.figures import NOT_AVAILABLE, measured, number
 from ngcdl.record import Run
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.words import duration
 from ngcdl.storing.store import called
+from ngcdl.terminal_text import CUT, cells, cut, plain
 
 HEAD = ("RUN", "WHEN", "TOOK", "STATUS", "EXAMPLES/S", "BUSY", "WHAT")
 # The columns that a narrow terminal always gets, and those that it gets in this order while there is room.
@@ -34,12 +35,12 @@ def table(
         (run.id, _when(run, now, is_absolute=width is None), *_cells(run, said[run.id], now), _line(*_what(run)))
         for run in found
     ]
-    whole = console.table([HEAD, *rows])
-    if width is None or max(map(console.cells, whole)) <= width:
+    whole = terminal_text.table([HEAD, *rows])
+    if width is None or max(map(cells, whole)) <= width:
         return whole
     ends = _ends(found, ids, longest=width // 4 if width >= _NAMING else 0)
     rows = [(ends[row[0]], *row[1:]) for row in rows]
-    needed = max(console.cells(name) + (len(console.CUT) if more else 0) for name, more in map(_what, found))
+    needed = max(cells(name) + (len(CUT) if more else 0) for name, more in map(_what, found))
     return _narrow(rows, needed, width)
 
 
@@ -47,18 +48,15 @@ def _narrow(rows: Sequence[Sequence[str]], needed: int, width: int) -> list[str]
     """Return the lines of the columns that there is room for. WHAT gets the rest of the width. EXAMPLES/S is shown only
     if WHAT then has `needed` characters, so that no speed appears without the data set that it was reached on."""
     rows = [(*row[:3], re.sub(", no step for .*", ", silent", row[3]), *row[4:]) for row in rows]
-    wide = {
-        name: max(map(console.cells, column)) + 2
-        for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)
-    }
+    wide = {name: max(map(cells, column)) + 2 for name, column in zip(HEAD, zip(HEAD, *rows, strict=True), strict=True)}
     left, shown, least = width - wide["RUN"] - wide["STATUS"], set(_ALWAYS), _LEAST
     for name in _WANTED:
         beside = max(needed, least) if name == "EXAMPLES/S" else least
         if left - wide[name] >= beside:
             left, least = left - wide[name], beside
             shown.add(name)
-    rows = [(*row[:-1], console.cut(row[-1], max(left, least))) for row in rows]
-    return console.table(
+    rows = [(*row[:-1], cut(row[-1], max(left, least))) for row in rows]
+    return terminal_text.table(
         [[cell for name, cell in zip(HEAD, row, strict=True) if name in shown] for row in (HEAD, *rows)], width
     )
 
@@ -145,7 +143,7 @@ def _what(run: Run) -> tuple[str, str]:
 
 
 def _line(*parts: str) -> str:
-    return console.plain("".join(parts)).replace("\n", " ")
+    return plain("".join(parts)).replace("\n", " ")
 
 
 def _short(reference: str) -> str:

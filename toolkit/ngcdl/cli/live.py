@@ -14,7 +14,7 @@ from ngcdl import console
 from ngcdl.cli import lookup
 from ngcdl.cli.gpu import watched_seconds
 from ngcdl.cli.shown import how_it_ended, show_summary
-from ngcdl.console import NOT_AVAILABLE, activity, measured, number, size
+from ngcdl.figures import NOT_AVAILABLE, activity, measured, number, size
 from ngcdl.folder import EVENTS, last_lines, lines
 from ngcdl.record import Run
 from ngcdl.report.measured.lines import number as figure
@@ -25,6 +25,7 @@ from ngcdl.running import silence
 from ngcdl.running.reconcile import Obstacles, standing
 from ngcdl.storing.nodesamples import samples
 from ngcdl.storing.store import Store
+from ngcdl.terminal_text import plain
 
 # How much is read from the end of each file for a reading: the steps of some minutes; a sample of a large machine has
 # some KiB.
@@ -63,7 +64,7 @@ def _redraw(store: Store, run_id: str, seconds: float) -> None:
             words = "" if silent is None else silence.in_words(silent)
             rows = rows_of(run, read, t, words, live.console.height, unheard)
             width = max(len(name) for name, _ in rows)
-            shown = "\n".join(console.plain(f"{name:<{width}}  {said}") for name, said in rows)
+            shown = "\n".join(plain(f"{name:<{width}}  {said}") for name, said in rows)
             live.update(Text(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
         live.transient = True  # the summary that follows replaces it; at Ctrl-C it stays
     show_summary(store, run)
@@ -184,7 +185,7 @@ def _line(run: Run, read: Now, t: float) -> str:
         said.append(f"{_called(card)} {_card(card)}")
         said += [worked] if (worked := activity(vars(card))) else []
     said += [f"CPU {number(read.cores)} cores", f"memory {size(read.memory_bytes)}"]
-    return console.plain("   ".join(said)).replace("\n", " ")
+    return plain("   ".join(said)).replace("\n", " ")
 
 
 def _json(run: Run, read: Now, t: float) -> str:

@@ -17,6 +17,7 @@ from ngcdl.record import Run
 from ngcdl.running.reconcile import Obstacles, is_left_alone, standing
 from ngcdl.running.recorded_job import last_output, unread_output
 from ngcdl.storing.store import Store
+from ngcdl.terminal_text import plain
 
 _BEGUN = re.compile(r"\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-?]*[ -/]*)?\Z")  # an escape sequence without its end
 _LONGEST = 4096  # characters of one to hold back; a longer one counts as text
@@ -132,7 +133,7 @@ def _writer(stream: IO[bytes]) -> Write:
         text = unfinished + decode(data)
         begun = _BEGUN.search(text)
         end = begun.start() if begun and len(begun[0]) <= _LONGEST else len(text)
-        clean = console.plain(text[:end], kept="\r")
+        clean = plain(text[:end], kept="\r")
         shown = clean.rstrip("\r")  # what follows decides whether the line ends or is rewritten
         unfinished = "\r" * (shown != clean) + text[end:]  # one \r does what many do
         stream.write("\n".join(last_state(line) for line in shown.split("\n")).encode())

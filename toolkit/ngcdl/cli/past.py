@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from ngcdl import console, settings
 from ngcdl.cli import lookup
 from ngcdl.errors import BadOption, BlobMissing, NoGpu, NoSuchRun, NotRepeatable, UnknownRepository, UnknownTag
+from ngcdl.figures import NOT_AVAILABLE, size
 from ngcdl.folder import EVENTS, lines
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.report.measured import retyped
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, called, difference
 from ngcdl.report.shown.likeness import kept_apart
+from ngcdl.terminal_text import plain, table
 
 if TYPE_CHECKING:
     from ngcdl.planning.asked import Asked
@@ -64,12 +66,12 @@ def laid_out(found: Difference, width: int | None) -> list[str]:
     if width is not None:
         said = [((name.partition(" (")[0] if len(name) > _LABEL else name, how), it) for (name, how), it in said]
     figures = [(name, *_figures(it, how)) for (name, how), it in said]
-    whole = console.table([("", found.a, found.b, ""), *asked, *figures])
+    whole = table([("", found.a, found.b, ""), *asked, *figures])
     if width is None or max(map(len, whole)) <= width:
         return whole
     pairs = [("", found.a, found.b, ""), *asked]
     stacked = [line for name, a, b, _ in pairs for line in ([name] if name else []) + [f"    A  {a}", f"    B  {b}"]]
-    return [*stacked, "", *console.table([("", "A", "B", ""), *figures], width)]
+    return [*stacked, "", *table([("", "A", "B", ""), *figures], width)]
 
 
 def _cells(name: str, a: object, b: object) -> tuple[str, str]:
@@ -92,20 +94,20 @@ def _cut(text: str, start: int) -> str:
 
 def _text(name: str, value: object) -> str:
     if value is None:
-        return console.NOT_AVAILABLE
+        return NOT_AVAILABLE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and name.endswith("_bytes"):
-        return console.size(value)
+        return size(value)
     if isinstance(value, list):
         words = [str(one) for one in value]
         value = (shlex.join(words) if name == "spec.command" else "; ".join(words)) or "none"
-    return console.plain(str(value)).replace("\n", " ")
+    return plain(str(value)).replace("\n", " ")
 
 
 def _figures(figure: Figure, how: Written) -> tuple[str, str, str]:
     """Return both values, and what changed of what is shown: of 0.02 and 0.04 cores, both "0.0 cores", nothing."""
-    a, b = (console.NOT_AVAILABLE if value is None else how(value) for value in (figure.a, figure.b))
+    a, b = (NOT_AVAILABLE if value is None else how(value) for value in (figure.a, figure.b))
     return a, b, "" if figure.change is None else "the same" if a == b else f"{figure.change * 100:+.1f} %"
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ngcdl import console
+from ngcdl import console, figures
 from ngcdl.cli import lookup, terminal
 from ngcdl.errors import BadOption, NgcdlError, NotRemoved, RecordBroken, StateNotWritable
 from ngcdl.folder import FILES, IMPORTED
@@ -23,6 +23,7 @@ from ngcdl.running.reconcile import Obstacles, ended, reconcile, still_runs
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store, delete
+from ngcdl.terminal_text import table
 
 NOTE = "{}its home and what its command wrote were removed (ngcdl runs rm --keep-record)"
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -236,8 +237,8 @@ def _listed(store: Store, going: Sequence[_Going], asked: Asked) -> Iterator[str
     """Yield a line for each run, and for each stored comparison that loses runs."""
     if not going:
         return
-    rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, console.size(one.bytes)) for one in going)]
-    yield from console.table(rows, console.columns(sys.stdout), right=(2,))
+    rows = [("RUN", "STATUS", "SIZE"), *((one.run.id, one.run.status, figures.size(one.bytes)) for one in going)]
+    yield from table(rows, console.columns(sys.stdout), right=(2,))
     for comparison, lost in _losing(store, going, asked):
         count = len({*comparisons.runs_left(comparison, store)})
         what = "goes, too" if lost == count else f"loses {lost} of its {_runs(count)}"
@@ -270,7 +271,7 @@ def _runs(count: int) -> str:
 
 
 def _total(going: Sequence[_Going]) -> str:
-    return f"{_runs(len(going))}, {console.size(sum(one.bytes for one in going))}"
+    return f"{_runs(len(going))}, {figures.size(sum(one.bytes for one in going))}"
 
 
 # -- the removal ----------------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ def _carry_out(store: Store, going: Sequence[_Going], keep_record: bool) -> int:
         done, failed = done + is_gone, failed + (not is_gone)
     if done or freed:
         what = "kept the record of" if keep_record else "removed"
-        console.result(f"{what} {_runs(done)}, {console.size(freed)} freed")
+        console.result(f"{what} {_runs(done)}, {figures.size(freed)} freed")
     return failed
 
 

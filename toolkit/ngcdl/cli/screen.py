@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TextIO
 
-from ngcdl import console
+from ngcdl import console, figures
+from ngcdl.command_lines import typable
 from ngcdl.engines.values import WAITING, Chunk, PullEvent
+from ngcdl.terminal_text import plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -80,9 +82,7 @@ class Screen:
 
             text = written_out(text, sys.argv[1:])
         if self._progress:
-            self._progress.console.print(
-                f"ngcdl: {console.typable(console.plain(text))}", markup=False, highlight=False
-            )
+            self._progress.console.print(f"ngcdl: {typable(plain(text))}", markup=False, highlight=False)
         else:
             console.say(text)
 
@@ -125,9 +125,9 @@ class Screen:
         elif done and self._clock() - self._last_line > LINE_SECONDS:
             self._last_line = self._clock()
             count = len(self._layers)
-            of = f" of {console.size(total)} in {count} layer{'' if count == 1 else 's'}"
+            of = f" of {figures.size(total)} in {count} layer{'' if count == 1 else 's'}"
             of = f" so far; {whole} layers complete" if total is None else of
-            told = f"{console.size(done)}{f' are here; unpacked: {whole} layers' if done == total else of}"
+            told = f"{figures.size(done)}{f' are here; unpacked: {whole} layers' if done == total else of}"
             if told != self._told:
                 self.say(told)
             self._told = told
@@ -160,8 +160,8 @@ class Screen:
             left = ""
             if total_bytes and bytes_per_second:
                 left = f", {(total_bytes - done_bytes) / bytes_per_second / 60:.0f} min left"
-            rate = f" at {console.size(bytes_per_second)}/s" if bytes_per_second else ""
-            self.say(f"CIFAR-10: {console.size(done_bytes)} of {console.size(total_bytes)}{rate}{left}")
+            rate = f" at {figures.size(bytes_per_second)}/s" if bytes_per_second else ""
+            self.say(f"CIFAR-10: {figures.size(done_bytes)} of {figures.size(total_bytes)}{rate}{left}")
 
     def _bar(self, name: str, status: str, current: int | None, total: int | None) -> None:
         progress = self._bars()
@@ -180,7 +180,7 @@ class Screen:
             class Rate(bars.ProgressColumn):  # in the units of all other sizes; rich's own counts in MB
                 def render(self, task: bars.Task) -> str:
                     rate = task.finished_speed or task.speed
-                    return f"{console.size(rate)}/s" if rate else ""
+                    return f"{figures.size(rate)}/s" if rate else ""
 
             width = console.columns(sys.stderr) or 0
             self._progress = bars.Progress(

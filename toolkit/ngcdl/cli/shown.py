@@ -11,7 +11,7 @@ from typing import Any
 
 from ngcdl import console
 from ngcdl.cli import lookup
-from ngcdl.console import NOT_AVAILABLE, activity, measured, size
+from ngcdl.figures import NOT_AVAILABLE, activity, measured, size
 from ngcdl.folder import EVENTS, LOG, TRACE, lines, opened
 from ngcdl.folder import size as size_of
 from ngcdl.record import Run, Summary
@@ -22,6 +22,7 @@ from ngcdl.report.measured.observed import observed
 from ngcdl.report.measured.words import HELD_DOWN, called, card_memory, computed, formatted, outcome
 from ngcdl.spec import FULL_SECONDS, KINDS, SHORTEST_SAMPLE_SECONDS, redacted_words
 from ngcdl.storing.store import Store
+from ngcdl.terminal_text import plain
 
 _SELDOM = ("stages", *raced.EVENTS)
 _NO_STEPS = re.compile(f'"(start|{"|".join(_SELDOM)})"'.encode())  # there may be a million steps
@@ -63,9 +64,7 @@ def _summary(store: Store, run: Run, stream: Any) -> str:
     width = max(len(name) for name, _ in rows)
     # a command or a folder's name may have newlines in it; those of a note are meant
     rows = [(name, text if name == "note" else text.replace("\n", "\\n")) for name, text in rows]
-    return "\n".join(
-        console.wrapped(console.plain(text), stream, width + 2, lead=f"{name:<{width}}  ") for name, text in rows
-    )
+    return "\n".join(console.wrapped(plain(text), stream, width + 2, lead=f"{name:<{width}}  ") for name, text in rows)
 
 
 def _path(path: Path, stream: Any) -> str:

@@ -19,6 +19,7 @@ from ngcdl.running.reconcile import reconcile
 from ngcdl.storing import comparisons
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
+from ngcdl.terminal_text import table
 
 _AT_ONCE = 16  # runs that are stopped at the same time: each may take its grace period, and asks its engine
 _LOOKED_AT = 100  # `stop` without a name looks for running ones among this many of the newest runs
@@ -65,7 +66,7 @@ def _stop_all(store: Store, yes: bool) -> int:
         console.say("nothing is running")
         return 0
     rows = [("RUN", "ENGINE", "WHAT"), *((run.id, _where(run), naming.what(run)) for run in running)]
-    for line in console.table(rows, console.columns(sys.stdout)) if running else ():
+    for line in table(rows, console.columns(sys.stdout)) if running else ():
         console.result(line)
     for one in going:
         console.result(f"the comparison {one.id}")

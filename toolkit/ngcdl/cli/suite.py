@@ -29,6 +29,7 @@ from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.spec import kind_of
 from ngcdl.storing.store import Store
 from ngcdl.telemetry import gpu as nvml
+from ngcdl.terminal_text import plain
 
 # Those that show the most in the shortest time come first. `smoke` is not among them: it has nothing to compare.
 _ARTICLES = (
@@ -137,7 +138,7 @@ def suite(name: str, typed: Typed, repeat: int, minutes: float | None) -> int:
         console.result_json([outcome.as_json() for outcome in outcomes])
     else:
         for line in _lines(outcomes):
-            console.result(console.wrapped(console.plain(line), sys.stdout))
+            console.result(console.wrapped(plain(line), sys.stdout))
     return signal_exit_code(number) if number else int(any(outcome.refused for outcome in outcomes))
 
 

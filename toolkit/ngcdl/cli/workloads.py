@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from ngcdl import console, trainings
+from ngcdl.terminal_text import table
 
 HEAD = ("NAME", "DATA", "WHAT IT IS, OR WHICH QUESTION IT ANSWERS")
 COSTS = ("NAME", "PARAMETERS", "FORWARD MACS", "FLOP/EXAMPLE", "BATCH")
@@ -28,7 +29,7 @@ def workloads(as_json: bool, with_costs: bool) -> None:
         rows = [COSTS, *map(_cost, found)]
     else:
         rows = [HEAD, *((one.name, _data(one), _what(one, frameworks)) for one in found)]
-    for line in console.table(rows, console.columns(sys.stdout), range(1, len(COSTS)) if with_costs else ()):
+    for line in table(rows, console.columns(sys.stdout), range(1, len(COSTS)) if with_costs else ()):
         console.result(line)
     console.say(_of_the_costs(found) if with_costs else _how_to_go_on(frameworks))
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from ngcdl import console
 from ngcdl.errors import EngineLost, NgcdlError
+from ngcdl.figures import measured
 from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
@@ -259,9 +259,9 @@ def _told(run: Run) -> str:
     rate, each = figures.examples_per_second, figures.seconds_per_batch
     if rate is None and is_command(run):
         has_time = run.seconds is not None and not run.kind.is_cluster  # a cluster's includes the queue
-        return f"took {console.measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
+        return f"took {measured(run.seconds)} s ({run.id})" if has_time else f"finished ({run.id})"
     if rate is None:
         return f"too few steps for a figure ({run.id})"
     made_up = ", on SYNTHETIC data" if run.is_synthetic else ""
-    batch = "" if each is None else f", {console.measured(each, 4)} s/batch"
-    return f"{console.measured(rate)} examples/s{batch}{made_up} ({run.id})"
+    batch = "" if each is None else f", {measured(each, 4)} s/batch"
+    return f"{measured(rate)} examples/s{batch}{made_up} ({run.id})"

@@ -122,7 +122,7 @@ def _architecture(image: ImageFacts, host: HostFacts) -> Reason | None:
 
 
 def _disk(image: ImageFacts, host: HostFacts) -> Reason | None:
-    from ngcdl.console import size
+    from ngcdl.figures import size
 
     free, travels = host.free_bytes, image.compressed_bytes
     if free is None or travels is None or free >= UNPACKED_PER_COMPRESSED * travels:

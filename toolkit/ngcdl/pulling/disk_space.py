@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ngcdl.console import size
 from ngcdl.errors import DiskFull
+from ngcdl.figures import size
 from ngcdl.frozen import dataclass
 
 

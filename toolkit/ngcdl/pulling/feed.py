@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from ngcdl import console
+from ngcdl import figures
 from ngcdl.engines.base import Engine
 from ngcdl.engines.values import WAITING, LayerStore, PullEvent, ShowPull, short_id
 from ngcdl.errors import (
@@ -239,7 +239,7 @@ class Feed:
         if not is_told and (line := disk_space.announced(need, store.folder)):
             self.say(line)
         if here and not is_told:
-            self.say(f"{console.size(here)} of {console.size(whole)} are here already.")
+            self.say(f"{figures.size(here)} of {figures.size(whole)} are here already.")
         return form
 
     def _config(self, registry: Registry, document: Document) -> tuple[Blob, dict[str, Any]]:

@@ -23,9 +23,10 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
-from ngcdl import console, tars, whole
+from ngcdl import tars, whole
 from ngcdl.engines.values import WAITING, ShowPull
 from ngcdl.errors import DigestMismatch, DiskFull, NgcdlError, NotWritten, RegistryAnswer
+from ngcdl.figures import size
 from ngcdl.frozen import dataclass
 from ngcdl.pulling import blob_folder, disk_space
 from ngcdl.pulling.blobs import Blob, FolderTrouble
@@ -103,10 +104,10 @@ class Saving:
         is_one = blobs is not None and file is not None and blobs.device == file.device
         for where, room, need in ((self.folder, blobs, whole - here + whole * is_one), (beside, file, whole)):
             if room is not None and room.free_bytes < need:
-                needs = f"{self.ref} needs {console.size(need)} there; {console.size(room.free_bytes)} are free"
+                needs = f"{self.ref} needs {size(need)} there; {size(room.free_bytes)} are free"
                 raise DiskFull(str(where), needs, is_engines=False)
-        kept = f", of which {console.size(here)} are here already" if here else ""
-        self.say(f"{self.ref}: {console.size(whole)}{kept}; Ctrl-C keeps what has arrived.")
+        kept = f", of which {size(here)} are here already" if here else ""
+        self.say(f"{self.ref}: {size(whole)}{kept}; Ctrl-C keeps what has arrived.")
 
     def _fetch(self, blobs: Sequence[Blob], screen: threading.Lock) -> None:
         """Complete all blobs, over several connections. Raise the first error at once, as Ctrl-C: a connection may wait

@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
-from ngcdl import console
 from ngcdl.cli import completed
+from ngcdl.command_lines import COMMANDS, typable
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _FIRST = (
@@ -23,18 +23,18 @@ _LINE = 44  # columns for the line to type: enough for `./scripts/ngcdl compare 
 
 
 class Front(TyperGroup):
-    """ngcdl itself: how to start, then the commands in the order of `console.COMMANDS`, under the headings that they
-    name in typer's `rich_help_panel`."""
+    """ngcdl itself: how to start, then the commands in the order of `command_lines.COMMANDS`, under the headings that
+    they name in typer's `rich_help_panel`."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # typer's own click
         del ctx
-        return list(console.COMMANDS)
+        return list(COMMANDS)
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write all that follows the description."""
         with formatter.section("Start here"):
             formatter.write_dl([(f"{ctx.command_path} {words}", what) for words, what in _FIRST], col_max=_LINE)
-        widest = max(map(len, console.COMMANDS))
+        widest = max(map(len, COMMANDS))
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.commands[name]
@@ -56,7 +56,7 @@ class Application(typer.Typer):
         """Run `args`. If they begin with a command, typer makes only that one of its declaration, and for the help of
         ngcdl itself each without its options: to make them all takes a fifth of a short command's time."""
         declared = self.registered_commands, self.registered_groups
-        if args and args[0] in console.COMMANDS:
+        if args and args[0] in COMMANDS:
             self.registered_commands = [one for one in declared[0] if one.callback.__name__ == args[0]]  # type: ignore[union-attr]
             self.registered_groups = [one for one in declared[1] if one.name == args[0]]
         elif list(args) in (["--help"], ["-h"]):
@@ -90,7 +90,7 @@ class Sectioned(TyperCommand):
 
     def format_epilog(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click
         """Write the examples with ngcdl as it was typed, so that they can be copied."""
-        self.epilog = console.typable(self.epilog or "")
+        self.epilog = typable(self.epilog or "")
         super().format_epilog(ctx, formatter)
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # typer's own click

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from ngcdl import console
 from ngcdl.dataset import CIFAR10
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, warning
 from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.figures import size
 
 NAME = "dataset"
 _URL = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -30,7 +30,7 @@ def judge(sight: Sight) -> Finding:
         step = Step(f"rm -r {shlex.quote(str(folder))} {shlex.quote(str(stamp))}")
         return warning(NAME, f"the CIFAR-10 in {seen.cache} is damaged: {seen.damage}", cause, step)
     hint = (
-        f"The first training downloads it ({console.size(CIFAR10.bytes)}). Its official host is sometimes slow: --data "
+        f"The first training downloads it ({size(CIFAR10.bytes)}). Its official host is sometimes slow: --data "
         "DIR or NGCDL_DATA uses a copy that you have, and an interrupted download resumes where it stopped"
     )
     return ok(NAME, "CIFAR-10 is not here yet", hint, source=_URL)

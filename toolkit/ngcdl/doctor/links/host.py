@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight
 from ngcdl.engines.values import architecture
+from ngcdl.figures import size
 from ngcdl.preflight.verdict import AVX
 from ngcdl.telemetry.driver import WSL_GUIDE
 
@@ -30,7 +30,7 @@ def cpu(sight: Sight) -> Finding:
 def shm(sight: Sight) -> Finding:
     if sight.shm is None:
         return unchecked("shm", "/dev/shm can't be measured")
-    found = f"/dev/shm has {console.size(sight.shm.free_bytes)} free of {console.size(sight.shm.total_bytes)}"
+    found = f"/dev/shm has {size(sight.shm.free_bytes)} free of {size(sight.shm.total_bytes)}"
     if sight.shm.free_bytes >= _SHM_BYTES:
         return ok("shm", found)
     cause = "Runs without a container use it (in one, --shm-size counts); short of it, data loaders hit a bus error"

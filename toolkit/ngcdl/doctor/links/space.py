@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from ngcdl import console
 from ngcdl.doctor.chain import Finding, Link, Step, broken, not_seen, ok, unchecked, warning
 from ngcdl.doctor.sight import Sight, Trouble
+from ngcdl.figures import size
 
 NAME = "disk"
 # Today's images are 7 to 12 GB compressed and about 2.5 times as much unpacked; two of them, and room to work.
@@ -23,7 +23,7 @@ def judge(sight: Sight) -> Finding:
         return unchecked(
             NAME, "the engine's folder is on another machine" if not engine.is_here else "it can't be measured"
         )
-    found = f"{console.size(free)} free in {folder}"
+    found = f"{size(free)} free in {folder}"
     steps = (
         Step("docker system df", by_hand=True),
         Step("docker image prune"),
@@ -33,9 +33,9 @@ def judge(sight: Sight) -> Finding:
     wanted = known or _LEAST_BYTES
     if free < wanted:
         what = "the default image" if known else "one of today's images"
-        return broken(NAME, found, f"{what.capitalize()} needs {console.size(wanted)}, compressed and unpacked", *steps)
+        return broken(NAME, found, f"{what.capitalize()} needs {size(wanted)}, compressed and unpacked", *steps)
     if free < _RULE_BYTES:
-        return warning(NAME, found, f"Room for an image or two; {console.size(_RULE_BYTES)} is a rule of thumb", *steps)
+        return warning(NAME, found, f"Room for an image or two; {size(_RULE_BYTES)} is a rule of thumb", *steps)
     return ok(NAME, found)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ngcdl import console
-from ngcdl.console import NOT_AVAILABLE, measured, number
+from ngcdl import terminal_text
+from ngcdl.figures import NOT_AVAILABLE, measured, number
 from ngcdl.report.compared import theirs
 from ngcdl.report.compared.arm import counted
 from ngcdl.report.compared.comparison import ONE_PAIR, Comparison, Ratio, Reached
@@ -18,7 +18,7 @@ from ngcdl.report.measured.spread import figure, times
 
 def lines(it: Comparison, width: int | None = None) -> Iterator[str]:
     """Yield all lines to print, the verdict last; the table fits `width` columns if that is given."""
-    yield from console.table(_rows(it), width)
+    yield from terminal_text.table(_rows(it), width)
     yield ""
     if it.synthetic:
         yield f"SYNTHETIC data, nothing real ({it.synthetic})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ngcdl.console import measured
+from ngcdl.figures import measured
 from ngcdl.frozen import dataclass
 from ngcdl.report.compared.arm import Figures, counted, faster
 from ngcdl.report.compared.beside import feed, teacher

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, Literal
 
-from ngcdl.console import NOT_AVAILABLE
+from ngcdl.figures import NOT_AVAILABLE
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured import lines, naming, throttling, tuned

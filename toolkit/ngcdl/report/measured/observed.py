@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ngcdl.console import NOT_AVAILABLE
+from ngcdl.figures import NOT_AVAILABLE
 from ngcdl.record import GpuSummary, Run
 from ngcdl.report.measured import naming
 from ngcdl.report.measured.case import can_judge

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import floor, log10
 from statistics import median
 
-from ngcdl.console import NOT_AVAILABLE, measured
+from ngcdl.figures import NOT_AVAILABLE, measured
 from ngcdl.frozen import dataclass
 
 # A ratio closer to 1 than this is a difference that nobody would act on, and two digits show it as 1.00.

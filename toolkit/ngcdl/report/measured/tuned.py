@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ngcdl.console import measured
+from ngcdl.figures import measured
 from ngcdl.report.measured import lines
 
 

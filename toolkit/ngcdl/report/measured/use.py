@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from ngcdl.console import number
+from ngcdl.figures import number
 from ngcdl.frozen import dataclass
 from ngcdl.record import Run
 from ngcdl.report.measured.case import COMMAND_SAMPLES, COMMAND_SECONDS, IDLE_PERCENT, can_judge

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from ngcdl.console import NOT_AVAILABLE, measured, milliseconds, number, operations, size
+from ngcdl.figures import NOT_AVAILABLE, measured, milliseconds, number, operations, size
 from ngcdl.record import ACTIVITY, GpuSummary, Run, Summary
 
 Written = Callable[..., str]  # formats a known value, with `digits` if it allows a choice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngcdl.console import size
+from ngcdl.figures import size
 from ngcdl.record import Run
 from ngcdl.report.compared.unlike import Entry, MeasuredRun, Refusal, refusals, written
 from ngcdl.report.measured import naming, tuned

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ngcdl import __version__
-from ngcdl.console import NOT_AVAILABLE, measured, number, size
+from ngcdl.figures import NOT_AVAILABLE, measured, number, size
 from ngcdl.record import ACTIVITY, Run
 from ngcdl.report.measured import naming, raced, retyped, tuned
 from ngcdl.report.measured.lines import known_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ngcdl.console import measured
+from ngcdl.figures import measured
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
 from ngcdl.report.measured import naming
