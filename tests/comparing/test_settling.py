@@ -17,6 +17,7 @@ from ngcdl.comparing.compare import Variant
 from ngcdl.errors import ImagesRefused, ImageUnfit, NoGpu, NothingToCompare
 from ngcdl.planning.asked import Asked
 from ngcdl.preflight import meant
+from ngcdl.running.context import Context
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
 from ngcdl.storing.store import Store
 
@@ -55,7 +56,7 @@ def variants(gpus: str, **changed: Mapping[str, Any]) -> list[Variant]:
 @docker_s_socket
 def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.Settings, store: Store) -> None:
     made = variants("auto", cpu={"device": "cpu"}, gpu={"device": "gpu"})
-    ready, remarks = compare.settle(made, config, store, FakeShow())
+    ready, remarks = compare.settle(made, Context(config, store, FakeShow()))
     assert [variant.name for variant, _ in ready] == ["cpu"]
     assert remarks == ("the GPU can't be measured here: this host has no NVIDIA driver",)
     assert ready[0][1].picked.loud == (), "the CPU is what this arm is to compute on"
@@ -65,8 +66,9 @@ def test_where_there_is_no_gpu_the_cpu_is_left_and_it_is_said(config: settings.S
 @docker_s_socket
 def test_a_gpu_that_must_be_there_and_is_not_ends_it_before_any_run(config: settings.Settings, store: Store) -> None:
     for gpus, device, named in (("all", None, "--gpus all: "), ("auto", "gpu", "--device gpu: ")):
+        both = variants(gpus, a={"device": device}, b={"device": device})
         with pytest.raises(NoGpu, match=named):
-            compare.settle(variants(gpus, a={"device": device}, b={"device": device}), config, store, FakeShow())
+            compare.settle(both, Context(config, store, FakeShow()))
     assert store.ids() == []
 
 
@@ -79,7 +81,7 @@ def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are
     for gpus, kind in (("all", NothingToCompare), ("2", NoGpu)):
         cpu, gpu = variants(gpus, cpu={**own, "gpus": GpuRequest("none")}, gpu=own)
         with pytest.raises(kind, match="this host has no NVIDIA driver") as refused:
-            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], config, store, FakeShow())
+            compare.settle([replace(cpu, device="cpu"), replace(gpu, device="gpu")], Context(config, store, FakeShow()))
         assert "    ngcdl run ... --gpus none -- COMMAND\n" in refused.value.hint, "compare would refuse --gpus none"
 
 
@@ -87,7 +89,7 @@ def test_a_command_can_t_be_compared_without_a_gpu_and_cards_that_were_typed_are
 def test_all_arms_of_one_image_begin_from_one_preparation(config: settings.Settings, store: Store) -> None:
     work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
     made = variants("none", one={"workload": work[0]}, two={"workload": work[1]})
-    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
+    ((_, one), (_, two)), _ = compare.settle(made, Context(config, store, FakeShow()))
     assert one.picked is two.picked
     assert (one.data, one.digest) == (two.data, two.digest)
     assert [settled.asked.workload for settled in (one, two)] == work
@@ -103,7 +105,7 @@ def test_a_release_that_was_left_open_is_the_same_for_all_arms(
     asked = {"image": meant.named("tensorflow", "nvcr.io"), "workload": None, "own": RunSpec(None, ("ls",))}
     made = variants("none", cpu=asked)
     made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
-    ready, _ = compare.settle(made, config, store, FakeShow())
+    ready, _ = compare.settle(made, Context(config, store, FakeShow()))
     assert {settled.picked.image for _, settled in ready} == {IMAGE}
 
 
@@ -113,7 +115,7 @@ def test_the_engine_that_was_chosen_is_said_once_for_all_arms(config: settings.S
     made = variants("none", cpu=asked)
     made += [replace(made[0], name="gpu", asked=replace(made[0].asked, gpus=GpuRequest.parse("auto")))]
     show = FakeShow()
-    compare.settle(made, config, store, show)
+    compare.settle(made, Context(config, store, show))
     first, second = (line for line in show.said if "GPUs: " in line)
     assert first.startswith("engine docker: it was named; GPUs: none")
     assert second.startswith("cpu: GPUs: none")
@@ -122,7 +124,7 @@ def test_the_engine_that_was_chosen_is_said_once_for_all_arms(config: settings.S
 @docker_s_socket
 def test_the_data_is_found_once_for_two_images(config: settings.Settings, store: Store) -> None:
     made = variants("none", one={"image": IMAGE}, two={"image": OTHER})
-    ((_, one), (_, two)), _ = compare.settle(made, config, store, FakeShow())
+    ((_, one), (_, two)), _ = compare.settle(made, Context(config, store, FakeShow()))
     assert one.data is two.data
     assert [settled.digest for settled in (one, two)] == ["sha256:" + "1" * 64, "sha256:" + "2" * 64]
 
@@ -138,7 +140,7 @@ def test_an_image_that_can_t_run_ends_it_before_another_or_the_data_is_fetched(
     show = FakeShow()
     made = variants("none", **{name: {"image": images[name], "workload": Workload("cifar10")} for name in names})
     with pytest.raises(ImagesRefused) as refused:
-        compare.settle(made, config, store, show)
+        compare.settle(made, Context(config, store, show))
     assert str(IMAGE.tag) in refused.value.message
     assert refused.value.message.endswith(" A comparison runs all of its images or none: no run begins.")
     assert not [path for path in daemon.asked if "/images/create" in path]
@@ -156,7 +158,7 @@ def test_all_images_that_can_t_run_are_named_at_once(
         daemon.images[str(image)]["Architecture"] = "m68k"
     made = variants("none", **{image.tag: {"image": image} for image in (third, IMAGE, OTHER)})
     with pytest.raises(ImagesRefused) as refused:
-        compare.settle(made, config, store, FakeShow())
+        compare.settle(made, Context(config, store, FakeShow()))
     said = refused.value.message
     assert {image for image in (third, IMAGE, OTHER) if f"{image} can't run here: " in said} == {*bad}
     assert said.count("no run begins") == 1
@@ -172,7 +174,6 @@ def test_an_image_that_can_t_run_on_any_arm_is_refused_as_for_a_run(
 ) -> None:
     daemon.images[str(IMAGE)]["Architecture"] = "m68k"
     work = [Workload("cifar10", threads=n, data="synthetic") for n in (1, 2)]
+    made = variants("none", one={"workload": work[0]}, two={"workload": work[1]})
     with pytest.raises(ImageUnfit):
-        compare.settle(
-            variants("none", one={"workload": work[0]}, two={"workload": work[1]}), config, store, FakeShow()
-        )
+        compare.settle(made, Context(config, store, FakeShow()))

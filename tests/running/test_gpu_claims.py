@@ -46,6 +46,7 @@ sys.path.insert(0, sys.argv[1])
 from fakes import IMAGE, FakeShow
 from ngcdl import settings
 from ngcdl.running import gpu_claims, prepare, turn
+from ngcdl.running.context import Context
 from ngcdl.planning.asked import Asked
 from ngcdl.errors import NgcdlError
 from ngcdl.spec import GpuRequest, ImageRef, RunSpec, Workload
@@ -56,9 +57,8 @@ store = Store(config.runs)
 image = ImageRef.parse(os.environ.get("IMAGE") or str(IMAGE))
 asked = Asked("docker", image, GpuRequest.parse(sys.argv[2]), Workload("cifar10", data="synthetic"), force=True)
 own = replace(asked, workload=None, own=RunSpec(image, ("python",))) if "COMMAND" in os.environ else asked
-others = [
-    prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), config, store, FakeShow()) for text in sys.argv[3:]
-]
+quietly = Context(config, store, FakeShow())
+others = [prepare.settle(replace(asked, gpus=GpuRequest.parse(text)), quietly) for text in sys.argv[3:]]
 
 class Show(FakeShow):
     def say(self, text):
@@ -70,7 +70,7 @@ show = Show()
 turn.PAUSE_SECONDS = 0.01
 try:
     asked = replace(own, always_pull="IMAGE" in os.environ, waits="WAITS" in os.environ)
-    run = prepare.prepare(asked, config, store, show).run
+    run = prepare.prepare(asked, Context(config, store, show)).run
     print(json.dumps({"gpus": run.gpus, "said": show.said, "held": gpu_claims.claimed(store), "id": run.id}))
 except NgcdlError as error:
     print(json.dumps({"error": type(error).__name__, "message": error.message, "ids": store.ids()}))
@@ -91,7 +91,7 @@ def held():
     os._exit(0)
 
 show = Show()
-choosing = compare.settled(arms, config, store, show)
+choosing = compare.settled(arms, Context(config, store, show))
 ready, _ = choosing.__enter__()
 gpus = ready[1][1].picked.uuids
 kept = StoredComparison(store.new_id("compare"), "device", 1, (("cpu", "cpu"), ("gpu", "gpu")), 1.0)

@@ -44,6 +44,7 @@ from ngcdl.preflight import meant
 from ngcdl.pulling import fetch
 from ngcdl.record import Image
 from ngcdl.running import prepare, sources
+from ngcdl.running.context import Context
 from ngcdl.spec import NVCR, GpuRequest, ImageRef, Mount, Placement, RunSpec, Workload
 from ngcdl.storing.store import Store
 from ngcdl.telemetry.card import Card, Probe
@@ -54,7 +55,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def test_a_prepared_run_is_recorded_as_running_and_launched_by_digest(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
-    ready = prepare.prepare(training(), config, store, FakeShow())
+    ready = prepare.prepare(training(), Context(config, store, FakeShow()))
     run = store.load(ready.run.id)
     assert run == ready.run
     assert (run.status, run.image.digest, run.dataset, run.gpus) == ("running", DIGEST, "synthetic", ())
@@ -76,7 +77,8 @@ def test_an_engine_s_own_image_is_never_pulled_starts_by_its_id_and_has_no_diges
 ) -> None:
     daemon.images[str(MINE)] = daemon.images[ID] = {"Id": ID, "RepoDigests": []}
     show = FakeShow()
-    ready = prepare.prepare(training(image=meant.typed("mine", NVCR), always_pull=always_pull), config, store, show)
+    asked = training(image=meant.typed("mine", NVCR), always_pull=always_pull)
+    ready = prepare.prepare(asked, Context(config, store, show))
     assert ready.run.image == Image(str(MINE), None, ID)
     assert store.load(ready.run.id).image == ready.run.image
     assert ready.order.target == ID
@@ -92,7 +94,8 @@ def test_one_that_came_from_a_registry_keeps_its_digest(
     hub = ImageRef.parse("docker.io/pytorch/pytorch:2.5.0")
     held = {"Id": ID, "RepoDigests": [f"pytorch/pytorch@{DIGEST}"]}
     daemon.images |= dict.fromkeys((str(hub), ID, hub.pinned(DIGEST)), held)
-    ready = prepare.prepare(training(image=meant.typed("pytorch/pytorch:2.5.0", NVCR)), config, store, FakeShow())
+    asked = training(image=meant.typed("pytorch/pytorch:2.5.0", NVCR))
+    ready = prepare.prepare(asked, Context(config, store, FakeShow()))
     assert (ready.run.image, ready.order.target) == (Image(str(hub), DIGEST), hub.pinned(DIGEST))
 
 
@@ -101,7 +104,7 @@ def test_an_own_image_that_is_gone_meanwhile_is_not_looked_for_elsewhere(
 ) -> None:
     daemon.images[str(MINE)] = {"Id": ID}  # but not under its id
     with pytest.raises(ImageGone, match="no longer has the image mine"):
-        prepare.prepare(training(image=meant.typed("mine", NVCR), force=True), config, store, FakeShow())
+        prepare.prepare(training(image=meant.typed("mine", NVCR), force=True), Context(config, store, FakeShow()))
     assert not [path for path in daemon.asked if "/images/create" in path]
 
 
@@ -110,7 +113,7 @@ def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(
 ) -> None:
     names = iter(["20261122-120000-cifar10-abc001"] * 2 + ["20261122-120000-cifar10-abc002"])
     monkeypatch.setattr(Store, "new_id", lambda *_: next(names))
-    settled = prepare.settle(training(), config, store, FakeShow())
+    settled = prepare.settle(training(), Context(config, store, FakeShow()))
     ready = [prepare.begin(settled, store) for _ in range(2)]
     assert [store.load(one.run.id).id for one in ready] == [one.order.run_id for one in ready]
     assert store.ids() == ["20261122-120000-cifar10-abc002", "20261122-120000-cifar10-abc001"]
@@ -120,7 +123,7 @@ def test_two_that_begin_in_one_moment_and_draw_one_name_are_two_runs(
 def test_a_training_that_shares_a_card_leaves_the_others_their_memory(
     daemon: Daemon, config: settings.Settings, store: Store, shares: bool
 ) -> None:
-    settled = prepare.settle(training(), config, store, FakeShow())
+    settled = prepare.settle(training(), Context(config, store, FakeShow()))
     settled = replace(settled, picked=replace(settled.picked, shares=shares))
     said = dict(prepare.begin(settled, store).order.spec.environment)
     assert said.get("TF_FORCE_GPU_ALLOW_GROWTH") == ("true" if shares else None)
@@ -135,7 +138,7 @@ def test_a_command_of_one_s_own_keeps_what_was_typed(daemon: Daemon, config: set
     extra = RunSpec(None, environment=typed, shm_bytes=5, cpu_limit=0.5, memory_bytes=6, workdir="/w")
     extra = replace(extra, sample_seconds=30)
     asked = Asked("docker", IMAGE, NONE, None, own, root=True, extra=extra)
-    spec = prepare.prepare(asked, config, store, FakeShow()).order.spec
+    spec = prepare.prepare(asked, Context(config, store, FakeShow())).order.spec
     assert (spec.command, spec.environment, spec.shm_bytes, spec.workdir) == (("ls",), typed, 5, "/w")
     assert (spec.cpu_limit, spec.memory_bytes, spec.sample_seconds) == (0.5, 6, 30)
     assert spec.user is None, "--root"
@@ -146,7 +149,7 @@ def test_a_training_that_must_be_on_a_gpu_is_refused_where_none_is_before_anythi
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     with pytest.raises(NoGpu, match=r"^--device gpu: this host has no NVIDIA driver") as refused:
-        prepare.prepare(training(gpus=GpuRequest(), device="gpu"), config, store, FakeShow())
+        prepare.prepare(training(gpus=GpuRequest(), device="gpu"), Context(config, store, FakeShow()))
     assert "    ngcdl run ... --device cpu\n" in refused.value.hint
     assert "--gpus" not in refused.value.hint
     assert not any("/images/create" in path for path in daemon.asked)
@@ -158,14 +161,14 @@ def test_that_a_run_computes_on_the_cpu_is_no_warning_where_the_cpu_was_asked_fo
 ) -> None:
     show = FakeShow()
     asked = training(gpus=GpuRequest(), device="cpu")
-    assert prepare.prepare(asked, config, store, show).run.notes == ()
+    assert prepare.prepare(asked, Context(config, store, show)).run.notes == ()
     assert not [line for line in show.said if "WARNING" in line]
     assert "GPUs: none (this host has no NVIDIA driver)" in show.said[0]
-    run = prepare.prepare(replace(asked, device=None), config, store, FakeShow()).run
+    run = prepare.prepare(replace(asked, device=None), Context(config, store, FakeShow())).run
     assert run.notes == ("WARNING: this host has no NVIDIA driver: this run computes on the CPU.",)
     assert run.machine.gpus == ()
     monkeypatch.setattr("ngcdl.telemetry.driver.has_driver", lambda: True)
-    run = prepare.prepare(replace(asked, device=None), config, store, FakeShow()).run
+    run = prepare.prepare(replace(asked, device=None), Context(config, store, FakeShow())).run
     assert "the NVIDIA driver can't be asked" in run.notes[0]
     assert run.machine.gpus is None, "there may be some"
 
@@ -177,14 +180,14 @@ def test_what_can_t_be_had_is_told_before_the_data_set_is_fetched(
     one, two = (Mount(str(tmp_path / name), f"/{name}") for name in ("none", "nor-this"))
     for mounts, kind in (((one,), MountMissing), ((one, Mount(str(tmp_path), "/here"), two), Several)):
         with pytest.raises(kind) as refused:
-            prepare.prepare(replace(asked, extra=RunSpec(None, mounts=mounts)), config, store, FakeShow())
+            prepare.prepare(replace(asked, extra=RunSpec(None, mounts=mounts)), Context(config, store, FakeShow()))
         assert f"-v {one.host}: " in refused.value.message
         assert refused.value.commands == [f"mkdir -p {mount.host}" for mount in mounts if mount.host != str(tmp_path)]
     with registry_without_anything() as host, pytest.raises(UnknownRepository):
-        prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), config, store, FakeShow())
+        prepare.prepare(replace(asked, image=ImageRef.parse("tensorflow:1", host)), Context(config, store, FakeShow()))
     unreachable = ImageRef.parse("tensorflow:1", "127.0.0.1:1")
     with pytest.raises(DatasetWrong):  # if the registry can't answer, the pull, which comes last, decides
-        prepare.prepare(replace(asked, image=unreachable), config, store, FakeShow())
+        prepare.prepare(replace(asked, image=unreachable), Context(config, store, FakeShow()))
 
 
 @pytest.mark.parametrize(("engine", "program"), [("slurm", "sbatch"), ("kubernetes", "kubectl")])
@@ -195,12 +198,12 @@ def test_a_cluster_whose_programs_are_missing_is_told_before_registry_and_data_a
     show, no_data = FakeShow(), Workload("cifar10", data=str(tmp_path / "no-data"))
     asked = training(engine=engine, workload=no_data, gpus=GpuRequest.parse("8"), placement=Placement(2))
     with pytest.raises(EngineError, match=f"{program} (is not on this machine|can't be run)"):
-        prepare.prepare(asked, config, store, show)
+        prepare.prepare(asked, Context(config, store, show))
     assert len(show.said) == 1, "which engine it was"
     assert store.ids() == []
     if engine == "slurm":  # a run that is only planned, or exported, is for another machine
         with pytest.raises(DatasetWrong):
-            prepare.decide(asked, config, store, show)
+            prepare.decide(asked, Context(config, store, show))
 
 
 def test_data_that_a_pod_can_t_see_is_refused_with_a_line_without_it() -> None:
@@ -220,7 +223,7 @@ def test_a_gpu_s_share_of_a_node_s_processors_is_that_of_the_nodes_that_have_eno
     says(tmp_path, "scontrol", "\n".join(nodes.format(*kind) for kind in kinds))
     for gpus, cpus in (("4", 10), ("8", 16)):
         asked = training(engine="slurm", gpus=GpuRequest.parse(gpus), placement=Placement(container="docker"))
-        _, spec = prepare.decide(asked, config, store, FakeShow())
+        _, spec = prepare.decide(asked, Context(config, store, FakeShow()))
         assert spec.placement
         assert spec.placement.cpus == cpus
 
@@ -254,21 +257,21 @@ def test_a_place_for_records_that_can_t_be_written_comes_first(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateNotWritable):
-        prepare.prepare(training(), config, Store(tmp_path / "file/runs"), FakeShow())
+        prepare.prepare(training(), Context(config, Store(tmp_path / "file/runs"), FakeShow()))
     assert daemon.asked == []
 
 
 def test_nothing_to_run_and_unknown_trainings_are_refused(config: settings.Settings, store: Store) -> None:
     for asked in (Asked("auto", None, NONE, None), training(workload=Workload("mnist9"))):
         with pytest.raises(BadOption):
-            prepare.decide(asked, config, store, FakeShow())
+            prepare.decide(asked, Context(config, store, FakeShow()))
 
 
 def test_a_dry_decision_downloads_nothing_and_plans_the_synthetic_set(
     daemon: Daemon, config: settings.Settings, store: Store
 ) -> None:
     show = FakeShow()
-    _, spec = prepare.decide(training(workload=Workload("cifar10")), config, store, show)
+    _, spec = prepare.decide(training(workload=Workload("cifar10")), Context(config, store, show))
     assert not config.cache.exists()
     assert "--data synthetic" in " ".join(spec.command)
     assert "GPUs: none" in show.said[0]

@@ -18,6 +18,7 @@ from ngcdl.folder import EVENTS, IMPORTED, RECORD
 from ngcdl.record import Image, Run
 from ngcdl.report.measured import retyped
 from ngcdl.running import repeat
+from ngcdl.running.context import Context
 from ngcdl.running.owner import this_process
 from ngcdl.spec import GpuRequest, ImageRef, Workload
 from ngcdl.storing.store import Store
@@ -34,7 +35,7 @@ def again(run: Run, config: settings.Settings, **how: Any) -> repeat.Repetition:
     store = Store(config.runs)
     store.folder(run.id).mkdir(parents=True, exist_ok=True)
     store.save(run)
-    return repeat.request_again(run, config, store, FakeShow(), **how)
+    return repeat.request_again(run, Context(config, store, FakeShow()), **how)
 
 
 def with_spec(run: Run, **changed: Any) -> Run:
@@ -212,12 +213,12 @@ def test_a_record_that_ngcdl_did_not_write_is_repeated_only_if_trusted(config: s
     record.write_text(record.read_text().replace('"seed": 3', '"seed": 4'))  # as the run could
     changed = store.load("x")
     with pytest.raises(NotRepeatable, match="nothing shows that its record is as ngcdl wrote it: the run") as refused:
-        repeat.request_again(changed, config, store, FakeShow())
+        repeat.request_again(changed, Context(config, store, FakeShow()))
     assert "    training   cifar10\n" in refused.value.hint
     store.save(changed.noting("stopped"), store.is_known(changed))
     with pytest.raises(NotRepeatable, match="nothing shows that its record is as ngcdl wrote it"):
-        repeat.request_again(store.load("x"), config, store, FakeShow())
-    trusted = repeat.request_again(store.load("x"), config, store, FakeShow(), trust=True).asked.workload
+        repeat.request_again(store.load("x"), Context(config, store, FakeShow()))
+    trusted = repeat.request_again(store.load("x"), Context(config, store, FakeShow()), trust=True).asked.workload
     assert trusted
     assert trusted.seed == 4
 

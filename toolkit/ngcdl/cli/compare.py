@@ -25,6 +25,7 @@ from ngcdl.planning import validation
 from ngcdl.planning.asked import Asked
 from ngcdl.report.compared import in_words
 from ngcdl.report.compared.comparison import Comparison
+from ngcdl.running.context import Context
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.spec import KINDS, Mount, Workload, kind_of
 from ngcdl.spec.inside import WORK
@@ -93,7 +94,7 @@ def carried_out(typed: Typed, others: Sequence[str], rounds: Rounds) -> tuple[St
     reconcile_last(store)
     screen = ComparisonScreen(kind_of(typed.engine).is_cluster)
     with screen, advised(typed, asked), contextlib.ExitStack() as choosing:
-        ready, remarks = choosing.enter_context(comparing.settled(plan.variants, config, store, screen))
+        ready, remarks = choosing.enter_context(comparing.settled(plan.variants, Context(config, store, screen)))
         if len(ready) == 1 and rounds.repeat is None:
             repeat = 1  # nothing to compare it with, so no spread is needed
         for remark in remarks if rounds.tells_gpu else ():

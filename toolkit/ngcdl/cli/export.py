@@ -18,6 +18,7 @@ from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured.case import is_command
 from ngcdl.running import prepare, repeat, sources
+from ngcdl.running.context import Context
 from ngcdl.settings import Settings
 from ngcdl.spec import KINDS, USUAL, GpuRequest, Placement, RunSpec, kind_of
 from ngcdl.storing.store import Store
@@ -38,7 +39,7 @@ def export(form: str, name: str) -> None:
             f"With one that has what it needs:\n    {_in_an_image(run, engine)}",
         )
     with Screen(output_to_stderr=True) as screen:
-        before = repeat.request_again(run, config, store, screen, dry=True)
+        before = repeat.request_again(run, Context(config, store, screen), dry=True)
         if engine != USUAL and before.asked.image and before.asked.image.is_engines_own:
             raise _not_on_nodes(run, engine, before.asked.image.typable)
         asked = replace(before.asked, repeats=False, engine=engine, gpus=_gpus(run), placement=_placement(run, engine))
@@ -51,7 +52,7 @@ def export(form: str, name: str) -> None:
 
 def _for_cluster(run: Run, asked: Asked, config: Settings, store: Store, show: Show) -> str:
     asked = replace(asked, device=None)
-    picked, spec = prepare.decide(asked, config, store, show)
+    picked, spec = prepare.decide(asked, Context(config, store, show))
     _say_if_made_up(run, spec, asked.engine)
     order = Order(spec, run.id, store.folder(run.id), sources.planned_target(picked, asked), picked.way.name)
     request = picked.engine.request(order)

@@ -20,6 +20,7 @@ from ngcdl.report.measured import retyped
 from ngcdl.report.measured.words import Written, written
 from ngcdl.report.shown.difference import Difference, Figure, called, difference
 from ngcdl.report.shown.likeness import kept_apart
+from ngcdl.running.context import Context
 from ngcdl.terminal_text import plain, table
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def replay(name: str, dry_run: bool, detach: bool, as_json: bool, trust: bool = 
         config = replace(config, inside=None)  # a stranger's command must not read or change other runs' cache
     screen = Screen(output_to_stderr=as_json, is_training=bool(before.workload))
     with screen:
-        again = repeat.request_again(before, config, store, screen, dry=dry_run, trust=trust)
+        again = repeat.request_again(before, Context(config, store, screen), dry=dry_run, trust=trust)
     for remark in again.remarks:
         console.say(remark)
     word = called(before.id)  # what --name was, if there was one

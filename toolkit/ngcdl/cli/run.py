@@ -20,6 +20,7 @@ from ngcdl.folder import HOME
 from ngcdl.planning.asked import Asked
 from ngcdl.record import Run
 from ngcdl.running import ending, hostfolders, launch, meanwhile, prepare, sources, stopping, turn
+from ngcdl.running.context import Context
 from ngcdl.running.owner import this_process
 from ngcdl.running.signals import Interrupted, signal_of
 from ngcdl.storing.store import Store
@@ -47,7 +48,7 @@ def carry_out(
     """Prepare, start and show what was asked for. Return the exit code and the run's id. Raise NgcdlError."""
     reconcile_last(store)
     with screen, no_open_record(store):
-        ready = prepare.prepare(asked, config, store, screen, is_left=detach)
+        ready = prepare.prepare(asked, Context(config, store, screen), is_left=detach)
         if detach:
             run_id = _left(ready, store, screen)
             if as_json:
@@ -157,7 +158,7 @@ def _terminal(ready: prepare.Ready, screen: Screen) -> meanwhile.Terminal | None
 
 def dry_run(asked: Asked, config: settings.Settings, store: Store, screen: Screen, as_json: bool) -> int:
     """Print what a person would type to the same effect, or with `as_json` the request to the engine; start nothing."""
-    picked, spec = prepare.decide(asked, config, store, screen)
+    picked, spec = prepare.decide(asked, Context(config, store, screen))
     if picked.awaits:
         screen.say(turn.foreseen(picked.awaits, store))
     run_id = "dry-run"

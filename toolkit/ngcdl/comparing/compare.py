@@ -25,15 +25,14 @@ from ngcdl.errors import (
 from ngcdl.folder import EVENTS, lines
 from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
-from ngcdl.planning.show import Show
 from ngcdl.pulling.fetch import FINAL
 from ngcdl.record import Run
 from ngcdl.report.compared.comparison import Arm, Comparison, comparison
 from ngcdl.report.compared.unlike import MeasuredRun
 from ngcdl.running import gpu_claims, prepare
+from ngcdl.running.context import Context
 from ngcdl.running.owner import has_runner
 from ngcdl.running.prepare import Judged, Settled
-from ngcdl.settings import Settings
 from ngcdl.spec import GpuRequest, ImageRef
 from ngcdl.storing.comparisons import StoredComparison
 from ngcdl.storing.store import Store
@@ -60,23 +59,21 @@ Prepared: TypeAlias = tuple[list[tuple[Variant, Settled]], tuple[str, ...]]
 
 
 @contextlib.contextmanager
-def settled(variants: Sequence[Variant], settings: Settings, store: Store, show: Show) -> Iterator[Prepared]:
+def settled(variants: Sequence[Variant], context: Context) -> Iterator[Prepared]:
     """Prepare all arms as `settle` does. While the block lasts, no other ngcdl takes the free cards that were chosen:
     it records who holds them."""
-    prepared = settle(variants, settings, store, show)
+    prepared = settle(variants, context)
 
     def choose_again() -> Prepared:
         fetched = [replace(one, asked=prepare.fetched(one.asked)) for one in variants]
-        return settle(fetched, settings, store, show, prepared[0][0][1].data)
+        return settle(fetched, context, prepared[0][0][1].data)
 
     cards = {uuid for _, one in prepared[0] for uuid in prepare.taken_free(one)}
-    with gpu_claims.still_free(cards, store, show.say, prepared, choose_again) as found:
+    with gpu_claims.still_free(cards, context.store, context.show.say, prepared, choose_again) as found:
         yield found
 
 
-def settle(
-    variants: Sequence[Variant], settings: Settings, store: Store, show: Show, data: Dataset | None = None
-) -> Prepared:
+def settle(variants: Sequence[Variant], context: Context, data: Dataset | None = None) -> Prepared:
     """Prepare all arms; return those ready, and remarks on what can't be measured here.
 
     Raise NgcdlError, in which case nothing is recorded. The engine, the cards and the data are chosen once, for the arm
@@ -85,22 +82,22 @@ def settle(
     --gpus, GpuError is raised. All images are judged before anything is fetched, and ImagesRefused names all that can't
     be run. `data` is the data set that an earlier call found.
     """
-    store.ensure_writable()
-    first, arms, remarks = _judged(variants, settings, store, show)
+    context.store.ensure_writable()
+    first, arms, remarks = _judged(variants, context)
     ready, common = list[tuple[Variant, Settled]](), None
     for variant, one in arms:
-        settled = common if common and one is first else prepare.provided(one, settings, store, show, data)
+        settled = common if common and one is first else prepare.provided(one, context, data)
         common, data = settled if one is first else common, settled.data
         picked = choice.without_gpu_warnings(settled.picked, variant.asked.device)
         settled = replace(settled, asked=variant.asked, picked=picked)
-        if doubt := prepare.doubt(settled, store):
-            show.say(f"WARNING: {variant.name}: {doubt}")
+        if doubt := prepare.doubt(settled, context.store):
+            context.show.say(f"WARNING: {variant.name}: {doubt}")
         ready.append((variant, settled))
     return ready, remarks
 
 
 def _judged(
-    variants: Sequence[Variant], settings: Settings, store: Store, show: Show
+    variants: Sequence[Variant], context: Context
 ) -> tuple[Judged, list[tuple[Variant, Judged]], tuple[str, ...]]:
     """Choose and judge for all arms. Return what was chosen first, the arms that are possible here, and remarks on the
     others. Raise as `settle` does."""
@@ -109,7 +106,7 @@ def _judged(
     asked = replace(hardest.asked, device=None) if hardest.device == "gpu" else hardest.asked
     first, refused = None, dict[ImageRef | None, NgcdlError]()
     try:
-        first = prepare.judged(asked, settings, store, show)
+        first = prepare.judged(asked, context)
     except NoGpu as error:
         raise _lacking(variants, hardest, error.found) from error
     except _OF_AN_IMAGE as error:
@@ -122,7 +119,7 @@ def _judged(
             remarks.append(f"the GPU can't be measured here: {first.picked.way.why}")
             continue
         try:
-            arms.append((variant, _judged_after(variant, first, settings, store, show)))
+            arms.append((variant, _judged_after(variant, first, context)))
         except _OF_AN_IMAGE as error:
             refused[variant.asked.image] = error
         except NgcdlError:  # what else is wrong may not be so with other images
@@ -139,18 +136,18 @@ def _judged(
     return first, arms, tuple(remarks)
 
 
-def _judged_after(variant: Variant, first: Judged | None, settings: Settings, store: Store, show: Show) -> Judged:
+def _judged_after(variant: Variant, first: Judged | None, context: Context) -> Judged:
     """Return what is chosen for an arm: what was chosen `first`, if all that decides it is alike."""
     asked = variant.asked
     if not first:  # its image can't be run: this one is only judged, too
-        return prepare.judged(asked, settings, store, show)
+        return prepare.judged(asked, context)
     if (asked.image, asked.gpus, asked.placement) == (first.asked.image, first.asked.gpus, first.asked.placement):
         return first
     if asked.image == first.asked.image:  # a name without a tag could mean another release for fewer cards
         asked = replace(asked, image=first.picked.image)
     if asked.gpus == first.asked.gpus and first.picked.uuids:
         asked = replace(asked, gpus=GpuRequest("devices", devices=first.picked.uuids))  # the same cards for all
-    return prepare.judged(asked, settings, store, show, after=(variant.name, first.picked))
+    return prepare.judged(asked, context, after=(variant.name, first.picked))
 
 
 def _lacking(variants: Sequence[Variant], hardest: Variant, found: str) -> GpuError:

@@ -27,6 +27,7 @@ from ngcdl.planning.asked import (
 from ngcdl.planning.show import Show
 from ngcdl.record import Image, Machine, Run
 from ngcdl.running import gpu_claims, hostfolders, packages, sources, turn
+from ngcdl.running.context import Context
 from ngcdl.running.owner import this_process
 from ngcdl.settings import Settings, home
 from ngcdl.spec import Placement, RunSpec
@@ -80,28 +81,21 @@ class Ready:
     awaits: Need | None = None
 
 
-def decide(asked: Asked, settings: Settings, store: Store, show: Show) -> tuple[choice.Choice, RunSpec]:
+def decide(asked: Asked, context: Context) -> tuple[choice.Choice, RunSpec]:
     """Choose engine and cards, and plan the run. Nothing is downloaded: if CIFAR-10 is not cached, the plan has the
     synthetic data set, and a line says so."""
-    return _planned(judged(asked, settings, store, show, dry=True), settings, store, show, dry=True)[:2]
+    return _planned(judged(asked, context, dry=True), context, dry=True)[:2]
 
 
-def judged(
-    asked: Asked,
-    settings: Settings,
-    store: Store,
-    show: Show,
-    dry: bool = False,
-    after: tuple[str, choice.Choice] | None = None,
-) -> Judged:
+def judged(asked: Asked, context: Context, dry: bool = False, after: tuple[str, choice.Choice] | None = None) -> Judged:
     """Choose engine and cards, and judge the image for them; with `dry` without a question to a registry. Raise
     NgcdlError.
 
     `after`: the name of these runs among others that are compared, and what was chosen, and said, for those before."""
     _check(asked)
-    verdicts = Verdicts(asked, settings)
-    picked = _chosen(asked, settings, store, verdicts, dry)
-    _tell(picked, asked, show, after)
+    verdicts = Verdicts(asked, context.settings)
+    picked = _chosen(asked, context, verdicts, dry)
+    _tell(picked, asked, context.show, after)
     if picked.engine.is_cluster:
         check_without_screen(asked, picked.engine.name)
         if not dry:
@@ -110,9 +104,9 @@ def judged(
         look_ahead(asked)
     placement = asked.placement
     if picked.engine.is_cluster:
-        placement = verdicts.placement(picked, show, dry)
+        placement = verdicts.placement(picked, context.show, dry)
     elif not dry:
-        verdicts.tell(picked, show)
+        verdicts.tell(picked, context.show)
     if asked.workload:
         validation.check_batch(asked.workload, picked.gpus, asked.nodes)
         validation.check_place(asked.workload, picked.image, asked.device or picked.device)
@@ -120,20 +114,21 @@ def judged(
 
 
 def _planned(
-    chosen: Judged, settings: Settings, store: Store, show: Show, dry: bool, data: dataset.Dataset | None = None
+    chosen: Judged, context: Context, dry: bool, data: dataset.Dataset | None = None
 ) -> tuple[choice.Choice, RunSpec, dataset.Dataset | None]:
     """Find the data, unless an earlier call found `data`, and plan the run."""
     asked, picked = chosen.asked, chosen.picked
     if asked.workload:
         if picked.engine.shares_files:
-            data = data or sources.data(asked.workload, settings, show, dry)
+            data = data or sources.data(asked.workload, context.settings, context.show, dry)
         else:
             data = data or sources.data_of_claim(asked.workload, asked.placement)
             if data.kind:
-                show.say(f"data: {f'SYNTHETIC, {data.note}' if data.note else f'what the claim {data.folder} has'}")
-    spec = _spec(asked, picked, chosen.placement, data, store)
+                what = f"SYNTHETIC, {data.note}" if data.note else f"what the claim {data.folder} has"
+                context.show.say(f"data: {what}")
+    spec = _spec(asked, picked, chosen.placement, data, context.store)
     if picked.engine.has_containers and not picked.engine.is_cluster and picked.engine.facts().is_snap:
-        picked = _in_snap(picked, spec, settings, store, show)
+        picked = _in_snap(picked, spec, context)
     return picked, spec, data
 
 
@@ -150,13 +145,13 @@ def _check(asked: Asked) -> None:
         check_waiting(asked)
 
 
-def _chosen(asked: Asked, settings: Settings, store: Store, verdicts: Verdicts, dry: bool) -> choice.Choice:
+def _chosen(asked: Asked, context: Context, verdicts: Verdicts, dry: bool) -> choice.Choice:
     """Choose engine and cards. Raise NoGpu, or BadOption for an option that makes no sense on that engine."""
     unfit = verdicts.unfit if not dry and not asked.force else lambda *_: ()
-    is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, store)
+    is_training, taken = bool(asked.workload), partial(gpu_claims.claimed, context.store)
     usual = trainings.bundled(asked.workload.name).image_frameworks if asked.workload else choice.DEFAULT_FRAMEWORKS
     wanted = choice.Wanted(
-        asked.engine, asked.image, asked.gpus, settings.registry, is_training, unfit, taken, usual, asked.waits,
+        asked.engine, asked.image, asked.gpus, context.settings.registry, is_training, unfit, taken, usual, asked.waits,
         repeats=asked.repeats,
     )  # fmt: skip
     try:
@@ -184,17 +179,18 @@ def _tell(picked: choice.Choice, asked: Asked, show: Show, after: tuple[str, cho
         show.say("with --wait it waits until a card is free")
 
 
-def _in_snap(picked: choice.Choice, spec: RunSpec, settings: Settings, store: Store, show: Show) -> choice.Choice:
+def _in_snap(picked: choice.Choice, spec: RunSpec, context: Context) -> choice.Choice:
     """Say, and add to the choice, which folders of the run Docker from snap may not see."""
     from ngcdl.engines.docker import snap
 
     folders = [Path(mount.host) for mount in spec.mounts if not mount.is_volume]
-    folders += [folder for folder in (store.root, hostfolders.cache_of(picked, spec, settings)) if folder]
+    cache = hostfolders.cache_of(picked, spec, context.settings)
+    folders += [folder for folder in (context.store.root, cache) if folder]
     hidden = snap.out_of_sight(folders, home(os.environ))
     if not hidden:
         return picked
     said = snap.warning(hidden)
-    show.say(said)
+    context.show.say(said)
     return replace(picked, loud=(*picked.loud, said))
 
 
@@ -216,24 +212,24 @@ def _spec(
     return plan.with_extra(replace(spec, placement=placed), asked.extra)
 
 
-def prepare(asked: Asked, settings: Settings, store: Store, show: Show, *, is_left: bool = False) -> Ready:
+def prepare(asked: Asked, context: Context, *, is_left: bool = False) -> Ready:
     """Do everything that comes before the start. If NgcdlError is raised, nothing is recorded.
 
     A run that waits for its cards does so here, unless it `is_left` to a watcher, which then waits."""
-    asked = _fed(asked)
-    settled = settle(asked, settings, store, show)
+    asked, store, say = _fed(asked), context.store, context.show.say
+    settled = settle(asked, context)
     need = settled.picked.awaits
     if need and not is_left:
-        with turn.awaited(need, store, show.say) as cards:
+        with turn.awaited(need, store, say) as cards:
             gpus = need.filled(settled.picked.gpus, cards)
             picked = replace(settled.picked, gpus=gpus, uuids=cards, awaits=None)
-            show.say(f"GPUs: {_gpu_words(picked)}")
+            say(f"GPUs: {_gpu_words(picked)}")
             return begin(replace(settled, picked=picked), store)
 
     def choose_again() -> Settled:
-        return settle(fetched(asked), settings, store, show, settled.data)
+        return settle(fetched(asked), context, settled.data)
 
-    with gpu_claims.still_free(taken_free(settled), store, show.say, settled, choose_again) as found:
+    with gpu_claims.still_free(taken_free(settled), store, say, settled, choose_again) as found:
         return begin(found, store)
 
 
@@ -267,25 +263,23 @@ def taken_free(settled: Settled) -> tuple[str, ...]:
     return (picked.uuids or ()) if is_free else ()
 
 
-def settle(asked: Asked, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None) -> Settled:
+def settle(asked: Asked, context: Context, data: dataset.Dataset | None = None) -> Settled:
     """Decide and fetch all that a run needs. Raise NgcdlError. `data` is the data set that an earlier call found."""
-    store.ensure_writable()
-    return provided(judged(asked, settings, store, show), settings, store, show, data)
+    context.store.ensure_writable()
+    return provided(judged(asked, context), context, data)
 
 
-def provided(
-    chosen: Judged, settings: Settings, store: Store, show: Show, data: dataset.Dataset | None = None
-) -> Settled:
+def provided(chosen: Judged, context: Context, data: dataset.Dataset | None = None) -> Settled:
     """Fetch all that a run needs. Raise NgcdlError. `data` is as in `settle`."""
     asked = chosen.asked
-    picked, spec, data = _planned(chosen, settings, store, show, False, data)
-    hostfolders.make_choices(hostfolders.choices_of(asked.workload, picked.image, store))
-    digest, image_id, target = sources.target(picked, asked, show, chosen.verdicts)
-    cache = hostfolders.cache_of(picked, spec, settings)
-    added, root = None, _packages_root(settings)
+    picked, spec, data = _planned(chosen, context, False, data)
+    hostfolders.make_choices(hostfolders.choices_of(asked.workload, picked.image, context.store))
+    digest, image_id, target = sources.target(picked, asked, context.show, chosen.verdicts)
+    cache = hostfolders.cache_of(picked, spec, context.settings)
+    added, root = None, _packages_root(context.settings)
     if spec.packages:
         made, _ = hostfolders.made_cache(cache)
-        added = packages.installed(picked.engine, spec, target, made, root, show, asked.installed)
+        added = packages.installed(picked.engine, spec, target, made, root, context.show, asked.installed)
     return Settled(asked, picked, data, digest, target, spec.placement, cache, image_id, added)
 
 

@@ -16,10 +16,10 @@ from ngcdl.errors import BadGpuRequest, BadOption, BadReference, NoSuchRun, NotR
 from ngcdl.folder import EVENTS, IMPORTED, RECORD, has_checkpoint, lines
 from ngcdl.frozen import dataclass
 from ngcdl.planning.asked import Asked
-from ngcdl.planning.show import Show
 from ngcdl.record import Run
 from ngcdl.report.measured import naming, retyped, tuned
 from ngcdl.report.measured.lines import last_attempt
+from ngcdl.running.context import Context
 from ngcdl.running.reconcile import reconcile, still_runs
 from ngcdl.settings import Settings
 from ngcdl.spec import REDACTED, GpuRequest, ImageRef, Mount, RunSpec, Workload
@@ -36,16 +36,14 @@ class Repetition:
     remarks: tuple[str, ...]
 
 
-def request_again(
-    before: Run, settings: Settings, store: Store, show: Show, *, dry: bool = False, trust: bool = False
-) -> Repetition:
+def request_again(before: Run, context: Context, *, dry: bool = False, trust: bool = False) -> Repetition:
     """Turn a record back into what was typed. Raise NotRepeatable, also for a record that is not ngcdl's own (strange)
     without `trust`.
 
     With `dry` nothing will start: no data is fetched or checked, and no value comes from the caller's environment."""
     recorded, spec = _recorded(before)
-    why = None if trust else strange(before, store)
-    image = _image(before, settings, why)
+    why = None if trust else strange(before, context.store)
+    image = _image(before, context.settings, why)
     if why and not dry:
         trusting = f"If you trust who made it:\n    ngcdl runs replay {before.id} --trust"
         raise NotRepeatable(before.id, why, f"{_would_get(before, spec, image)}\n{trusting}")
@@ -53,8 +51,8 @@ def request_again(
     if why:
         remarks.append(f"WARNING: {why}. {_would_get(before, spec, image)}")
     spec = replace(spec, environment=environment)
-    workload, more = _workload(before, settings, store, show, dry)
-    if workload and workload.autotune and (start := _start(before, store)):
+    workload, more = _workload(before, context, dry)
+    if workload and workload.autotune and (start := _start(before, context.store)):
         workload = _as_chosen(workload, start)
         if tuned.onednn(start):
             spec = replace(spec, environment=(*spec.environment, ("TF_ENABLE_ONEDNN_OPTS", "0")))
@@ -227,9 +225,7 @@ def _as_chosen(workload: Workload, start: Mapping[str, Any]) -> Workload:
     return replace(workload, **{"feed": workload.feed or "ahead", **known, "autotune": False})
 
 
-def _workload(
-    before: Run, settings: Settings, store: Store, show: Show, dry: bool
-) -> tuple[Workload | None, tuple[str, ...]]:
+def _workload(before: Run, context: Context, dry: bool) -> tuple[Workload | None, tuple[str, ...]]:
     recorded = before.workload
     if not recorded:
         return None, ()
@@ -242,12 +238,12 @@ def _workload(
     workload = Workload(**{name: value for name, value in recorded.items() if name in known})
     remarks: tuple[str, ...] = ()
     if workload.resume:
-        _check_resumed(before, workload.resume, store)
+        _check_resumed(before, workload.resume, context.store)
         remarks = (f"it resumed from {workload.resume}: now from the last checkpoint that is there",)
     if before.is_synthetic:
         return replace(workload, data="synthetic"), remarks
     if not dry and before.kind.shares_files:  # pods see no data of this host: they have a claim's
-        workload = replace(workload, data=_data(before, workload, settings, store, show))
+        workload = replace(workload, data=_data(before, workload, context))
     return workload, remarks
 
 
@@ -268,7 +264,7 @@ def _check_resumed(before: Run, source: str, store: Store) -> None:
         raise NotRepeatable(before.id, f"it resumed from {source}, whose checkpoints are not here")
 
 
-def _data(before: Run, workload: Workload, settings: Settings, store: Store, show: Show) -> str:
+def _data(before: Run, workload: Workload, context: Context) -> str:
     """Return the folder of the same data set. Raise NotRepeatable if the one here is different."""
     from ngcdl import dataset
 
@@ -276,8 +272,9 @@ def _data(before: Run, workload: Workload, settings: Settings, store: Store, sho
         return workload.data  # without data: the smoke test
     if before.dataset == "pictures":
         return str(dataset.pictures(workload.data).folder)
-    found = dataset.prepare(workload.data, cache=settings.cache, say=show.say, progress=show.download)
-    wanted = _start(before, store).get("dataset_sha256")
+    show = context.show
+    found = dataset.prepare(workload.data, cache=context.settings.cache, say=show.say, progress=show.download)
+    wanted = _start(before, context.store).get("dataset_sha256")
     if found.kind != before.dataset:
         raise NotRepeatable(before.id, f"it trained on {before.dataset}, which is not available now")
     if wanted and found.sha256 and found.sha256 != wanted:
