@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ngcdl.cli.changed import as_typed, written_out
-from ngcdl.record import Diagnosis, Finding, Run
+from ngcdl.record import Diagnosis, Finding, Image, Run
+from ngcdl.spec import RunSpec, Workload
 
 
 @pytest.mark.parametrize(
@@ -124,3 +125,14 @@ def test_what_a_run_s_record_advises_is_told_after_the_run_as_the_line_that_was_
     assert run.diagnosis.remedy == "Give it more:\n    ngcdl run --train cifar10 --shm-size 8g"
     assert [one.advice for one in run.findings or ()] == ["    ngcdl run --train cifar10 --batch 512", None]
     assert as_typed(replace(run, diagnosis=None, findings=None), ["run"]) == Run("x", "failed", 1.0)
+
+
+def test_what_a_record_advises_is_shown_later_as_a_line_that_requests_the_run() -> None:
+    image = Image("nvcr.io/nvidia/pytorch:26.07-py3", "sha256:" + "1" * 64)
+    spec = RunSpec(None, workload=Workload("cifar10", batch=32)).as_json()
+    found = (Finding("a", "Small.", {}, "    ngcdl run ... --batch 512"),)
+    run = Run("x", "finished", 1.0, engine="local", image=image, spec=spec, findings=found)
+    (shown,) = as_typed(run, ["show", "x"]).findings or ()
+    own = "nvcr.io/nvidia/pytorch:26.07-py3 --train cifar10 --steps 1000 --seed 0 --engine local"
+    assert shown.advice == f"    ngcdl run {own} --batch 512"
+    assert as_typed(Run("x", "finished", 1.0, findings=found), ["show", "x"]).findings == found, "it has no spec"

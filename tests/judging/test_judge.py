@@ -14,6 +14,7 @@ from ngc_server import NgcServer, serving
 
 from ngcdl import settings
 from ngcdl.choice import NO_GPU, Choice
+from ngcdl.cli.changed import written_out
 from ngcdl.engines.values import Held
 from ngcdl.errors import (
     ImageUnfit,
@@ -177,8 +178,8 @@ def test_an_offer_for_several_cards_runs_on_each_of_them(config: settings.Settin
 
 
 @pytest.mark.parametrize(("name", "meant"), [
-    ("tensorfow:18.01-py2", "tensorflow"), ("pytoch:24.05-py3", "pytorch"), ("tensorrt:24.05-py3", None),
-    ("elsewhere/tensorfow:1", None),
+    ("tensorfow:18.01-py2", "tensorflow:18.01-py2"), ("pytoch:24.05-py3", "pytorch:24.05-py3"),
+    ("tensorrt:24.05-py3", None), ("elsewhere/tensorfow:1", None),
 ])  # fmt: skip
 def test_a_misspelt_framework_is_told_the_name_that_was_meant(
     config: settings.Settings, name: str, meant: str | None
@@ -186,7 +187,8 @@ def test_a_misspelt_framework_is_told_the_name_that_was_meant(
     failed = judge.facts_of(ref(name), TODAY, config, None)
     assert isinstance(failed, NgcdlError)
     assert failed.hint.startswith("Did you mean") == (meant is not None)
-    assert meant is None or failed.hint.startswith(f"Did you mean {meant}?\n")
+    if meant:
+        assert written_out(failed.hint, ["check", name]).startswith(f"Did you mean {meant}?\n    ngcdl check {meant}\n")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from typing import Any
 
 from ngcdl.cli.typed import again, own_end
 from ngcdl.record import Run
+from ngcdl.report.measured import retyped
 
 # Options of `compare` that `run` lacks.
 OF_COMPARE = ("--vary", "--scaling", "--repeat")
@@ -38,7 +39,11 @@ def written_out(hint: str, argv: Sequence[str]) -> str:
 
 
 def as_typed(run: Run, argv: Sequence[str]) -> Run:
-    """Return `run`, to be shown to whoever typed `argv`, with the advice of its record written out."""
+    """Return `run` with the advice of its record written out: as `argv`, with the change, if that started the run, else
+    as a line that requests the run."""
+    if argv[:1] != ["run"]:
+        line = retyped.command(replace(run, image=replace(run.image, digest=None)))  # by its tag
+        argv = shlex.split(line)[1:] if line else []
     found = tuple(replace(one, advice=one.advice and written_out(one.advice, argv)) for one in run.findings or ())
     known = run.diagnosis and replace(run.diagnosis, remedy=written_out(run.diagnosis.remedy or "", argv))
     return replace(run, findings=run.findings and found, diagnosis=known)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -70,11 +69,10 @@ def carry_out(
     if as_json:
         console.result_json(done.as_json())
     elif done.workload:
-        from ngcdl.cli.changed import as_typed
         from ngcdl.cli.shown import show_summary
 
         console.result("")
-        show_summary(store, as_typed(done, sys.argv[1:]))
+        show_summary(store, done)
         _next_step(done, store)
         _question(done, asked)
     else:

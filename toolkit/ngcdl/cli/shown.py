@@ -53,6 +53,10 @@ def say_after_command(store: Store, run: Run) -> None:
 
 def _summary(store: Store, run: Run, stream: Any) -> str:
     run = lookup.with_figures(store, run)
+    if run.findings or run.diagnosis:
+        from ngcdl.cli.changed import as_typed
+
+        run = as_typed(run, sys.argv[1:])
     start, told = _told(lines(store.folder(run.id) / EVENTS, among=_NO_STEPS))
     rows = [("run", f"{run.id}  ({how_it_ended(run)})"), *_error(run), *_diagnosis(run)]
     rows += [*_last_line(store, run), *_what(run, start)]

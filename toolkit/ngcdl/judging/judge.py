@@ -132,7 +132,8 @@ def spelt(ref: ImageRef, is_lacking: bool = False) -> Iterator[None]:
             _add_docker_hub(error, ref)
         near = difflib.get_close_matches(name, releases.frameworks(), 1, 0.8) if owner == "nvidia" else []
         if near and near[0] != name:
-            error.hint = f"Did you mean {near[0]}?\n{error.hint}"
+            meant = f"{near[0]}{str(ref).removeprefix(ref.name)}"
+            error.hint = f"Did you mean {meant}?\n    ngcdl ... {meant}  # without {ref}\n{error.hint}"
         raise
 
 
