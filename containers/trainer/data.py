@@ -270,11 +270,16 @@ def brightened(values, drawn):
     return values
 
 
+SIDE_BY_SIDE = 16  # pixels that numpy adds to at once: to three numbers at a time it takes four times as long
+
+
 def contrasted(values, drawn):
     means = np.einsum("npc->nc", values)[:, None, :] / np.float32(values.shape[1])
-    values -= means
-    values *= drawn.contrast[:, None, None]
-    values += means
+    means = np.tile(means, SIDE_BY_SIDE if values.shape[1] % SIDE_BY_SIDE == 0 else 1)
+    rows = values.reshape(len(values), -1, means.shape[2])
+    rows -= means
+    rows *= drawn.contrast[:, None, None]
+    rows += means
     return values
 
 

@@ -99,7 +99,7 @@ int first_pooled(const struct First *s, const float **given, float **found) {
         long length = columns(s) * s->outputs;
         float *picture = framed(s), *kept = floats(s->pool * length); /* the rows that a pool's row needs */
         failed |= !picture || !kept;
-#pragma omp for
+#pragma omp for schedule(dynamic)
         for (long p = 0; p < s->pictures; p++) {
             if (failed) continue;
             frame(s, given[0] + p * s->height * s->width * COLOURS, picture);

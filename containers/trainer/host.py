@@ -15,11 +15,6 @@ def processor():
     return cpuinfo("model name") or platform.machine() or "CPU"
 
 
-def is_intel():
-    """Return whether the CPU is one of Intel's."""
-    return cpuinfo("vendor_id") == "GenuineIntel"
-
-
 def cpuinfo(name):
     """Return the value of this name for the first processor in /proc/cpuinfo; None if there is no such line."""
     for line in (text("/proc/cpuinfo") or "").splitlines():

@@ -2,8 +2,8 @@
 
 winograd.c: 3 x 3 convolutions and their gradients, in 0.4 to 0.9 of oneDNN's time (of 256 channels with AVX-512 in 0.9
 to 1.14), with a relu before them, and a max pool of 2 x 2 and a relu behind them. first.c: a network's first
-convolution, of 3 x 3 or 5 x 5 over three colours, with its pool and relu. normalise.c: local response normalisation.
-dropout.c: dropout.
+convolution, of 3 x 3 or 5 x 5 over three colours, with its pool and relu. spectra.c: convolutions by spectra, where
+spectra.py says so. normalise.c: local response normalisation. dropout.c: dropout.
 
 gcc compiles them for this processor when a training begins, while the framework loads. Without gcc, or on a processor
 without AVX2 or NEON, the framework's own layers do instead.
@@ -15,12 +15,12 @@ import struct
 
 import numpy as np
 
-from . import layers, native
+from . import layers, native, spectra
 from .ahead import meanwhile
 
-SOURCES = "winograd.c", "first.c", "normalise.c", "dropout.c"
-# Channels: fewer take as long to transform as to multiply, and the transformed filters of more do not fit into the
-# cache, from which they are read for each block of tiles.
+SOURCES = "winograd.c", "first.c", "spectra.c", "normalise.c", "dropout.c"
+# Channels in winograd.c: fewer take as long to transform as to multiply, and the transformed filters of more do not fit
+# into the cache, from which they are read for each block of tiles.
 MULTIPLE, MOST = 32, 256
 SIDE_BY_SIDE = 6  # in first.c: no row may have fewer places
 EDGE, MOST_NORMALISED = 8, 1024  # in normalise.c
@@ -41,7 +41,7 @@ def pays(word, threads, examples, height, width):
 
 def any_of(words):
     """Return whether it is worth a second of compiling for one of the words (layers.flat of layers.joined)."""
-    return any(can_be(word) or is_first(word) or normalises(word, MULTIPLE) for word in words)
+    return any(can_be(word) or is_first(word) or spectra.can_be(word) or normalises(word, MULTIPLE) for word in words)
 
 
 def can_be(word):
@@ -121,6 +121,9 @@ class Library(object):
     first_pooled(shape, (x, filters, biases or None), (found, choices)), with a shape of shaped_first()
     first_filter_gradient(shape, (x, gradient of found, choices), (of filters, of biases))
 
+    spectral(shape, (x, filters, biases or None), (found,)), with a shape of shaped_spectra(), as the next
+    spectral_gradients(shape, (x, filters, gradient), (of x or None, of filters, of biases))
+
     normalised(shape, (x,), (found,)), with a shape of shaped_rows(), as the next
     normalised_gradient(shape, (x, gradient of found), (of x,))
 
@@ -140,26 +143,35 @@ class Library(object):
         return ctypes.cast(getattr(self.loaded, name), ctypes.c_void_p).value
 
     def is_right(self):
-        """Return whether this computes what it should on this processor: a small convolution, and its gradients. It is
-        linear in pictures and in filters, so the products of each with its gradient are equal."""
+        """Return whether this computes what it should on this processor."""
         random, many = np.random.RandomState(0), MULTIPLE
-        x, filters, gradient = (random.standard_normal(sides).astype(np.float32) for sides in (
-            (2, 5, 6, many), (3, 3, many, many), (2, 5, 6, many)))
-        y, pulled, moved, sums = (np.empty_like(one) for one in (gradient, x, filters, filters[0, 0, 0]))
-        word = layers.conv("c", 3, many, many, None)
-        shape = shaped(2, x.shape[:3], word, (1, 3 * many * many, many * many, many))
-        at = [array.ctypes.data for array in (x, filters, gradient, y, pulled, moved, sums)]
-        self.call("output", shape, (at[0], at[1], None), at[3:4])
-        self.call("input_gradient", shape, (at[2], at[1]), at[4:5])
-        self.call("filter_gradient", shape, (at[0], at[2]), at[5:])
-        wide = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], "constant")
-        wanted = sum(wide[:, a:a + 5, b:b + 6].dot(filters[a, b]) for a in range(3) for b in range(3))
-        products = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
-        return bool(np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, gradient.sum((0, 1, 2)), atol=1e-3)
-                    and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3)
-                    and all(self.pools_right(random, word) for word in (
-                        pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1)))
+        pools = pooled(3, many, 2, 0), pooled(3, 3, 2, 0), pooled(5, 3, 3, 1)
+        return bool(self.convolves_right(random, 3) and self.convolves_right(random, 5)
+                    and all(self.pools_right(random, word) for word in pools)
                     and self.normalises_right(random) and self.drops_right())
+
+    def convolves_right(self, random, side):
+        """Return whether a small convolution, by spectra if it is not of 3 x 3, and its gradients are right. It is
+        linear in pictures and in filters, so the products of each with its gradient are equal."""
+        many, edge = MULTIPLE, side // 2
+        x, filters, gradient = (random.standard_normal(sides).astype(np.float32) for sides in (
+            (2, 5, 6, many), (side, side, many, many), (2, 5, 6, many)))
+        y, pulled, moved, sums = (np.empty_like(one) for one in (gradient, x, filters, filters[0, 0, 0]))
+        word, strides = layers.conv("c", side, many, many, None), (1, side * many * many, many * many, many)
+        shape = (shaped if side == 3 else shaped_spectra)(2, x.shape[:3], word, strides)
+        at = [array.ctypes.data for array in (x, filters, gradient, y, pulled, moved, sums)]
+        if side == 3:
+            self.call("output", shape, (at[0], at[1], None), at[3:4])
+            self.call("input_gradient", shape, (at[2], at[1]), at[4:5])
+            self.call("filter_gradient", shape, (at[0], at[2]), at[5:])
+        else:
+            self.call("spectral", shape, (at[0], at[1], None), at[3:4])
+            self.call("spectral_gradients", shape, at[:3], at[4:])
+        wide = np.pad(x, [(0, 0), (edge, edge), (edge, edge), (0, 0)], "constant")
+        wanted = sum(wide[:, a:a + 5, b:b + 6].dot(filters[a, b]) for a in range(side) for b in range(side))
+        products = [np.vdot(one, other) for one, other in ((y, gradient), (x, pulled), (filters, moved))]
+        return (np.allclose(y, wanted, atol=1e-3) and np.allclose(sums, gradient.sum((0, 1, 2)), atol=1e-3)
+                and np.allclose(products, np.vdot(wanted, gradient), rtol=1e-3))
 
     def normalises_right(self, random):
         x, gradient = (random.standard_normal((5, MULTIPLE)).astype(np.float32) for _ in range(2))
@@ -238,6 +250,12 @@ def shaped_first(threads, pictures, word, strides):
     sides = layers.pooled_sides(word, pictures[1:])
     numbers = (threads,) + tuple(pictures) + (word["shape"][3],) + tuple(word["padding"]) + tuple(strides)
     numbers += (word["shape"][0], word["pooled"][0]["size"]) + sides
+    return (ctypes.c_long * len(numbers))(*numbers)
+
+
+def shaped_spectra(threads, pictures, word, strides):
+    """Return the same for spectra.c: its struct Spectra."""
+    numbers = tuple(shaped(threads, pictures, word, strides)) + tuple(word["shape"][:2])
     return (ctypes.c_long * len(numbers))(*numbers)
 
 

@@ -34,7 +34,7 @@ int normalised(const struct Rows *s, const float **given, float **found) {
     {
         float squares[MOST + 2 * EDGE] = {0};
         float bias = s->bias, alpha = s->alpha;
-#pragma omp for
+#pragma omp for schedule(dynamic, 256)
         for (long row = 0; row < s->rows; row++) {
             const float *x = given[0] + row * s->channels;
             for (long c = 0; c < s->channels; c += LANES) STORE(squares + EDGE + c, LOAD(x + c) * LOAD(x + c));
@@ -53,7 +53,7 @@ int normalised_gradient(const struct Rows *s, const float **given, float **found
     {
         float squares[MOST + 2 * EDGE] = {0}, pulls[MOST + 2 * EDGE] = {0}, own[MOST];
         float bias = s->bias, alpha = s->alpha;
-#pragma omp for
+#pragma omp for schedule(dynamic, 256)
         for (long row = 0; row < s->rows; row++) {
             const float *x = given[0] + row * s->channels, *gradient = given[1] + row * s->channels;
             for (long c = 0; c < s->channels; c += LANES) STORE(squares + EDGE + c, LOAD(x + c) * LOAD(x + c));

@@ -74,3 +74,17 @@ def without_tensorflow(tmp_path_factory):
 )
 def framework(request):
     return request.param
+
+
+# as for AVX2 and NEON, and as for AVX-512, which any processor with AVX2 computes by two registers for one
+BUILDS = {"8 lanes": ("-DLANES=8", "-DROWS=6"), "16 lanes": ("-DLANES=16", "-DROWS=12")}
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def library(request):
+    """The kernels.Library; the framework must be loaded."""
+    from trainer import kernels, native
+
+    found = kernels.opened(native.compiled(kernels.SOURCES, *BUILDS[request.param]))
+    assert found, "gcc, and a processor with AVX2 or NEON, are needed"
+    return found

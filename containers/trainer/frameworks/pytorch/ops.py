@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from ... import layers
-from . import products, spectral, tiled
+from . import spectral, tiled
 from .numbers import uncast
 
 WIDE = hasattr(torch, "asarray")  # PyTorch 1.11 and later can view a tensor as a dtype of another width
@@ -18,7 +18,7 @@ def conv(word, x, at):
     if "relued" in word and not is_tiled:
         x = functional.relu(x)
     if is_spectral:
-        x = spectral.conv(word, x, weights, biases)
+        x = spectral.conv(word, x, weights, biases, at.library)
     elif is_tiled:
         x = tiled.conv(word, x, weights, biases, at.library)
     else:
@@ -60,7 +60,7 @@ class Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, band, bias, beta):
-        scale = products.mm(x * x, band).add_(bias)
+        scale = torch.mm(x * x, band).add_(bias)
         root = scale.rsqrt()
         # A power takes as long as several roots. PyTorch 2.13's sqrt of many numbers is off by up to 2.5e-4 of them in
         # one of four processes (an Intel Xeon with AMX); its rsqrt was not.
@@ -73,7 +73,7 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         x, band, scale, power, found = ctx.saved_tensors
-        pull = products.mm((gradient * found).div_(scale), band * (-2 * ctx.beta))
+        pull = torch.mm((gradient * found).div_(scale), band * (-2 * ctx.beta))
         return pull.mul_(x).addcmul_(gradient, power), None, None, None
 
 

@@ -150,8 +150,8 @@ def only(wanted, *found):
     return [one if wants else None for one, wants in zip(found, wanted)]
 
 
-def shape(word, x, weights):
-    far, shaped = weights.stride(), kernels.shaped_first if kernels.is_first(word) else kernels.shaped
+def shape(word, x, weights, shaped=None):
+    far, shaped = weights.stride(), shaped or (kernels.shaped_first if kernels.is_first(word) else kernels.shaped)
     return shaped(torch.get_num_threads(), (len(x), *x.shape[2:]), word, (far[0], far[2], far[3], far[1]))
 
 

@@ -20,12 +20,12 @@ def conv(word, x, at):
     weights, biases = at.get(word, "weights"), at.get(word, "biases") if len(word["arrays"]) == 2 else None
     if tiled.can_pool(word, x, weights, at):
         return tiled.pooled(word, x, weights, biases, at.library)
-    is_spectral = spectral.can_be(word, x, weights)
+    is_spectral = spectral.can_be(word, x, weights, at)
     is_tiled = not is_spectral and tiled.can_be(word, x, weights, at)
     if "relued" in word and not is_tiled:
         x = tf.nn.relu(x)
     if is_spectral:
-        x = spectral.conv(word, x, tf.convert_to_tensor(weights))
+        x, biases = spectral.conv(word, x, weights, biases, at.library), None
     elif is_tiled:
         x, biases = tiled.conv(word, x, weights, biases, at.library), None
     else:
