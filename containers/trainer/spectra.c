@@ -3,11 +3,11 @@
    channels is that of two complex matrices. kernels.py describes the functions, spectra.py says when this is faster. */
 #include "convolution.h"
 
-#define MOST 32 /* places of a period */
+#define MOST 32 /* places along a side, of a period, too */
 #define HALF (MOST / 2 + 1)
 #define TOGETHER 4 /* frequencies, or places, that are summed at once */
 #define PI 3.14159265358979323846
-#define CHUNK 24 /* rows */
+#define CHUNK 24 /* rows of a spectrum */
 #define SHARE 4  /* rows that a thread takes at a time */
 #define BETWEEN 16 /* numbers between two planes of a spectrum, or all of them would share a few lines of the cache */
 #if LANES == 16
@@ -206,7 +206,8 @@ static float *row_of(const struct Spectrum *s, long row) {
 
 /* Write one frequency of `to`: the rows of a (or, if `sums_rows`, its channels) times b's complex conjugate, summed over
    a's channels (or rows) and b's rows. */
-static void multiply(const struct Spectrum *a, const struct Spectrum *b, const struct Spectrum *to, long frequency, int sums_rows) {
+static void multiply(
+    const struct Spectrum *a, const struct Spectrum *b, const struct Spectrum *to, long frequency, int sums_rows) {
     long place = 2 * frequency;
     struct Matrix one = {NULL, a->channels, 1, CHUNK, a->plane};
     struct Matrix other = {b->numbers + place * b->plane, 0, b->channels, b->chunk, b->plane};

@@ -14,7 +14,7 @@ from . import layers
 # of spectra.c take a fifth of that, but memory takes as long. The kernels' spectra may take MOST_BYTES, because larger
 # ones do not fit into the cache. docs/experiments.md, "Convolutions by spectra", has the measurements.
 PAYS, MOST_BYTES = 2.2, 2**25
-MULTIPLE, LONGEST = 32, 32  # in spectra.c: of channels; how many places a period may have
+MULTIPLE, LONGEST = 32, 32  # in spectra.c: of channels; places along any side
 
 
 def pays(word, examples, height, width):
@@ -24,7 +24,9 @@ def pays(word, examples, height, width):
     across, after = period(word, (height, width)), layers.sides_after(word, (height, width))
     rows, columns, inputs, outputs = word["shape"]
     count, window, places = counted(across), rows * columns, after[0] * after[1]
-    if min(after) < 1 or max(across) > LONGEST or 2 * 4 * count * inputs * outputs > MOST_BYTES:
+    if min(after) < 1 or max(across + after + (rows, columns)) > LONGEST:
+        return False
+    if 2 * 4 * count * inputs * outputs > MOST_BYTES:
         return False
     transforms = 2 * count * (examples * (height * width * inputs + places * outputs) + window * inputs * outputs)
     products = 4 * count * examples * inputs * outputs

@@ -111,7 +111,8 @@ def test_of_other_channels_or_longer_periods_there_is_none():
     for word in word_of(5, None, 48, 64), word_of(5, None, 64, 48), word_of(1, 0, 64, 64), {"op": "relu"}:
         assert not spectra.can_be(word)
     assert spectra.pays(word_of(15, 7, 64, 64), 16, 16, 16)
-    assert not spectra.pays(word_of(15, 17, 64, 64), 16, 16, 16), "a period has 32 places at most"
+    for window, padding, side in (15, 17, 16), (33, 16, 16), ((2, 9), (16, 4), 16):
+        assert not spectra.pays(word_of(window, padding, 64, 64), 10**6, side, side), "no side is longer than 32 places"
     assert not spectra.pays(word_of(5, 0, 64, 64), 128, 4, 12), "nothing is left of the picture"
 
 
