@@ -28,7 +28,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 OWNERS = {
     "docker": {"engines/docker"},
     "pynvml": {"telemetry/gpu.py"},
-    "rich": {"console.py", "cli/gpu.py", "cli/live.py", "cli/screen.py"},
+    "rich": {"console.py", "terminal_text.py", "cli/gpu.py", "cli/live.py", "cli/screen.py"},
     "typer": {"cli"},
 }
 
