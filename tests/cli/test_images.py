@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from house import House
 
 from ngcdl.cli.images import _judged, _table, _whose
 from ngcdl.errors import KeyRejected, LoginNeeded, NgcdlError, RateLimited
@@ -71,3 +73,28 @@ def test_whoever_has_to_sign_in_first_is_told_how(trouble: NgcdlError, line: str
         assert text.count("login") == (line is not None), text
         if line:
             assert text.splitlines()[-1].endswith(line)
+
+
+@pytest.mark.parametrize(("host", "newest_ten", "is_added"), [
+    ("driver=535.104.05,gpu=RTX 3060", {"no"}, True),
+    ("driver=535.104.05,gpu=T4", {"runs"}, False),
+    ("driver=304.1,cc=2.0,brand=geforce", {"no"}, False),
+])  # fmt: skip
+def test_where_none_of_the_newest_ten_runs_the_newest_that_does_is_listed_too(
+    house: House, host: str, newest_ten: set[str], is_added: bool
+) -> None:
+    env = {"NGCDL_REGISTRY": "127.0.0.1:1"}  # only the catalogue answers
+    rows = json.loads(house.run("images", "pytorch", "--host", host, "--json", env=env).stdout)
+    assert {row["verdict"] for row in rows[:10]} == newest_ten
+    assert [row["verdict"] for row in rows[10:]] == ["runs"] * is_added
+    listed = house.run("images", "pytorch", "--host", host, env=env)
+    newest = json.loads(house.run("check", rows[0]["image"], "--host", host, "--json", env=env).stdout)["newest"]
+    assert len(listed.stdout.splitlines()) == 1 + len(rows)
+    if is_added:
+        assert rows[-1]["image"] == newest
+        tag = newest.rpartition(":")[2]
+        assert f"pytorch: none of the newest 10 runs; {tag} is the newest known to\n" in listed.stderr
+    else:
+        assert "none of the newest" not in listed.stderr
+    every = json.loads(house.run("images", "pytorch", "--host", host, "--json", "--all", env=env).stdout)
+    assert f"{len(every) - len(rows)} more:" in listed.stderr

@@ -194,9 +194,9 @@ def _repository(name: str, registry: str) -> ImageRef:
 def _tags(
     ref: ImageRef, host: HostFacts, config: settings.Settings, engine: Engine | None, everything: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Judge the tags of one repository: return rows, and the notes to print below them. Raise RegistryError."""
+    """Judge the newest tags of one repository, and if none of them runs, the newest that does: return rows, and the
+    notes to print below them. Raise RegistryError."""
     from ngcdl.judging import imagefacts, judge
-    from ngcdl.preflight import verdict
     from ngcdl.preflight.newest import ordered
 
     with judge.spelt(ref):
@@ -205,25 +205,35 @@ def _tags(
     names = ordered(tags.names)
     shown = names if everything else names[:NEWEST]
     refs = [replace(ref, tag=tag, digest=None) for tag in shown]
-    found = imagefacts.look_up_all(refs, config.cache, host.architecture, offline=bool(tags.trouble))
-    rows = []
-    for one in refs:
-        answer = found[one]
-        if isinstance(answer, NgcdlError):
-            rows.append({"image": str(one), "verdict": None, "mode": None, "trouble": answer.message})
-            continue
-        rows.append(
-            _row(
-                one,
-                answer,
-                verdict.judge_host(judge.to_fetch(one, answer.facts, engine), host),
-                judge.facts_as_json(answer.facts),
-            )
-        )
-    if len(names) > len(shown):
+
+    def judged(refs: Sequence[ImageRef]) -> list[dict[str, Any]]:
+        found = imagefacts.look_up_all(refs, config.cache, host.architecture, offline=bool(tags.trouble))
+        return [_judged_row(one, found[one], host, engine) for one in refs]
+
+    rows = judged(refs)
+    if len(names) > len(shown) and not any(_may_run(row) for row in rows):
+        take = judge.newest_known(ref, host, config)
+        if take and take.tag not in shown and _may_run(*(older := judged([take]))):
+            rows += older
+            notes.append(f"{ref.framework}: none of the newest {len(shown)} runs; {take.tag} is the newest known to")
+    if len(names) > len(rows):
         name = ref.framework if ref.name == f"{config.registry}/nvidia/{ref.framework}" else ref.name
-        notes.append(f"{len(names) - len(shown)} more:  ngcdl images {name} --all")
+        notes.append(f"{len(names) - len(rows)} more:  ngcdl images {name} --all")
     return rows, notes
+
+
+def _judged_row(one: ImageRef, answer: Found | NgcdlError, host: HostFacts, engine: Engine | None) -> dict[str, Any]:
+    from ngcdl.judging import judge
+    from ngcdl.preflight import verdict
+
+    if isinstance(answer, NgcdlError):
+        return {"image": str(one), "verdict": None, "mode": None, "trouble": answer.message}
+    judged = verdict.judge_host(judge.to_fetch(one, answer.facts, engine), host)
+    return _row(one, answer, judged, judge.facts_as_json(answer.facts))
+
+
+def _may_run(row: Mapping[str, Any]) -> bool:
+    return row["verdict"] in ("runs", "caution")
 
 
 def _whose(tags: Tags) -> list[str]:
