@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from choosing import FIRST, MIG, NVIDIA, choose
@@ -14,6 +16,7 @@ from telemetry.stand_in import Host
 
 from ngcdl.catalog import releases
 
+MENDED = " ngcdl doctor says what is missing, and what to type."
 ENDED = "4194305:5"  # a program that has ended: no PID is as high
 
 
@@ -190,6 +193,40 @@ def test_a_named_image_on_docker_without_a_way_is_loud(cards: Host, daemon: Daem
     it = choose(cards, image="tensorflow:1", docker=daemon.host)
     assert (it["engine"], it["gpus"], it["device"]) == ("docker", "none", "cpu")
     assert "can't pass it on" in it["loud"][0]
+    assert it["loud"][0].endswith(MENDED)
+
+
+@pytest.mark.parametrize("state", [
+    {"fail__Init": 18}, {"fail__Init": 9}, {"gpu0__name": None, "gpu1__name": None},
+])  # fmt: skip
+def test_a_card_that_can_t_be_seen_is_not_left_out_without_a_word_of_what_to_type(
+    cards: Host, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]
+) -> None:
+    cards.set(**state)
+    (loud,) = choose(cards)["loud"]
+    assert loud.startswith("WARNING: the NVIDIA driver ")
+    assert loud.endswith(MENDED)
+    monkeypatch.setenv("TRAINING", "")
+    assert choose(cards)["loud"][0].endswith(MENDED), "a command's too"
+
+
+@pytest.mark.parametrize(("vendor", "is_there"), [("0x10de", True), ("0x1002", False)])
+def test_a_card_without_a_driver_is_told_from_a_host_without_a_card(
+    bare: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: str, is_there: bool
+) -> None:
+    (tmp_path / "bus/0000:01:00.0").mkdir(parents=True)
+    (tmp_path / "bus/0000:01:00.0/vendor").write_text(f"{vendor}\n")
+    (tmp_path / "bus/0000:01:00.0/class").write_text("0x030000\n")
+    monkeypatch.setenv("BEFORE", "import pathlib; from ngcdl.telemetry import bus; "
+                       f"bus.DEVICES = pathlib.Path({str(tmp_path / 'bus')!r})")  # fmt: skip
+    said = "WARNING: this host has no NVIDIA driver: this run computes on the CPU."
+    assert choose(bare)["loud"] == [said + MENDED * is_there]
+
+
+def test_a_way_that_was_typed_needs_no_advice(cards: Host, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGCDL_GPU_WAY", "none")
+    (loud,) = choose(cards, image="tensorflow:1", docker=daemon.host)["loud"]
+    assert loud.endswith("NGCDL_GPU_WAY names it. This run computes on the CPU.")
 
 
 def test_no_gpu_wanted_is_silent(cards: Host) -> None:

@@ -14,7 +14,7 @@ from ngcdl.errors import BadGpuRequest, BadOption, EngineElsewhere, EngineError,
 from ngcdl.frozen import dataclass
 from ngcdl.given_cards import Given, Need, Seen
 from ngcdl.spec import USUAL, GpuRequest, ImageRef, kind_of
-from ngcdl.telemetry import free_cards
+from ngcdl.telemetry import bus, free_cards
 from ngcdl.telemetry import gpu as nvml
 from ngcdl.telemetry.card import Card, Probe, whole_cards
 
@@ -23,6 +23,7 @@ DEFAULT_FRAMEWORKS = ("tensorflow", "pytorch")
 NO_GPU = GpuWay("none", "no GPU was asked for")
 NONE_BEFORE = GpuWay("none", "that run had none")
 _BY_DOCKER = "NVIDIA's images may be able to use the card, by Docker and NVIDIA's container toolkit"
+_MENDED = " ngcdl doctor says what is missing, and what to type."
 _AMBIGUOUS = (
     f"WARNING: {free_cards.VARIABLE}={{}}: CUDA counts the fastest card first, the driver by the cards' places on the "
     "bus. So which card this run uses is not known, and none is measured: name it there by UUID (ngcdl gpu), or set "
@@ -165,7 +166,8 @@ def _here(wanted: Wanted, without: Choice) -> Choice:
         said = f"this host has a GPU, but Docker can't pass it on: {way.why}"
         if wanted.waits:
             raise NoGpu(str(gpus), said)
-        return _on_cpu(without, way, f"WARNING: {said}. This run computes on the CPU.")
+        mended = "" if way.is_final or os.environ.get("NGCDL_GPU_WAY") else _MENDED
+        return _on_cpu(without, way, f"WARNING: {said}. This run computes on the CPU.{mended}")
     is_by_variable = bool(named) and not (wanted.is_training or given.gpus.devices)
     return _with(given, way, without, waits=wanted.waits, is_by_variable=is_by_variable)
 
@@ -177,7 +179,14 @@ def _without_card(wanted: Wanted, why: str, without: Choice) -> Choice:
     way = replace(NO_GPU, why=why)
     if not (without.engine.has_containers or wanted.is_training):
         return _untold(wanted.gpus, way, without)
-    return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.")
+    return _on_cpu(without, way, f"WARNING: {why}: this run computes on the CPU.{_mended(without.probe)}")
+
+
+def _mended(probe: Probe) -> str:
+    """Return a sentence that says what to type if a card of this host can't be seen by `probe`, and could be; "" if
+    there is none, as far as known."""
+    may_be_seen = not probe.cards and (not probe.absent or bus.cards())
+    return _MENDED if may_be_seen else ""
 
 
 def _with(given: Given, way: GpuWay, without: Choice, *, waits: bool, is_by_variable: bool) -> Choice:
@@ -214,7 +223,7 @@ def _untold(gpus: GpuRequest, way: GpuWay, without: Choice) -> Choice:
     GPU all the same: CUDA may work where NVML does not, as under WSL and on a Jetson."""
     is_known = bool(without.probe.cards) or without.probe.absent
     then = "this run computes on the CPU" if is_known else "whether this run computes on a GPU is not known"
-    loud = (f"WARNING: {way.why}: {then}.",)
+    loud = (f"WARNING: {way.why}: {then}.{_mended(without.probe)}",)
     return replace(without, way=way, gpus=gpus, device="auto", uuids=() if is_known else None, loud=loud)
 
 

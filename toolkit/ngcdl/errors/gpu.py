@@ -99,6 +99,7 @@ class GpuNotInside(GpuError):
             "The framework may also need a CUDA version that this driver does not run. To run without a GPU, say so:\n"
             "    ngcdl run ... --gpus none",
         )
+        self.why = why
 
 
 class GpuUnknown(GpuError):

@@ -87,7 +87,7 @@ def gpus_inside(run: Run, ready: Ready, job: Job, show: Show) -> Run:
     except GpuNotInside as error:
         if ready.order.spec.gpus.demanded:
             raise
-        note = f"WARNING: the container sees no GPU and computes on the CPU: {error.message}"
+        note = f"WARNING: the container sees no GPU and computes on the CPU: {error.why}. ngcdl doctor says more."
         show.say(note)
         return replace(run, gpus=()).noting(note)
     except GpuUnknown as error:

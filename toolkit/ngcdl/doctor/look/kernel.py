@@ -6,15 +6,12 @@ import contextlib
 import os
 import re
 import stat
-from pathlib import Path
 
 from ngcdl.doctor.hands import Hands
 from ngcdl.doctor.sight import Kernel, Node
 from ngcdl.hostfacts import CONTAINER_MARKS, cpu_flags
-from ngcdl.telemetry import driver
+from ngcdl.telemetry import bus, driver
 
-_DEVICES = "/sys/bus/pci/devices"
-_NVIDIA, _DISPLAY = "0x10de", "0x03"  # PCI vendor, and the first byte of the class: https://pci-ids.ucw.cz/
 # Two forms: "NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat ..." and "... Open Kernel Module for x86_64  560.35.03".
 _MODULE = re.compile(r"^NVRM version:.*?\s(\d{2,}\.\d+(?:\.\d+)?)\s", re.MULTILINE)
 _NODE = re.compile(r"nvidia(\d+|ctl|-uvm|-modeset|-uvm-tools)")
@@ -23,11 +20,11 @@ _NODE = re.compile(r"nvidia(\d+|ctl|-uvm|-modeset|-uvm-tools)")
 def look(hands: Hands, machine: str) -> Kernel:
     version = hands.read("/proc/driver/nvidia/version")
     module = _MODULE.search(version or "")
-    pci = _cards(hands)
+    pci = bus.cards(hands.at)
     selinux = hands.read("/sys/fs/selinux/enforce")
     return Kernel(
         pci=pci,
-        driven=frozenset(address for address in pci or () if _driver(hands.at(_DEVICES) / address) == "nvidia"),
+        driven=frozenset(address for address in pci or () if bus.driver(hands.at(bus.DEVICES) / address) == "nvidia"),
         module=module[1] if module else None,
         is_loaded=version is not None,
         is_open=None if module is None else " Open Kernel Module " in module[0],
@@ -43,28 +40,6 @@ def look(hands: Hands, machine: str) -> Kernel:
         is_tegra=driver.is_jetson(hands.at),
         in_user_namespace=_in_user_namespace(hands.read("/proc/self/uid_map") or ""),
     )
-
-
-def _cards(hands: Hands) -> tuple[str, ...] | None:
-    """List NVIDIA's display devices; None if the bus can't be seen at all."""
-    try:
-        devices = sorted(hands.at(_DEVICES).iterdir())
-    except OSError:
-        return None
-    if not devices:
-        return None
-    return tuple(device.name for device in devices if _is_card(device))
-
-
-def _is_card(device: Path) -> bool:
-    with contextlib.suppress(OSError):
-        vendor, kind = (device / "vendor").read_text().strip(), (device / "class").read_text().strip()
-        return vendor == _NVIDIA and kind.startswith(_DISPLAY) and _driver(device) != "vfio-pci"
-    return False
-
-
-def _driver(device: Path) -> str:
-    return (device / "driver").resolve().name
 
 
 def _in_user_namespace(uid_map: str) -> bool:
